@@ -202,7 +202,26 @@ impl Disk {
         }
     }
 
-    /// Makes the range read as zeros and gives its space back where the disk can (hole punch, discard).
+    /// Whether zeroing keeps the space: of a file that was made with [`OpenOptions::reserve`]; also of one that existed and had all
+    /// of its space when it was opened. That is a guess, since one that was written everywhere looks the same: who knows better says so by
+    /// [`Disk::set_reserved`].
+    pub fn is_reserved(&self) -> bool {
+        match &self.0 {
+            Inner::Uring(disk) => disk.is_reserved(),
+            Inner::Sim(disk) => disk.is_reserved(),
+        }
+    }
+
+    /// From now on zeroing keeps the space, or gives it back, on all cores. A block device gives back what it can anyhow.
+    pub fn set_reserved(&self, reserved: bool) {
+        match &self.0 {
+            Inner::Uring(disk) => disk.set_reserved(reserved),
+            Inner::Sim(disk) => disk.set_reserved(reserved),
+        }
+    }
+
+    /// Makes the range read as zeros and gives its space back where the disk can (hole punch, discard) and it is not
+    /// [reserved](Disk::is_reserved).
     ///
     /// # Errors
     /// As for [`Disk::write`].

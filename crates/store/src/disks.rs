@@ -46,6 +46,11 @@ impl PoolDisk {
         u64::from(self.disk.block())
     }
 
+    /// See [`Disk::is_reserved`].
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.disk.is_reserved()
+    }
+
     /// What took it out of service, on whichever core that was.
     pub(crate) fn failure(&self) -> Option<DiskFailure> {
         self.disk.failure()

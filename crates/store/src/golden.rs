@@ -40,6 +40,9 @@ const SUPERBLOCK_CRC: [u8; 4] = [0xe8, 0xd7, 0xe5, 0x10];
 /// The same with version 2 at byte 8.
 const SUPERBLOCK_CRC_2: [u8; 4] = [0xfc, 0x8c, 0x53, 0x85];
 
+/// The same with 1 (the space is given back) and with 2 (it is kept) at byte 84.
+const SUPERBLOCK_CRC_SPACE: [[u8; 4]; 2] = [[0x0f, 0xc9, 0xd4, 0xc8], [0xd7, 0x9c, 0x6b, 0xa5]];
+
 const SLOT_HEADER: [u8; 64] = [
     b'U', b'R', b'S', b'A', b'M', b'E', b'T', b'A', // magic
     0x01, 0x00, 0x00, 0x00, 0x84, 0xdd, 0x82, 0x35, // version 1, checksum
@@ -124,6 +127,7 @@ fn superblock() -> Superblock {
             extents: 113,
             slot_bytes: 216 << 10,
         },
+        reserved: None,
     }
 }
 
@@ -185,6 +189,14 @@ fn superblock_bytes() {
     let bytes = newer.encode();
     assert_eq!((bytes[8], &bytes[9..84], &bytes[4092..]), (2, &SUPERBLOCK[9..], &SUPERBLOCK_CRC_2[..]));
     assert_eq!(Superblock::decode(&bytes), Ok(newer));
+    for (at, reserved) in [false, true].into_iter().enumerate() {
+        let told = Superblock { reserved: Some(reserved), ..superblock() };
+        let bytes = told.encode();
+        assert_eq!((&bytes[..84], bytes[84]), (&SUPERBLOCK[..], at as u8 + 1));
+        assert!(bytes[85..4092].iter().all(|byte| *byte == 0));
+        assert_eq!(bytes[4092..], SUPERBLOCK_CRC_SPACE[at]);
+        assert_eq!(Superblock::decode(&bytes), Ok(told));
+    }
 }
 
 #[test]

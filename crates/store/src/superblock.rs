@@ -37,6 +37,11 @@ impl Version {
     }
 }
 
+/// What becomes of a disk's space when it is zeroed. Zero was written before there was such a field, and is by older programs, which do not look
+/// at it: no reason for another version.
+const GIVEN_BACK: u8 = 1;
+const KEPT: u8 = 2;
+
 /// Where the checksum is: over all before it.
 pub(crate) const CRC_AT: usize = SUPERBLOCK_BYTES as usize - 4;
 
@@ -51,6 +56,8 @@ pub(crate) struct Superblock {
     /// This generation of the metadata is durable on every disk that has metadata.
     pub generation: u64,
     pub geometry: Geometry,
+    /// Whether the disk's space is kept when it is zeroed ([`rt::Disk::is_reserved`]); `None`: a program wrote it that did not say so.
+    pub reserved: Option<bool>,
 }
 
 /// Why a superblock could not be read.
@@ -79,6 +86,11 @@ impl Superblock {
         bytes.extend_from_slice(&self.geometry.extent_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.geometry.slot_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.geometry.extents.to_le_bytes());
+        bytes.push(match self.reserved {
+            None => 0,
+            Some(false) => GIVEN_BACK,
+            Some(true) => KEPT,
+        });
         bytes.resize(CRC_AT, 0);
         bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
         bytes
@@ -113,6 +125,11 @@ impl Superblock {
             && usize::from(count) <= crate::geometry::DISKS_MAX
             && geometry.disk_bytes == disk_bytes
             && geometry.extents == fields.u32()?;
-        sound.then_some(Superblock { version, pool, disk, index, count, generation, geometry })
+        let reserved = match fields.u8()? {
+            GIVEN_BACK => Some(false),
+            KEPT => Some(true),
+            _ => None,
+        };
+        sound.then_some(Superblock { version, pool, disk, index, count, generation, geometry, reserved })
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use base::Rng;
 
 use super::clock::WorldTime;
-use super::disk::{DiskNumber, OpenFile, Operation, Shelf};
+use super::disk::{DiskNumber, Drive, OpenFile, Operation, Shelf};
 use super::fault::Fault;
 use super::ledger::{Due, Ledger};
 use super::log::Event;
@@ -328,7 +328,7 @@ impl Universe {
         node: NodeId,
         path: &Path,
         options: OpenOptions,
-        make: impl FnOnce(DiskNumber, u64, u32) -> OpenFile,
+        make: impl FnOnce(DiskNumber, &Drive) -> OpenFile,
     ) -> Result<Arc<OpenFile>, OpenError> {
         let mut ledger = self.ledger.borrow_mut();
         let file = self.shelf.borrow_mut().open(node, path, options, &mut ledger.faults, make)?;

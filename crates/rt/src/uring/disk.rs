@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::{Buf, SharedBuf};
@@ -39,8 +39,21 @@ pub(super) struct OpenFile {
     pub(super) read_only: bool,
     /// A write or a flush has failed: nobody knows what is durable.
     pub(super) latched: OnceLock<DiskFailure>,
+    /// Zeroing keeps the space.
+    pub(super) reserved: AtomicBool,
     /// The best [`Method`] to zero that has not been refused yet.
     pub(super) zeroing: AtomicU8,
+}
+
+impl OpenFile {
+    /// See [`crate::Disk::set_reserved`].
+    pub(super) fn set_reserved(&self, reserved: bool) {
+        if self.is_device {
+            return;
+        }
+        self.reserved.store(reserved, Ordering::Relaxed);
+        self.zeroing.store(Method::first(reserved) as u8, Ordering::Relaxed);
+    }
 }
 
 /// How to make a range read as zeros, best first.
@@ -56,6 +69,11 @@ pub(super) enum Method {
 }
 
 impl Method {
+    /// What is tried first.
+    pub(super) fn first(reserved: bool) -> Method {
+        if reserved { Method::ZeroRange } else { Method::PunchHole }
+    }
+
     fn load(from: &AtomicU8) -> Method {
         match from.load(Ordering::Relaxed) {
             0 => Method::PunchHole,
@@ -137,6 +155,16 @@ impl Disk {
     /// See [`crate::Disk::failure`].
     pub fn failure(&self) -> Option<DiskFailure> {
         self.file.latched.get().copied()
+    }
+
+    /// See [`crate::Disk::is_reserved`].
+    pub fn is_reserved(&self) -> bool {
+        self.file.reserved.load(Ordering::Relaxed)
+    }
+
+    /// See [`crate::Disk::set_reserved`].
+    pub fn set_reserved(&self, reserved: bool) {
+        self.file.set_reserved(reserved);
     }
 
     /// See [`crate::Disk::read`].

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, OnceLock};
 
 use base::Buf;
@@ -52,7 +52,7 @@ pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFi
         }
         let entry = opcode::Fallocate::new(file.fd(), size).build();
         run(&file, entry).await.map_err(|error| system(path, error))?;
-        file.zeroing.store(Method::ZeroRange as u8, Ordering::Relaxed);
+        file.set_reserved(true);
     }
     run(&file, opcode::Fsync::new(file.fd()).build()).await.map_err(|error| system(path, error))?;
     // The name is durable only when its directory is.
@@ -146,10 +146,9 @@ fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenEr
         };
         (metadata.len(), alignment)
     };
-    // A file that has all of its space keeps it: somebody reserved it.
+    // A file that has all of its space keeps it, unless its user knows better: perhaps somebody reserved it.
     let is_reserved =
         !is_device && metadata.len() > 0 && metadata.blocks() >= metadata.len() / STAT_BLOCK_BYTES;
-    let zeroing = if is_reserved { Method::ZeroRange } else { Method::PunchHole };
     Ok(OpenFile {
         file,
         // A last piece smaller than a block cannot be reached under O_DIRECT.
@@ -159,7 +158,8 @@ fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenEr
         is_device,
         read_only,
         latched: OnceLock::new(),
-        zeroing: AtomicU8::new(zeroing as u8),
+        reserved: AtomicBool::new(is_reserved),
+        zeroing: AtomicU8::new(Method::first(is_reserved) as u8),
     })
 }
 

@@ -162,6 +162,7 @@ impl Inner {
             count: layout.len() as u16,
             generation,
             geometry: layout.geometry[disk],
+            reserved: Some(layout.disks.all()[disk].is_reserved()),
         }
     }
 }

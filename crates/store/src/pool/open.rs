@@ -200,7 +200,11 @@ impl Member {
         Ok(Member { disk, path: path.to_owned(), superblock })
     }
 
+    /// What the superblock says of the disk's space counts; of an older one, what the file looks like, which is then written.
     fn into_disk(self) -> Rc<PoolDisk> {
+        if let Some(reserved) = self.superblock.reserved {
+            self.disk.set_reserved(reserved);
+        }
         Rc::new(PoolDisk::new(self.disk, self.path))
     }
 }

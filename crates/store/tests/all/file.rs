@@ -1,6 +1,7 @@
 //! On real files and a real ring, with two cores: what the simulator assumes is true.
 
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -122,6 +123,125 @@ fn a_pool_in_a_file_keeps_what_was_written() {
         }
         pool.delete_volume(info.id).await.unwrap();
         assert_eq!(pool.usage().free, pool.usage().total);
+    });
+}
+
+const POOL_BYTES: u64 = 32 << 20;
+const VOLUME_BYTES: u64 = 8 << 20;
+
+/// Bytes that a file takes.
+fn space(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().blocks() * 512
+}
+
+/// As a file that has been written everywhere, or as one without what is zero.
+fn write_anew(path: &Path, sparse: bool) {
+    let bytes = std::fs::read(path).unwrap();
+    let file = std::fs::File::create(path).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+    for (number, block) in bytes.chunks(4096).enumerate() {
+        if !sparse || block.iter().any(|byte| *byte != 0) {
+            file.write_all_at(block, number as u64 * 4096).unwrap();
+        }
+    }
+    file.sync_all().unwrap();
+}
+
+/// A pool in a new file, with a volume that is full of data. It is closed.
+async fn pool_with_data(path: &Path, reserve: bool) {
+    let disk = NewDisk { path: path.to_owned(), create: Some(ByteLen(POOL_BYTES)), reserve };
+    let options = CreateOptions { name: "p".into(), host: host(1), extent: None, wipe: false, ram: ram() };
+    let pool = Pool::create(vec![disk], options).await.unwrap();
+    let info = pool.create_volume(volume("mail", VOLUME_BYTES)).await.unwrap();
+    let disks = pool.share_disks().attach();
+    for spec in pool.volume_slices(info.id, CoreId(0), 1).unwrap() {
+        let slice = spec.open(&disks);
+        let data = Chain::copy_of(&vec![7; slice.len().0 as usize]);
+        slice.write(ByteOffset(0), data, Durability::Durable).await.unwrap();
+    }
+}
+
+/// Opens the pool, and zeroes its volume.
+async fn trim(path: &Path) {
+    let options = OpenPool { host: host(1), force: false, ram: ram(), joining: None };
+    let pool = Pool::open(&[path.to_owned()], options).await.unwrap();
+    let disks = pool.share_disks().attach();
+    let id = pool.volumes()[0].id;
+    for spec in pool.volume_slices(id, CoreId(0), 1).unwrap() {
+        let slice = spec.open(&disks);
+        slice.zero(ByteOffset(0), slice.len()).await.unwrap();
+        slice.flush().await.unwrap();
+    }
+}
+
+/// What is at byte 84 of the newest superblock (docs/formats/pool.md); all copies get `instead` if there is one.
+fn space_in_superblock(path: &Path, instead: Option<u8>) -> u8 {
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut newest = (0, 0);
+    for at in [0, 4096, POOL_BYTES - 8192, POOL_BYTES - 4096] {
+        let mut block = [0; 4096];
+        file.read_exact_at(&mut block, at).unwrap();
+        if !block.starts_with(b"URSAPOOL") {
+            continue;
+        }
+        let generation = u64::from_le_bytes(block[48..56].try_into().unwrap());
+        newest = newest.max((generation, block[84]));
+        if let Some(byte) = instead {
+            block[84] = byte;
+            let crc = base::crc32c(&block[..4092]);
+            block[4092..].copy_from_slice(&crc.to_le_bytes());
+            file.write_all_at(&block, at).unwrap();
+        }
+    }
+    file.sync_all().unwrap();
+    newest.1
+}
+
+/// Of both kinds of pools in files, whatever their files look like when they are opened.
+#[test]
+fn space_is_given_back_or_kept_as_the_pool_was_made() {
+    let directory = Directory::new("space");
+    let (sparse, reserved) = (directory.0.join("sparse"), directory.0.join("reserved"));
+    run(move || async move {
+        pool_with_data(&sparse, false).await;
+        write_anew(&sparse, false);
+        assert!(space(&sparse) >= POOL_BYTES);
+        trim(&sparse).await;
+        let left = space(&sparse);
+        assert!(left <= POOL_BYTES - VOLUME_BYTES + (1 << 20), "{left} bytes are left");
+
+        pool_with_data(&reserved, true).await;
+        trim(&reserved).await;
+        assert!(space(&reserved) >= POOL_BYTES);
+        // Reserved, and copied without what was zero: what it has it keeps.
+        let copied = reserved.with_file_name("copied");
+        pool_with_data(&copied, true).await;
+        write_anew(&copied, true);
+        let before = space(&copied);
+        assert!(before < POOL_BYTES);
+        trim(&copied).await;
+        assert!(space(&copied) >= before, "{before} became {}", space(&copied));
+    });
+}
+
+/// Older programs leave the byte zero: what the file looks like counts, once.
+#[test]
+fn a_pool_that_does_not_say_is_taken_for_what_it_looks_like() {
+    let directory = Directory::new("older");
+    let path = directory.0.join("pool");
+    run(move || async move {
+        pool_with_data(&path, false).await;
+        for (sparse, expected) in [(true, 1), (false, 2)] {
+            write_anew(&path, sparse);
+            space_in_superblock(&path, Some(0));
+            trim(&path).await;
+            assert_eq!(space_in_superblock(&path, None), expected);
+        }
+        assert!(space(&path) >= POOL_BYTES, "taken for reserved");
+        // From then on that is what it is.
+        write_anew(&path, true);
+        trim(&path).await;
+        assert_eq!(space_in_superblock(&path, None), 2);
     });
 }
 

@@ -264,6 +264,11 @@ impl Drive {
         }
     }
 
+    /// Whether it is a file that takes as much space as it is long.
+    pub(super) fn has_all_its_space(&self) -> bool {
+        self.kind != Kind::Device && self.space() >= self.content.size()
+    }
+
     /// Flips a bit in every sector of the range, on the platter and in the cache: silent corruption.
     pub(in crate::sim) fn corrupt(&mut self, range: Range<u64>, rng: &mut Rng) {
         self.bind_below(u64::MAX);

@@ -21,6 +21,8 @@ pub(in crate::sim) struct OpenFile {
     size: u64,
     block: u32,
     read_only: bool,
+    /// Nothing depends on it: what a simulated file gives back is decided by how it was made.
+    reserved: AtomicBool,
     latched: AtomicBool,
     /// When a task heard of the failure, by its node's clock.
     heard: OnceLock<Instant>,
@@ -57,9 +59,14 @@ impl Disk {
     pub async fn open(path: &Path, options: OpenOptions) -> Result<Disk, OpenError> {
         let (universe, node) = universe::current();
         let read_only = options.read_only;
-        let file = universe.open_disk(node, path, options, |disk, size, block| {
-            let latched = AtomicBool::new(false);
-            OpenFile { disk, size, block, read_only, latched, heard: OnceLock::new() }
+        let file = universe.open_disk(node, path, options, |disk, drive| OpenFile {
+            disk,
+            size: drive.content().size(),
+            block: drive.content().block(),
+            read_only,
+            reserved: AtomicBool::new(drive.has_all_its_space()),
+            latched: AtomicBool::new(false),
+            heard: OnceLock::new(),
         })?;
         let disk = Disk { file, stays: PhantomData };
         if options.create.is_some() {
@@ -108,6 +115,16 @@ impl Disk {
     pub fn failure(&self) -> Option<DiskFailure> {
         let latched = self.file.latched.load(Ordering::Relaxed);
         latched.then(|| DiskFailure { at: *self.file.heard.get_or_init(crate::now), error: libc::EIO })
+    }
+
+    /// See [`crate::Disk::is_reserved`].
+    pub fn is_reserved(&self) -> bool {
+        self.file.reserved.load(Ordering::Relaxed)
+    }
+
+    /// See [`crate::Disk::set_reserved`].
+    pub fn set_reserved(&self, reserved: bool) {
+        self.file.reserved.store(reserved, Ordering::Relaxed);
     }
 
     /// See [`crate::Disk::read`].

@@ -9,7 +9,7 @@ mod drive;
 mod face;
 mod shelf;
 
-pub(super) use drive::{Content, Operation, draw};
+pub(super) use drive::{Content, Drive, Operation, draw};
 pub use drive::{DiskFaults, DiskLatency};
 pub(super) use face::OpenFile;
 pub use face::{Disk, SharedDisk};

@@ -166,7 +166,7 @@ impl Shelf {
         path: &Path,
         options: OpenOptions,
         counts: &mut FaultCounts,
-        make: impl FnOnce(DiskNumber, u64, u32) -> OpenFile,
+        make: impl FnOnce(DiskNumber, &Drive) -> OpenFile,
     ) -> Result<Arc<OpenFile>, OpenError> {
         let system =
             |code| OpenError::System { path: path.to_owned(), source: io::Error::from_raw_os_error(code) };
@@ -196,7 +196,7 @@ impl Shelf {
             return Err(OpenError::InUse(path.to_owned()));
         }
         drive.settle_after_failure(&mut self.rng, counts);
-        let file = Arc::new(make(number, drive.content().size(), drive.content().block()));
+        let file = Arc::new(make(number, drive));
         drive.open = Arc::downgrade(&file);
         Ok(file)
     }
