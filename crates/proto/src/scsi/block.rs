@@ -134,10 +134,7 @@ impl BlockOp {
             | BlockOp::CompareAndWrite { range, .. }
             | BlockOp::OrWrite { range, .. }
             | BlockOp::Prefetch { range } => Some(*range),
-            BlockOp::Unmap { .. }
-            | BlockOp::Flush
-            | BlockOp::TestReady
-            | BlockOp::LbaStatus { .. } => None,
+            BlockOp::Unmap { .. } | BlockOp::Flush | BlockOp::TestReady | BlockOp::LbaStatus { .. } => None,
         }
     }
 
