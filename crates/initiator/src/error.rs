@@ -116,6 +116,12 @@ impl Error {
         self.sense().is_some_and(|(key, _)| key == 0x05)
     }
 
+    /// Whether somebody has to see to the unit (NOT READY, MANUAL INTERVENTION REQUIRED): Ursa says so of a disk that takes no writes any
+    /// more, and can still be read.
+    pub fn needs_help(&self) -> bool {
+        self.sense() == Some((0x02, 0x0403))
+    }
+
     /// Whether the target only wants to tell something, and the command can be sent again.
     pub fn is_unit_attention(&self) -> bool {
         self.sense().is_some_and(|(key, _)| key == 0x06)

@@ -34,8 +34,6 @@ pub const TARGET: &str = "iqn.2026-01.org.ursa:target";
 /// The volume's number there.
 pub const LUN: Lun = Lun(0);
 
-/// What a unit says whose disk takes no writes: NOT READY, MANUAL INTERVENTION REQUIRED (SPC-4).
-const NEEDS_HELP: (u8, u16) = (0x02, 0x0403);
 const DISK_BYTES: u64 = 16 << 20;
 const ISCSI_PORT: u16 = 3260;
 const LINK_PORT: u16 = 3270;
@@ -451,7 +449,7 @@ pub async fn log_in(portal: SocketAddr, name: &str) -> Result<Session, Error> {
 pub async fn log_in_as(portal: SocketAddr, options: &Options) -> Result<Session, Error> {
     let session = Session::connect(portal, TARGET, options).await?;
     match session.make_ready(LUN).await {
-        Err(error) if error.sense() != Some(NEEDS_HELP) => Err(error),
+        Err(error) if !error.needs_help() => Err(error),
         _ => Ok(session),
     }
 }

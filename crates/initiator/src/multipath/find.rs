@@ -153,7 +153,10 @@ async fn unit_at(place: &Place, wanted: &Wanted, login: &Options) -> Result<Opti
     for lun in luns {
         let Ok(identity) = session.identify(lun).await else { continue };
         if !matches!(wanted, Wanted::Name(name) if *name != identity.unit) {
-            session.make_ready(lun).await?;
+            match session.make_ready(lun).await {
+                Err(error) if !error.needs_help() => return Err(error),
+                _ => {}
+            }
             let capacity = session.read_capacity(lun).await?;
             found = Some(Unit { name: identity.unit, lun, capacity });
             break;

@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) swallow_one_in: Cell<u64>,
     /// Answer these commands with BUSY.
     pub(crate) busy: Cell<u32>,
+    /// TEST UNIT READY says that the disk takes no writes.
+    pub(crate) needs_help: Cell<bool>,
     /// Do not end a session that a login of the same names replaces: nobody should build such an array.
     pub(crate) forgets_to_reinstate: Cell<bool>,
     /// Commands that have changed something.
@@ -113,6 +115,7 @@ impl Array {
             write_time: RefCell::new(vec![Duration::ZERO..Duration::from_micros(1); portals.len()]),
             swallow_one_in: Cell::new(0),
             busy: Cell::new(0),
+            needs_help: Cell::new(false),
             forgets_to_reinstate: Cell::new(false),
             writes: Cell::new(0),
         });
@@ -386,7 +389,8 @@ impl Shared {
             Step::Done(outcome) => outcome,
             Step::ReportLuns(report) => report.answer(&[Lun::new(0).unwrap()]),
             Step::Block(pending, BlockOp::TestReady) => {
-                self.unit.borrow_mut().finish(pending, Ok(BlockDone::Done))
+                let ready = if self.needs_help.get() { Err(BlockError::Offline) } else { Ok(BlockDone::Done) };
+                self.unit.borrow_mut().finish(pending, ready)
             }
             Step::Block(pending, operation) => {
                 if self.busy.get() > 0 {

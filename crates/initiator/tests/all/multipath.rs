@@ -113,6 +113,18 @@ fn paths_are_found_from_one_portal() {
     assert_eq!(in_use(&unit), [true; 6]);
 }
 
+/// A disk that takes no writes any more can be read.
+#[test]
+fn a_unit_that_needs_help_is_found() {
+    let array = Array::new(1, &[1]);
+    array.shared.needs_help.set(true);
+    let wanted = search(&array);
+    array.run(move || async move {
+        let unit = Multipath::open(&wanted, MultipathOptions::default()).await.unwrap();
+        assert_eq!(read(&unit, 3).await, 0);
+    });
+}
+
 #[test]
 fn what_cannot_be_opened_is_told_with_reasons() {
     let array = Array::new(1, &[1]);
