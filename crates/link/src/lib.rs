@@ -32,7 +32,7 @@ mod settings;
 mod tls;
 mod wire;
 
-#[cfg(fuzzing)]
+#[doc(hidden)]
 pub use self::tls::fuzzing;
 pub use credentials::{
     ClusterAuthority, CredentialsError, FileError, NodeCredentials, OpenToken, Secret, SecretDigest, Token,

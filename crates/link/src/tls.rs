@@ -7,7 +7,6 @@
 //! lives long. Certificates do not expire, so no clock is read.
 
 mod cipher;
-#[cfg(fuzzing)]
 pub mod fuzzing;
 mod handshake;
 mod records;

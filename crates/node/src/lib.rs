@@ -34,6 +34,8 @@ pub use self::config::{Carried, Carry, Config, Show, Shown};
 pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, Wanted};
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
 pub use self::port_numbers::{NodeNumber, PortNumbers};
+#[doc(hidden)]
+pub use self::record::fuzzing;
 pub use self::record::{RecordError, RecordFault};
 use self::shard::{Shard, on_all_cores};
 pub use self::unit::{Operation, Paths, UnitStats, Way, naa};

@@ -9,6 +9,7 @@
 //! After a failed commit nobody knows which record the next start will find, so the record accepts no more changes until
 //! the node has been restarted.
 
+pub mod fuzzing;
 mod slot;
 
 use std::collections::BTreeMap;

@@ -16,7 +16,7 @@ mod cursor;
 mod disks;
 mod error;
 mod extent;
-#[cfg(fuzzing)]
+#[doc(hidden)]
 pub mod fuzzing;
 mod geometry;
 #[cfg(test)]

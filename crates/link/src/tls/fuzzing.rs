@@ -1,4 +1,4 @@
-//! A door for the fuzz target of records, in fuzz builds only: a connection whose handshake is done, and all that its peer could send.
+//! A door for the fuzz target of records: a connection whose handshake is done, and all that its peer could send.
 
 use std::sync::LazyLock;
 

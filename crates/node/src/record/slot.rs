@@ -52,7 +52,11 @@ impl Slot {
             Ok(payload) => payload,
             Err(error) => return Slot::Unreadable(Some(header), error),
         };
-        let payload = &payload[..header.payload_len];
+        Slot::behind(header, &payload[..header.payload_len])
+    }
+
+    /// What a slot with this header and this payload has.
+    pub(super) fn behind(header: Header, payload: &[u8]) -> Slot {
         let entries = (crc32c(payload) == header.payload_crc).then(|| serde_json::from_slice(payload).ok());
         entries.flatten().map_or(Slot::Broken(header), |entries| Slot::Whole(header, entries))
     }
@@ -218,7 +222,7 @@ pub(super) struct Header {
 }
 
 /// The bytes of the header that its own checksum covers.
-const HEADER_USED: usize = 32;
+pub(super) const HEADER_USED: usize = 32;
 
 impl Header {
     pub(super) fn encode(&self, bytes: &mut [u8]) {
@@ -232,7 +236,7 @@ impl Header {
     }
 
     /// `None` for bytes that are no header.
-    fn decode(bytes: &[u8]) -> Option<Header> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
         let (used, rest) = bytes.split_at_checked(HEADER_USED)?;
         let crc = u32::from_le_bytes(*rest.first_chunk()?);
         let word = |at: usize| used[at..].first_chunk().map(|word| u32::from_le_bytes(*word));

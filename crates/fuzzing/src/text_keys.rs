@@ -1,13 +1,12 @@
-#![no_main]
 //! Text segments, and what stands in them.
 
-use libfuzzer_sys::fuzz_target;
 use proto::iscsi::chap::Algorithm;
 use proto::iscsi::keys::value::{binary, parse_binary, parse_boolean, parse_number};
 use proto::iscsi::keys::{Key, Text, text};
 use proto::iscsi::name::IscsiName;
 
-fuzz_target!(|bytes: &[u8]| {
+/// Takes a text.
+pub fn run(bytes: &[u8]) {
     let Ok(pairs) = text::parse(bytes) else { return };
     let mut again = Text::new();
     for pair in &pairs {
@@ -24,4 +23,4 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let again = again.into_bytes();
     assert_eq!(text::parse(&again).as_ref(), Ok(&pairs));
-});
+}

@@ -1,26 +1,30 @@
-#![no_main]
 //! Commands of several initiators, with any CDB and data.
 
 use arbitrary::Arbitrary;
 use base::{BlockSize, Chain};
-use fuzz::{Command, Unit};
-use libfuzzer_sys::fuzz_target;
 
+use crate::command::Command;
+use crate::fields::{many, short};
+use crate::unit::Unit;
+
+/// Commands, each with its initiator.
 #[derive(Debug, Arbitrary)]
-struct Input<'a> {
+pub struct Input<'a> {
     large_blocks: bool,
+    #[arbitrary(with = many)]
     commands: Vec<(u8, Command, Data<'a>)>,
 }
 
 #[derive(Debug, Arbitrary)]
 enum Data<'a> {
     /// A parameter list.
-    Bytes(&'a [u8]),
+    Bytes(#[arbitrary(with = short)] &'a [u8]),
     /// Many equal bytes.
     Blocks { value: u8, len: u16 },
 }
 
-fuzz_target!(|input: Input| {
+/// Carries all of them out.
+pub fn run(input: Input<'_>) {
     let mut unit = Unit::new(if input.large_blocks { BlockSize::B4096 } else { BlockSize::B512 });
     for (nexus, command, data) in &input.commands {
         let data = match data {
@@ -29,4 +33,4 @@ fuzz_target!(|input: Input| {
         };
         unit.run(*nexus, command.cdb(), data);
     }
-});
+}

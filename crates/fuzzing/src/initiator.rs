@@ -1,9 +1,7 @@
-#![no_main]
 //! What a target sends to an initiator.
 
 use arbitrary::Arbitrary;
 use base::{Chain, SendBatch};
-use libfuzzer_sys::fuzz_target;
 use proto::iscsi::initiator::{
     Command, Connection, Identity, Login, LoginOptions, LoginOutcome, Transfer, Wish,
 };
@@ -11,15 +9,24 @@ use proto::iscsi::target::Negotiated;
 use proto::iscsi::wire::Serial;
 use proto::scsi::Cdb;
 
+use crate::fields::{few, many, short};
+
+/// What comes in a login and in a session, in pieces.
 #[derive(Debug, Arbitrary)]
-struct Input<'a> {
-    login: Vec<&'a [u8]>,
-    commands: Vec<(bool, u16)>,
+pub struct Input<'a> {
     digests: bool,
-    connection: Vec<&'a [u8]>,
+    commands: [(bool, u16); 2],
+    #[arbitrary(with = few)]
+    login: Vec<Piece<'a>>,
+    #[arbitrary(with = many)]
+    connection: Vec<Piece<'a>>,
 }
 
-fuzz_target!(|input: Input| {
+#[derive(Debug, Arbitrary)]
+struct Piece<'a>(#[arbitrary(with = short)] &'a [u8]);
+
+/// Logs in, and then goes on in a session that has been agreed.
+pub fn run(input: Input<'_>) {
     let mut batch = SendBatch::new();
     let identity = Identity {
         initiator: "iqn.2026-11.fuzz:i".into(),
@@ -28,7 +35,7 @@ fuzz_target!(|input: Input| {
         cid: 0,
     };
     let mut login = Login::new(LoginOptions { identity, proof: None, wish: Wish::default() });
-    for bytes in &input.login {
+    for Piece(bytes) in &input.login {
         login.handle_bytes(bytes);
         login.poll_transmit(&mut batch);
         if login.result().is_some() {
@@ -47,13 +54,13 @@ fuzz_target!(|input: Input| {
     }
     connection.ping();
     connection.send_targets();
-    for bytes in &input.connection {
+    for Piece(bytes) in &input.connection {
         connection.handle_bytes(bytes);
         while connection.poll_event().is_some() {}
         connection.poll_transmit(&mut batch);
         batch.clear();
     }
-});
+}
 
 fn logged_in(digests: bool) -> LoginOutcome {
     LoginOutcome {

@@ -1,29 +1,44 @@
-#![no_main]
 //! What an initiator sends to log in, in pieces.
 
 use arbitrary::Arbitrary;
 use base::{Instant, SendBatch};
-use libfuzzer_sys::fuzz_target;
 use proto::iscsi::target::{Authorization, Chap, Credentials, Login, LoginEvent, LoginStatus};
 use proto::iscsi::wire::{InitiatorTag, LoginRequestPdu, Serial, Stage, padding};
 
+use crate::fields::{few, many, short};
+
+/// What comes, and what the target thinks of who asks.
 #[derive(Debug, Arbitrary)]
-struct Input<'a> {
+pub struct Input<'a> {
     chap: bool,
     mutual: bool,
     deny: bool,
     refuse: bool,
+    #[arbitrary(with = many)]
     pieces: Vec<Piece<'a>>,
 }
 
 #[derive(Debug, Arbitrary)]
 enum Piece<'a> {
     /// Anything.
-    Raw(&'a [u8]),
+    Raw(#[arbitrary(with = short)] &'a [u8]),
     /// A request with any text.
-    Request { stage: bool, transit: u8, more: bool, isid: u8, text: &'a [u8] },
+    Request {
+        stage: bool,
+        transit: u8,
+        more: bool,
+        isid: u8,
+        #[arbitrary(with = short)]
+        text: &'a [u8],
+    },
     /// A request with keys that exist.
-    Keys { stage: bool, transit: u8, more: bool, keys: Vec<(u8, u8)> },
+    Keys {
+        stage: bool,
+        transit: u8,
+        more: bool,
+        #[arbitrary(with = few)]
+        keys: Vec<(u8, u8)>,
+    },
 }
 
 const KEYS: &[&str] = &[
@@ -80,7 +95,8 @@ const VALUES: &[&str] = &[
     "NotUnderstood",
 ];
 
-fuzz_target!(|input: Input| {
+/// Answers what comes until the login has ended.
+pub fn run(input: Input<'_>) {
     let mut login = Login::new(Instant(1_000_000_000));
     let mut batch = SendBatch::new();
     for piece in &input.pieces {
@@ -106,7 +122,7 @@ fuzz_target!(|input: Input| {
         }
         assert!(batch.len() < 4 << 20, "{} bytes of answers", batch.len());
     }
-});
+}
 
 fn authorization(input: &Input) -> Authorization {
     if input.deny {

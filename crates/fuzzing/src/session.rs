@@ -1,25 +1,27 @@
-#![no_main]
 //! A whole session of mostly valid PDUs, cut anywhere, with a unit behind it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use base::{BlockSize, Chain, Instant, SendBatch};
-use fuzz::{Command, Unit};
-use libfuzzer_sys::fuzz_target;
+use base::{BlockSize, Chain, Instant, SendBatch, crc32c};
 use proto::iscsi::target::{
     CloseReason, Command as Handed, ConnectionId, Event, Negotiated, Session, SessionConfig, TargetRecord,
     TaskResponse,
 };
 use proto::iscsi::wire::{
-    DataOut, Framing, InitiatorTag, LogoutReason, LogoutRequest, NopOut, R2t, ResponsePdu, ScsiCommand,
-    Serial, Snack, TargetTag, TaskAttribute, TaskManagementFunction, TaskRequest, TextRequest,
+    Ahs, DataOut, Framing, InitiatorTag, LogoutReason, LogoutRequest, NopOut, R2t, ResponsePdu, ScsiCommand,
+    Serial, Snack, TargetTag, TaskAttribute, TaskManagementFunction, TaskRequest, TextRequest, padding,
 };
 use proto::scsi::Lun;
 
+use crate::command::Command;
+use crate::fields::{many, seldom, short};
+use crate::unit::Unit;
+
+/// A session as it was agreed, and what happens in it.
 #[derive(Debug, Arbitrary)]
-struct Input<'a> {
+pub struct Input<'a> {
     discovery: bool,
     header_digest: bool,
     data_digest: bool,
@@ -27,6 +29,7 @@ struct Input<'a> {
     immediate_data: bool,
     two_connections: bool,
     in_place: bool,
+    #[arbitrary(with = many)]
     steps: Vec<Step<'a>>,
 }
 
@@ -46,6 +49,9 @@ struct Step<'a> {
 enum Act<'a> {
     Command {
         command: Command,
+        attribute: u8,
+        #[arbitrary(with = seldom)]
+        segments: Vec<Segment>,
         read: bool,
         write: bool,
         expected: u32,
@@ -69,6 +75,7 @@ enum Act<'a> {
         data_sn: u8,
     },
     Ping {
+        #[arbitrary(with = short)]
         data: &'a [u8],
         answer: bool,
         urgent: bool,
@@ -80,6 +87,7 @@ enum Act<'a> {
         urgent: bool,
     },
     Text {
+        #[arbitrary(with = short)]
         text: &'a [u8],
         more: bool,
         target_tag: Option<u8>,
@@ -89,7 +97,7 @@ enum Act<'a> {
         cid: u8,
     },
     Snack,
-    Raw(&'a [u8]),
+    Raw(#[arbitrary(with = short)] &'a [u8]),
     /// Time passes.
     Wait(u8),
     /// From above.
@@ -108,6 +116,25 @@ enum Act<'a> {
         succeeds: bool,
     },
 }
+
+/// An additional header segment.
+#[derive(Debug, Arbitrary)]
+enum Segment {
+    /// So many bytes of a long CDB.
+    ExtendedCdb(u8),
+    BidirectionalReadLength(u32),
+    Unknown(u8),
+}
+
+const ATTRIBUTES: [TaskAttribute; 5] = [
+    TaskAttribute::Simple,
+    TaskAttribute::Ordered,
+    TaskAttribute::HeadOfQueue,
+    TaskAttribute::Aca,
+    TaskAttribute::Untagged,
+];
+/// What a CDB has behind its first 16 bytes, at most.
+const EXTENDED_CDB: [u8; 244] = [0x11; 244];
 
 const WINDOW: u32 = 8;
 const DATA_MAX: usize = 1 << 20;
@@ -129,7 +156,8 @@ struct World<'a> {
     over: bool,
 }
 
-fuzz_target!(|input: Input| {
+/// Takes the steps one by one, and ends the session.
+pub fn run(input: Input<'_>) {
     let mut world = World::new(&input);
     for step in &input.steps {
         world.act(step);
@@ -150,7 +178,7 @@ fuzz_target!(|input: Input| {
     // What was held when the session ended counts until it has ended, too.
     world.end_commands();
     assert_eq!((world.session.write_bytes(), world.session.census()), (0, Default::default()));
-});
+}
 
 impl World<'_> {
     fn new<'a>(input: &'a Input<'a>) -> World<'a> {
@@ -203,17 +231,29 @@ impl World<'_> {
             Act::Drain => self.session.end(CloseReason::Drained, self.now),
             Act::Solicited { len, offset, pieces } => self.answer_r2t(step, *len, *offset, *pieces),
             pdu => {
-                let (header, data) = self.pdu(pdu);
-                self.send(step, &header, &data);
+                let (headers, data) = self.pdu(pdu);
+                self.send(step, &headers, &data);
             }
         }
     }
 
-    /// The header and the data of one PDU.
-    fn pdu(&mut self, act: &Act) -> ([u8; 48], Vec<u8>) {
+    /// The headers and the data of one PDU.
+    fn pdu(&mut self, act: &Act) -> (Vec<u8>, Vec<u8>) {
         let exp_stat_sn = Serial(1000);
         match act {
-            Act::Command { command, read, write, expected, immediate, is_final, urgent, lun, sn } => {
+            Act::Command {
+                command,
+                attribute,
+                segments,
+                read,
+                write,
+                expected,
+                immediate,
+                is_final,
+                urgent,
+                lun,
+                sn,
+            } => {
                 let expected_length = expected % (256 << 10);
                 let len = u32::from(*immediate).min(expected_length).min(FIRST_BURST);
                 let len = if *write { len } else { 0 };
@@ -222,7 +262,7 @@ impl World<'_> {
                     is_final: *is_final,
                     read: *read,
                     write: *write,
-                    attribute: TaskAttribute::Simple,
+                    attribute: ATTRIBUTES[usize::from(*attribute) % ATTRIBUTES.len()],
                     lun: [0, lun % 2, 0, 0, 0, 0, 0, 0],
                     initiator_tag: self.next_tag(),
                     expected_length,
@@ -230,7 +270,8 @@ impl World<'_> {
                     exp_stat_sn,
                     cdb: command.cdb(),
                 };
-                (pdu.encode(len), vec![0x5a; len as usize])
+                let segments: Vec<Ahs<'_>> = segments.iter().map(Segment::header).collect();
+                (pdu.encode_with_ahs(len, &segments), vec![0x5a; len as usize])
             }
             Act::Unsolicited { tag, offset, len, is_final, data_sn } => {
                 let pdu = DataOut {
@@ -242,7 +283,7 @@ impl World<'_> {
                     data_sn: u32::from(*data_sn % 4),
                     buffer_offset: u32::from(*offset),
                 };
-                (pdu.encode(u32::from(*len)), vec![0x5b; usize::from(*len)])
+                (pdu.encode(u32::from(*len)).to_vec(), vec![0x5b; usize::from(*len)])
             }
             Act::Ping { data, answer, urgent } => {
                 let pdu = NopOut {
@@ -253,15 +294,17 @@ impl World<'_> {
                     cmd_sn: self.next_sn(*urgent, 0),
                     exp_stat_sn,
                 };
-                (pdu.encode(data.len() as u32), data.to_vec())
+                (pdu.encode(data.len() as u32).to_vec(), data.to_vec())
             }
             Act::Task { function, tag, lun, urgent } => {
                 let functions = [
                     TaskManagementFunction::AbortTask,
                     TaskManagementFunction::AbortTaskSet,
+                    TaskManagementFunction::ClearAca,
                     TaskManagementFunction::ClearTaskSet,
                     TaskManagementFunction::LogicalUnitReset,
                     TaskManagementFunction::TargetWarmReset,
+                    TaskManagementFunction::TargetColdReset,
                     TaskManagementFunction::TaskReassign,
                     TaskManagementFunction::Unknown(*function),
                 ];
@@ -276,7 +319,7 @@ impl World<'_> {
                     exp_stat_sn,
                     exp_data_sn: 0,
                 };
-                (pdu.encode(), Vec::new())
+                (pdu.encode().to_vec(), Vec::new())
             }
             Act::Text { text, more, target_tag } => {
                 let pdu = TextRequest {
@@ -290,7 +333,7 @@ impl World<'_> {
                     exp_stat_sn,
                 };
                 let text = if text.is_empty() { b"SendTargets=All\0" } else { *text };
-                (pdu.encode(text.len() as u32), text.to_vec())
+                (pdu.encode(text.len() as u32).to_vec(), text.to_vec())
             }
             Act::Logout { reason, cid } => {
                 let pdu = LogoutRequest {
@@ -305,11 +348,11 @@ impl World<'_> {
                     cmd_sn: self.next_sn(false, 0),
                     exp_stat_sn,
                 };
-                (pdu.encode(), Vec::new())
+                (pdu.encode().to_vec(), Vec::new())
             }
             _ => {
                 let header = Snack::decode(&[0x90; 48]).encode();
-                (header, Vec::new())
+                (header.to_vec(), Vec::new())
             }
         }
     }
@@ -335,10 +378,18 @@ impl World<'_> {
         }
     }
 
-    fn send(&mut self, step: &Step, header: &[u8; 48], data: &[u8]) {
-        let mut batch = SendBatch::new();
-        framing(self.input).push(&mut batch, header, data);
-        let mut bytes = batch.to_vec();
+    /// With additional header segments, which nothing of ours sends: so it is framed here.
+    fn send(&mut self, step: &Step, headers: &[u8], data: &[u8]) {
+        let mut bytes = headers.to_vec();
+        if self.input.header_digest {
+            bytes.extend(crc32c(headers).to_le_bytes());
+        }
+        let mut data = data.to_vec();
+        data.resize(data.len() + padding(data.len()), 0);
+        bytes.extend_from_slice(&data);
+        if self.input.data_digest && !data.is_empty() {
+            bytes.extend(crc32c(&data).to_le_bytes());
+        }
         if step.damage.0 % 64 == 1 {
             let at = usize::from(step.damage.1) % bytes.len();
             bytes[at] ^= 0x40;
@@ -420,7 +471,8 @@ impl World<'_> {
 
     /// Reads what the session sends: it must be whole PDUs that can be decoded.
     fn take_output(&mut self) {
-        let framing = Framing { data_max: 8192, ..framing(self.input) };
+        let (header_digest, data_digest) = (self.input.header_digest, self.input.data_digest);
+        let framing = Framing { header_digest, data_digest, data_max: 8192 };
         for id in self.connections.clone() {
             loop {
                 let mut batch = SendBatch::new();
@@ -459,8 +511,16 @@ impl World<'_> {
     }
 }
 
-fn framing(input: &Input) -> Framing {
-    Framing { header_digest: input.header_digest, data_digest: input.data_digest, data_max: 1 << 24 }
+impl Segment {
+    fn header(&self) -> Ahs<'_> {
+        match self {
+            Segment::ExtendedCdb(len) => {
+                Ahs::ExtendedCdb(&EXTENDED_CDB[..usize::from(*len).min(EXTENDED_CDB.len())])
+            }
+            Segment::BidirectionalReadLength(len) => Ahs::BidirectionalReadLength(*len),
+            Segment::Unknown(number) => Ahs::Unknown(*number),
+        }
+    }
 }
 
 fn negotiated(input: &Input) -> Negotiated {

@@ -1,10 +1,9 @@
-#![no_main]
 //! A stream of PDUs from either side.
 
-use libfuzzer_sys::fuzz_target;
 use proto::iscsi::wire::{Framing, HEADER_LEN, RequestPdu, ResponsePdu, ScsiCommand};
 
-fuzz_target!(|input: (bool, bool, &[u8])| {
+/// Takes a stream with or without digests of headers and data.
+pub fn run(input: (bool, bool, &[u8])) {
     let (header_digest, data_digest, mut bytes) = input;
     let framing = Framing { header_digest, data_digest, data_max: 4096 };
     // Whatever the digests say, each header is decoded.
@@ -18,7 +17,7 @@ fuzz_target!(|input: (bool, bool, &[u8])| {
         ScsiCommand::ahs(pdu.ahs).for_each(drop);
         bytes = &bytes[len..];
     }
-});
+}
 
 fn decode(header: &[u8; HEADER_LEN]) {
     if let Ok(RequestPdu::ScsiCommand(pdu)) = RequestPdu::decode(header) {

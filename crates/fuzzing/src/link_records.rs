@@ -1,0 +1,43 @@
+//! What another node sends behind the handshake of TLS: never a panic, and only data that was sealed comes out, in order, however it is cut.
+
+use arbitrary::Arbitrary;
+
+use crate::fields::{many, short};
+
+/// What is sent, and how it is cut.
+#[derive(Debug, Arbitrary)]
+pub struct Input<'a> {
+    /// Behind the records.
+    #[arbitrary(with = short)]
+    garbage: &'a [u8],
+    #[arbitrary(with = short)]
+    pieces: &'a [u8],
+    #[arbitrary(with = many)]
+    records: Vec<Record<'a>>,
+}
+
+#[derive(Debug, Arbitrary)]
+struct Record<'a> {
+    kind: u8,
+    #[arbitrary(with = short)]
+    content: &'a [u8],
+}
+
+/// Seals the records, and has the other end open them.
+pub fn run(input: Input<'_>) {
+    // Most are of a type that means something.
+    let said = |record: &Record<'_>| (kind_of(record.kind), record.content.to_vec());
+    let said: Vec<_> = input.records.iter().map(said).collect();
+    link::fuzzing::records(&said, input.garbage, input.pieces);
+}
+
+/// The type of a record: padded, an alert, of the handshake, data, or anything.
+fn kind_of(byte: u8) -> u8 {
+    match byte {
+        ..32 => 0,
+        32..64 => 21,
+        64..128 => 22,
+        128..224 => 23,
+        any => any,
+    }
+}

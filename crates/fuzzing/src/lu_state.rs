@@ -1,0 +1,13 @@
+//! The durable state of a unit. Its checksum holds, so that what is before it is looked at.
+
+use base::crc32c;
+use proto::scsi::LuState;
+
+/// Takes a state without its checksum.
+pub fn run(bytes: &[u8]) {
+    let bytes = [bytes, &crc32c(bytes).to_le_bytes()].concat();
+    if let Some(state) = LuState::from_durable(&bytes) {
+        let again = LuState::from_durable(&state.to_durable()).expect("what is written can be read");
+        assert_eq!(again.to_durable(), state.to_durable());
+    }
+}

@@ -1,0 +1,105 @@
+//! Each target with inputs made from numbers, for a few seconds. A fuzzer learns from what its inputs reach, and so finds more; but it needs
+//! nightly Rust, and hours.
+//!
+//! Input N of a target is the same for ever: a failure tells it, and the same command finds it again.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+mod inputs;
+mod seeds;
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use arbitrary::{Arbitrary, Unstructured};
+
+/// So many inputs a target takes, however long that takes; they need less than a second.
+const INPUTS_MIN: u64 = 200;
+/// So long it takes more of them.
+const TIME: Duration = Duration::from_secs(2);
+/// No input of a few KiB takes so long on the busiest machine: some loop does not end where it should.
+const INPUT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A test a target: its name, the type of its input, and its seeds.
+macro_rules! targets {
+    ($($name:ident($input:ty) from $seeds:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            take_inputs(stringify!($name), &seeds::$seeds(), |bytes| {
+                // Bytes that are too few for the type are no input.
+                if let Ok(input) = <$input>::arbitrary_take_rest(Unstructured::new(bytes)) {
+                    fuzzing::$name::run(input);
+                }
+            });
+        }
+    )*};
+}
+
+targets! {
+    answers((u8, &[u8])) from answers;
+    cluster_bytes((bool, &[u8])) from snapshots;
+    commands(fuzzing::commands::Input) from none;
+    initiator(fuzzing::initiator::Input) from none;
+    link_frames(([u8; 4], &[u8])) from frames;
+    link_records(fuzzing::link_records::Input) from none;
+    login(fuzzing::login::Input) from none;
+    lu_state(&[u8]) from unit_states;
+    node_record((u8, u16, &[u8])) from node_records;
+    pool_formats((bool, &[u8])) from pools;
+    replica_wire((u16, &[u8])) from copy_messages;
+    session(fuzzing::session::Input) from none;
+    text_keys(&[u8]) from texts;
+    wire((bool, bool, &[u8])) from streams;
+}
+
+/// All targets that a fuzzer has are tried here.
+#[test]
+fn no_target_is_left_out() {
+    let targets = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/fuzz_targets")).unwrap();
+    let tried = include_str!("main.rs");
+    let mut count = 0;
+    for file in targets {
+        let file = file.unwrap().file_name().into_string().unwrap();
+        let name = file.strip_suffix(".rs").unwrap();
+        assert!(tried.contains(&format!("\n    {name}(")), "{name} is not tried");
+        count += 1;
+    }
+    assert!(count > 0, "no target was found");
+}
+
+fn take_inputs(target: &'static str, seeds: &[Vec<u8>], run: impl Fn(&[u8])) {
+    let start = Instant::now();
+    let mut number = 0;
+    while number < INPUTS_MIN || start.elapsed() < TIME {
+        let bytes = inputs::input(number, seeds);
+        let begun = Instant::now();
+        let told = Told { target, number, bytes: &bytes };
+        run(&bytes);
+        assert!(begun.elapsed() < INPUT_TIME_MAX, "an input took {:?}", begun.elapsed());
+        drop(told);
+        number += 1;
+    }
+    println!("{target}: {number} inputs in {:?}", start.elapsed());
+}
+
+/// Tells the input if the target does not get through it.
+struct Told<'a> {
+    target: &'static str,
+    number: u64,
+    bytes: &'a [u8],
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Told { target, number, bytes } = self;
+            let hex = bytes.iter().fold(String::new(), |mut hex, byte| {
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            });
+            eprintln!("input {number} of target {target}, {} bytes: {hex}", bytes.len());
+            eprintln!("once more: cargo test -p fuzzing --test all {target}");
+            eprintln!("with a fuzzer: echo {hex} | xxd -r -p > input; cargo +nightly fuzz run {target} input");
+        }
+    }
+}
