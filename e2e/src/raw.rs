@@ -46,6 +46,15 @@ impl Pdu {
     }
 }
 
+/// Why a command was refused (SPC-4 4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sense {
+    /// SENSE KEY.
+    pub key: u8,
+    /// ADDITIONAL SENSE CODE, and its qualifier.
+    pub code: (u8, u8),
+}
+
 /// What a session wants of its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
@@ -306,6 +315,12 @@ impl Raw {
 
     /// Runs a command to its end; its data if it ended GOOD.
     pub fn execute(&mut self, cdb: [u8; 16], expected: usize, data_out: &[u8]) -> io::Result<Vec<u8>> {
+        let tag = self.begin(cdb, expected, data_out)?;
+        self.collect(tag)
+    }
+
+    /// Sends a command with all its data; its tag.
+    fn begin(&mut self, cdb: [u8; 16], expected: usize, data_out: &[u8]) -> io::Result<u32> {
         let direction = match (expected, data_out.len()) {
             (0, 0) => 0,
             (_, 0) => 0x40,
@@ -316,7 +331,20 @@ impl Raw {
         let header = self.command_header(direction, expected, cdb);
         let tag = word(&header, 16);
         self.send(&header, data_out)?;
-        self.collect(tag)
+        Ok(tag)
+    }
+
+    /// Runs a command that must end with CHECK CONDITION: why.
+    pub fn refused(&mut self, cdb: [u8; 16], expected: usize, data_out: &[u8]) -> io::Result<Sense> {
+        let tag = self.begin(cdb, expected, data_out)?;
+        loop {
+            let pdu = self.receive()?;
+            match pdu.opcode() {
+                0x20 => self.answer_ping(&pdu)?,
+                0x21 if pdu.tag() == tag => return sense(&pdu),
+                _ => return Err(io::Error::other(format!("unexpected PDU {:02x?}", pdu.header))),
+            }
+        }
     }
 
     /// Receives until the command with this tag has ended.
@@ -449,6 +477,18 @@ pub fn cdb16(operation: u8, flags: u8, lba: u64, blocks: u32) -> [u8; 16] {
 /// A big-endian word of a header.
 pub fn word(header: &Header, at: usize) -> u32 {
     u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}
+
+/// Sense data in the fixed format, behind its length (SPC-4 4.5.3; RFC 7143 11.4.7.2). The first bit of 70h says that there is INFORMATION.
+fn sense(pdu: &Pdu) -> io::Result<Sense> {
+    match (pdu.header[2], pdu.status(), pdu.data.get(2..)) {
+        (0, 0x02, Some(&[0x70 | 0xf0, _, key, _, _, _, _, _, _, _, _, _, code, qualifier, ..])) => {
+            Ok(Sense { key: key & 0x0f, code: (code, qualifier) })
+        }
+        (response, status, data) => Err(io::Error::other(format!(
+            "response {response}, status {status:#04x}, sense {data:02x?}: CHECK CONDITION was due"
+        ))),
+    }
 }
 
 fn good(pdu: &Pdu) -> io::Result<()> {

@@ -35,6 +35,25 @@ fn file_system(kind: &str, block_size: u32) {
 }
 
 #[test]
+fn open_iscsi_finds_a_target_and_both_prove_themselves_by_chap() {
+    const TARGET: &str = "iqn.2026-11.io.ursa:mutual";
+    let (user, secret) = ("alice", "correct-horse-battery");
+    let (target_user, target_secret) = ("unit", "staple-of-the-target");
+    let mut node = Node::start();
+    let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+    std::fs::write(file.path(), target_secret).expect("it can be written");
+    let path = file.path().to_str().expect("our own path");
+    node.ursa(&["target", "create", TARGET, "--chap-user", target_user, "--chap-secret-file", path])
+        .expect_ok();
+    let export = node.create(&VolumeSpec::new("mutual", 64 * MIB).chap(user, secret));
+    assert_eq!(export.target, TARGET, "the volume is in the target that knows a secret");
+    let Some(guest) = Guest::start("chap") else { return };
+    let secrets =
+        format!("USER={user} SECRET={secret} TARGET_USER={target_user} TARGET_SECRET={target_secret}");
+    guest.run(&export, &secrets, script!("chap")).expect_ok();
+}
+
+#[test]
 fn a_server_that_dies_and_returns_twice_under_io_loses_nothing() {
     let mut server = Server::start();
     let export = server.create(&VolumeSpec::new("restarted", 64 * MIB));

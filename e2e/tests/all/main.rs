@@ -15,6 +15,7 @@ mod guest;
 mod guest_cluster;
 mod links;
 mod multipath;
+mod out_of_range;
 mod power;
 mod qemu;
 mod robustness;

@@ -25,10 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("api", &["https"]),
     ("ursa", &["base", "rt", "proto", "store", "node", "initiator", "bench", "api"]),
     ("sim", &["base", "rt", "replica", "cluster", "store", "node", "initiator"]),
-    (
-        "fuzzing",
-        &["base", "proto", "replica", "link", "cluster", "store", "node", "initiator"],
-    ),
+    ("fuzzing", &["base", "proto", "replica", "link", "cluster", "store", "node", "initiator"]),
     ("e2e", &["base", "rt", "proto", "store", "node", "initiator", "api"]),
 ];
 
