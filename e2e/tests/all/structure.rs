@@ -41,6 +41,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
         "tells neighbours by ARP, for whose sockets std and rustix have no addresses",
     ),
     ("ursa/src/watcher/watch.rs", "has a process of its own ignore the signals that end a service"),
+    ("ursa/tests/all/no_io_uring.rs", "takes io_uring from a process, between fork and exec"),
     ("initiator/examples/load.rs", "reads the CPU clock of its own thread, which std cannot"),
 ];
 

@@ -9,6 +9,7 @@ mod declared;
 mod everywhere;
 mod life;
 mod monitoring;
+mod no_io_uring;
 mod node;
 mod pools;
 mod refusals;
