@@ -1,4 +1,4 @@
-"""The targets that are compared: each is started with one 1 GiB volume in memory, pinned to one processor.
+"""The targets that are compared: each is started with one 1 GiB volume in memory, pinned to one processor or to a few.
 
 A peer knows how to start itself and who its process is; all else is the same for all."""
 import json
@@ -21,9 +21,11 @@ class Peer:
     #: The program that must be installed, and where it comes from.
     program = hint = ""
 
-    def __init__(self, port, cpu):
+    def __init__(self, port, cpu, cores=1):
         self.port = port
+        #: The first of its processors, if it is pinned, and how many there are.
         self.cpu = cpu
+        self.cores = cores
         self.process = None
         self.files = tempfile.mkdtemp(prefix="ursa-bench-")
         # Memory, not a disk: what is measured is the server.
@@ -47,7 +49,9 @@ class Peer:
 
     def launch(self, command, **options):
         log = open(os.path.join(self.files, "log"), "w")
-        pinned = command if self.cpu is None else ["taskset", "-c", str(self.cpu)] + command
+        pinned = command
+        if self.cpu is not None:
+            pinned = ["taskset", "-c", f"{self.cpu}-{self.cpu + self.cores - 1}"] + command
         self.process = subprocess.Popen(pinned, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **options)
 
     def wait_for_port(self, port):
@@ -93,7 +97,7 @@ class Ursa(Peer):
 
     def start(self):
         api = self.port + 1
-        serve = [self.program, "serve", "--data-dir", self.data_dir(), "--cores", "1"]
+        serve = [self.program, "serve", "--data-dir", self.data_dir(), "--cores", str(self.cores)]
         serve += ["--pool-size", "2G", "--ram-max", "2G"]
         self.launch(serve + ["--iscsi-listen", f"127.0.0.1:{self.port}", "--api-listen", f"127.0.0.1:{api}"])
         self.wait_for_port(self.port)
@@ -236,7 +240,7 @@ class Spdk(Peer):
             json.dump(config, file)
         # Ordinary pages: huge ones are not to be had on every machine.
         memory = ["--no-huge", "-s", str((SIZE >> 20) + 1024)]
-        mask = hex(1 << self.cpu)
+        mask = hex(((1 << self.cores) - 1) << self.cpu)
         self.launch([self.program, *memory, "-m", mask, "-c", path, "-r", os.path.join(self.files, "rpc")])
         self.wait_for_port(self.port)
 
