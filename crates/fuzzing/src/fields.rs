@@ -25,7 +25,7 @@ pub(crate) fn few<'a, T: Arbitrary<'a>>(bytes: &mut Unstructured<'a>) -> Result<
 /// Mostly none, else at most three: as many additional header segments of any length as a header has room for.
 pub(crate) fn seldom<'a, T: Arbitrary<'a>>(bytes: &mut Unstructured<'a>) -> Result<Vec<T>> {
     let byte: u8 = bytes.arbitrary()?;
-    let count = if byte % SELDOM == 0 { 1 + byte / SELDOM % 3 } else { 0 };
+    let count = if byte.is_multiple_of(SELDOM) { 1 + byte / SELDOM % 3 } else { 0 };
     (0..count).map(|_| bytes.arbitrary()).collect()
 }
 

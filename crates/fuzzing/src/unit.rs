@@ -129,7 +129,7 @@ impl Unit {
             BlockOp::WriteSame { range, pattern, .. } => {
                 let pattern = pattern.to_vec();
                 let target = self.bytes(range);
-                assert!(target.len() % pattern.len() == 0, "one block");
+                assert!(target.len().is_multiple_of(pattern.len()), "one block");
                 target.chunks_mut(pattern.len()).for_each(|block| block.copy_from_slice(&pattern));
             }
             BlockOp::Unmap { ranges, .. } => {
