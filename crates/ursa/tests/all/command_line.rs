@@ -206,7 +206,7 @@ fn the_exit_code_says_how_it_is() {
         (&status["findings"], &status["losses"][0]),
         (
             &json!([]),
-            &json!("if this node is lost: demo: nobody serves until it is back: on this node alone")
+            &json!("if this node is lost: demo: ITS DATA IS LOST: it is in memory, on this node alone")
         )
     );
 

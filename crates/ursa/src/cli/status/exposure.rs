@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use api::VolumeKind;
+
 use super::Observed;
 use crate::cli::table::list;
 use crate::loss::{Cluster, outcome};
@@ -30,20 +32,22 @@ pub(super) fn lines(observed: &Observed) -> Vec<String> {
             lines.push(format!("if node {} is lost: {}: {outcome}", node.id, named(&volumes)));
         }
     }
-    // By the node that has them; without a cluster it is this one.
-    let mut alone: BTreeMap<Option<u16>, Vec<&str>> = BTreeMap::new();
+    // By the node that has them; without a cluster it is this one. Those whose data would be lost come first.
+    let mut alone: BTreeMap<(Option<u16>, bool), Vec<&str>> = BTreeMap::new();
     for volume in observed.volumes.iter().filter(|volume| volume.copies.is_empty()) {
-        alone.entry(volume.node).or_default().push(&volume.name);
+        let outlives_node = volume.kind != VolumeKind::Ram;
+        alone.entry((volume.node, outlives_node)).or_default().push(&volume.name);
     }
-    for (node, volumes) in alone {
+    for ((node, outlives_node), volumes) in alone {
         let (lost, on) = match node {
             Some(node) => (format!("node {node}"), "that"),
             None => ("this node".into(), "this"),
         };
-        lines.push(format!(
-            "if {lost} is lost: {}: nobody serves until it is back: on {on} node alone",
-            named(&volumes)
-        ));
+        let outcome = match outlives_node {
+            true => format!("nobody serves until it is back: on {on} node alone"),
+            false => format!("ITS DATA IS LOST: it is in memory, on {on} node alone"),
+        };
+        lines.push(format!("if {lost} is lost: {}: {outcome}", named(&volumes)));
     }
     lines
 }

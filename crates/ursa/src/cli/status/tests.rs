@@ -2,7 +2,7 @@
 
 use api::{
     Change, ClusterNode, CopyState, CopySync, DiskFailure, List, Missing, Node, NodeProblem, Pool, PoolDisk,
-    PoolState, RecordPlace, Since, SyncRestraint, Volume, VolumeCopy, VolumeFork,
+    PoolState, RecordPlace, Since, SyncRestraint, Volume, VolumeCopy, VolumeFork, VolumeKind,
 };
 
 use super::health::{self, Health};
@@ -129,6 +129,23 @@ Pools    default: 80G free of 100G
 Has      1 volume, 0 targets, 1 session
 Changes  none under way
 ",
+    );
+}
+
+#[test]
+fn data_in_the_memory_of_one_node_is_lost_with_it() {
+    let mut observed = alone();
+    let in_memory = |name: &str| Volume { kind: VolumeKind::Ram, ..volume(name, Vec::new()) };
+    observed.volumes.push(in_memory("scratch"));
+    observed.volumes.push(Volume { node: Some(2), ..in_memory("swap") });
+    let report = observed.report(&[]);
+    assert_eq!(
+        report.losses,
+        [
+            "if this node is lost: scratch: ITS DATA IS LOST: it is in memory, on this node alone",
+            "if this node is lost: db: nobody serves until it is back: on this node alone",
+            "if node 2 is lost: swap: ITS DATA IS LOST: it is in memory, on that node alone",
+        ]
     );
 }
 
