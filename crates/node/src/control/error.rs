@@ -363,7 +363,7 @@ pub enum ControlError {
     )]
     OwnAccess,
     /// The node is needed.
-    #[error("node {node} has a copy of volume {volume:?}: move or delete it first")]
+    #[error("node {node} has a copy of volume {volume:?}: move that copy or take it away first")]
     NodeHasCopies {
         /// The node.
         node: u16,

@@ -171,7 +171,10 @@ impl From<ControlError> for Refusal {
             }
             E::NodeHasCopies { node, volume } => {
                 let detail = format!("node {node} has a copy of volume {volume:?}");
-                Refusal::new(CONFLICT, "node_has_copies", detail).hint("delete that volume first")
+                let hint = format!(
+                    "move its copy away (`ursa volume copy move {volume} --from {node} --to OTHER`) or take it away (`ursa volume copy remove {volume} --on {node}`); the volume stays"
+                );
+                Refusal::new(CONFLICT, "node_has_copies", detail).hint(hint)
             }
             E::NodeNeeded(_) => Refusal::new(CONFLICT, "node_needed", error.to_string()),
             E::Internal(_) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()),

@@ -304,6 +304,10 @@ fn what_taking_a_node_out_would_do_is_said_and_not_done() {
     wait("the volume is known", || second.get("/v1/volumes/db").status == 200);
     let problem = try_out("?dry_run=true").refused(409, "node_has_copies");
     assert_eq!(problem, try_out("").refused(409, "node_has_copies"));
+    // Nobody is told to delete what others have copies of.
+    let hint = problem["hint"].as_str().unwrap();
+    assert!(hint.contains("copy move db --from 1") && hint.contains("copy remove db --on 1"), "{hint}");
+    assert!(!hint.contains("delete"), "{hint}");
 
     let would = first.delete("/v1/nodes/2?dry_run=true").json(200);
     let steps = would["would"].as_array().unwrap();
