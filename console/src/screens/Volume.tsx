@@ -19,7 +19,7 @@ import { elsewhere } from '../words/missing'
 import { agreement, etcdDecides } from '../words/record'
 import { size } from '../words/size'
 import { copyStateMeaning, syncsOf } from '../words/sync'
-import { aloneOn, isElsewhere, volumeState } from '../words/volume'
+import { aloneOn, isElsewhere, unserved, volumeState } from '../words/volume'
 import { VolumeActions } from './VolumeActions'
 import { PathsPanel } from './VolumePaths'
 
@@ -54,7 +54,7 @@ export function VolumeScreen({ name, node }: { name: string; node?: number }) {
       </Group>
       {volume.error && <ProblemAlert error={volume.error} what="The figures below are old" />}
       {(one.problem || one.fork) && (
-        <Alert color={tone === 'critical' ? 'red' : 'yellow'} icon={<Icon name={tone} />} title={one.fork?.split ? 'This volume is split' : one.fork ? `Node ${one.fork.node} goes on alone` : 'This volume is not served'}>
+        <Alert color={tone === 'critical' ? 'red' : 'yellow'} icon={<Icon name={tone} />} title={alertTitle(one)}>
           <Text size="sm">{one.problem ?? why}</Text>
           {one.fork && (
             <Text size="sm">
@@ -75,6 +75,12 @@ export function VolumeScreen({ name, node }: { name: string; node?: number }) {
       <FactsPanel volume={one} at={at} />
     </Stack>
   )
+}
+
+function alertTitle(volume: Volume): string {
+  if (volume.fork?.split) return 'This volume is split'
+  if (volume.fork) return `Node ${volume.fork.node} goes on alone`
+  return unserved(volume) ? 'This volume is not served' : 'The node that this page asks does not serve it: other nodes do'
 }
 
 /** Why there is nothing to be shown of a volume. */

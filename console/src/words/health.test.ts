@@ -68,6 +68,11 @@ describe('health', () => {
     expect(findings({ ...well, volumes: [alone] })[0]?.severity).toBe('warning')
     expect(findings({ ...well, volumes: [split] })[0]?.severity).toBe('critical')
   })
+  it('says that a volume is not served when no copy but the failed one is in sync', () => {
+    const causes = (there: 'in_sync' | 'outside') => findings({ ...well, volumes: [volume('db', [[1, 'in_sync'], [2, there]], { problem: 'a write to this copy failed' })] }).map((f) => f.cause)
+    expect(causes('in_sync')).toEqual([])
+    expect(causes('outside')[0]).toBe('Volume db is not served: a write to this copy failed')
+  })
   it('says what is missing without a majority, and with two nodes', () => {
     const one = findings({ ...well, nodes: [node(1), node(2, { up: false }), node(3, { up: false })] })
     expect(one.map((finding) => finding.key)).toContain('no majority')

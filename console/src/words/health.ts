@@ -4,7 +4,7 @@ import type { ClusterNode, Missing, Node, NodeProblem, Pool, Since, Volume } fro
 import { listed } from './missing'
 import { plural } from './size'
 import { progress, syncsOf } from './sync'
-import { aloneOn, volumeLink } from './volume'
+import { aloneOn, unserved, volumeLink } from './volume'
 
 /** From well to the worst. `working` mends itself: nothing is to be done but wait. */
 export type Severity = 'ok' | 'working' | 'warning' | 'critical'
@@ -140,10 +140,11 @@ function ofVolume(volume: Volume): Finding[] {
       action: 'Look at both sides, then decide whose data is kept.',
     }]
   }
-  if (volume.problem) {
+  const problem = unserved(volume)
+  if (problem) {
     return [{
       key: `problem ${volume.id}`, severity: 'critical', link,
-      cause: `Volume ${volume.name}${typeof volume.node === 'number' ? ` of ${aloneOn(volume)}` : ''} is not served: ${volume.problem}`,
+      cause: `Volume ${volume.name}${typeof volume.node === 'number' ? ` of ${aloneOn(volume)}` : ''} is not served: ${problem}`,
       action: 'Open the volume: it says what it waits for.',
     }]
   }

@@ -9,6 +9,14 @@ it('takes no offence at a volume whose copies are all on other nodes', () => {
   expect(volumeState(volume('db', [[1, 'in_sync'], [3, 'in_sync']], { serving: false })).word).toBe('not here')
 })
 
+it('says of a volume whose disk has failed here that others serve it, as long as another copy is in sync', () => {
+  const failed = (copies: Parameters<typeof volume>[1]) => volume('db', copies, { serving: false, problem: 'a write to this copy failed' })
+  expect(volumeState(failed([[1, 'outside'], [2, 'in_sync']]))).toMatchObject({ tone: 'warning', word: 'degraded' })
+  expect(volumeState(failed([[1, 'in_sync'], [2, 'in_sync']]))).toMatchObject({ tone: 'warning', word: 'not here' })
+  expect(volumeState(failed([[1, 'in_sync'], [2, 'outside']]))).toEqual({ tone: 'critical', word: 'not served', why: 'a write to this copy failed' })
+  expect(volumeState(failed([[1, 'in_sync']])).word).toBe('not served')
+})
+
 it('says of a volume that a node has alone which node that is', () => {
   const there = volume('my db', [], { node: 2, node_name: 'n2', serving: false })
   expect(volumeState(there).tone).toBe('ok')

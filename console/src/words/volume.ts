@@ -8,7 +8,8 @@ export function volumeState(volume: Volume): { tone: Severity; word: string; why
   const copies = volume.copies ?? []
   const inSync = copies.filter((copy) => copy.state === 'in_sync').length
   if (volume.fork?.split) return { tone: 'critical', word: 'split', why: 'Both nodes have data that the other has not.' }
-  if (volume.problem) return { tone: 'critical', word: 'not served', why: volume.problem }
+  const problem = unserved(volume)
+  if (problem) return { tone: 'critical', word: 'not served', why: problem }
   if (copies.length > 0 && inSync === 0) return { tone: 'critical', word: 'no copy in sync', why: 'Nobody serves it.' }
   if (volume.fork) return { tone: 'warning', word: 'alone', why: `Node ${volume.fork.node} goes on alone with it.` }
   if (inSync < copies.length) {
@@ -16,8 +17,14 @@ export function volumeState(volume: Volume): { tone: Severity; word: string; why
     const why = `${inSync} of ${copies.length} copies are in sync.`
     return syncing ? { tone: 'working', word: 'syncing', why } : { tone: 'warning', word: 'degraded', why }
   }
-  if (volume.serving === false && !isElsewhere(volume)) return { tone: 'warning', word: 'not here', why: 'It does not serve through the node that this page asks; through others it does.' }
+  if ((volume.problem || volume.serving === false) && !isElsewhere(volume)) return { tone: 'warning', word: 'not here', why: 'It does not serve through the node that this page asks; through others it does.' }
   return { tone: 'ok', word: 'in sync', why: copies.length > 0 ? 'All copies are in sync.' : 'It is served, by one node alone.' }
+}
+
+/** Why nobody serves it, if that is so. What the asked node says is of its own copy alone while another one is in sync: then that one serves. */
+export function unserved(volume: Volume): string | undefined {
+  const servesElsewhere = (volume.copies ?? []).some((copy) => !copy.here && copy.state === 'in_sync')
+  return servesElsewhere ? undefined : (volume.problem ?? undefined)
 }
 
 /** Whether nothing of it is on the node that was asked, which then need not serve it: its copies are on others, or another one has it alone. */

@@ -32,7 +32,7 @@ pub struct Volume {
     pub naa: String,
     /// Where it is mapped.
     pub maps: Vec<VolumeMap>,
-    /// Why it is not served, and what to do; absent if it is.
+    /// Why the node that was asked, or the one that alone has it, does not serve it, and what to do; absent if it does. Other nodes serve it all the same while a copy on them is in sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// Whether hosts can read and write it through this node now.

@@ -60,7 +60,7 @@ pub struct VolumeStatus {
     pub pool: String,
     /// Where it is mapped: target, LUN, host group.
     pub maps: Vec<(String, u16, String)>,
-    /// Why it is not served, if it is not.
+    /// Why this node does not serve it, if it does not.
     pub problem: Option<String>,
     /// Its copies, if it has several.
     pub copies: Option<CopiesStatus>,

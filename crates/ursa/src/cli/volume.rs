@@ -11,9 +11,11 @@ use clap::{Args, Subcommand, ValueEnum};
 pub mod copy;
 mod latency;
 mod progress;
+pub(super) mod served;
 mod strategy;
 
 use self::progress::Progress;
+use self::served::{remark, served};
 use super::attach::attach_lines;
 use super::confirm::Confirm;
 use super::exit::CliError;
@@ -311,11 +313,7 @@ fn table(volumes: &[Volume]) -> String {
         table.cells(cells);
     }
     let mut text = table.text("There is no volume: make one with `ursa volume create NAME --size 10G`.");
-    for volume in volumes.iter().filter(|volume| volume.problem.is_some()) {
-        let of = volume.node.map(|node| format!(" --node {node}")).unwrap_or_default();
-        text +=
-            &format!("\nVolume {} is NOT SERVED: see `ursa volume show {}{of}`.", volume.name, volume.name);
-    }
+    volumes.iter().filter_map(remark).for_each(|remark| text += &format!("\n{remark}"));
     text
 }
 
@@ -432,20 +430,6 @@ fn one(volume: &Volume) -> String {
         ("On Linux", format!("/dev/disk/by-id/wwn-0x{}", volume.naa)),
         ("Identity", volume.id.clone()),
     ])
-}
-
-fn served(volume: &Volume) -> String {
-    match (&volume.problem, volume.serving) {
-        (Some(problem), _) => format!("NO: {problem}"),
-        (None, false) if volume.copies.is_empty() => {
-            "through the node that has it, not through this one".into()
-        }
-        (None, false) if !volume.copies.iter().any(|copy| copy.here) => {
-            "not through this node, which has no copy".into()
-        }
-        (None, false) => "NOT THROUGH THIS NODE NOW: its copy does not serve".into(),
-        (None, true) => "yes".into(),
-    }
 }
 
 fn kind(kind: VolumeKind) -> &'static str {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Observed;
 use crate::cli::table::age;
+use crate::cli::volume::served::unserved;
 
 /// How it is, from well to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -168,8 +169,7 @@ fn of_volume(volume: &Volume) -> Option<Finding> {
         let command = format!("ursa volume resolve-fork {name} --keep NODE --discard-other");
         return Some(lost(cause, action, command).since(fork_since(volume)));
     }
-    // Another node may serve it though this one does not.
-    if let Some(problem) = volume.problem.as_ref().filter(|_| !in_sync || volume.copies.len() < 2) {
+    if let Some(problem) = unserved(volume) {
         let of = volume.node.map(|node| format!(" of node {node}")).unwrap_or_default();
         let cause = format!("Volume {name}{of} is not served: {problem}");
         return Some(lost(cause, "See what it waits for", show));

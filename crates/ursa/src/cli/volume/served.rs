@@ -1,0 +1,78 @@
+//! Whether a volume is served, in words.
+
+use api::{CopyState, Volume};
+
+/// Why nobody serves it, if that is so. What the asked node says is of its own copy alone while another one is in sync: then that one serves.
+pub fn unserved(volume: &Volume) -> Option<&str> {
+    let serves_elsewhere = volume.copies.iter().any(|copy| !copy.here && copy.state == CopyState::InSync);
+    volume.problem.as_deref().filter(|_| !serves_elsewhere)
+}
+
+/// For a line of its own.
+pub(super) fn served(volume: &Volume) -> String {
+    match (&volume.problem, volume.serving) {
+        (Some(problem), _) if unserved(volume).is_some() => format!("NO: {problem}"),
+        (Some(problem), _) => format!("by other nodes; NOT THROUGH THIS NODE: {problem}"),
+        (None, false) if volume.copies.is_empty() => {
+            "through the node that has it, not through this one".into()
+        }
+        (None, false) if !volume.copies.iter().any(|copy| copy.here) => {
+            "not through this node, which has no copy".into()
+        }
+        (None, false) => "NOT THROUGH THIS NODE NOW: its copy does not serve".into(),
+        (None, true) => "yes".into(),
+    }
+}
+
+/// What to say below a list of volumes of this one; `None`: nothing is wrong with its serving.
+pub(super) fn remark(volume: &Volume) -> Option<String> {
+    volume.problem.as_ref()?;
+    let name = &volume.name;
+    let of = volume.node.map(|node| format!(" --node {node}")).unwrap_or_default();
+    let is = match unserved(volume) {
+        Some(_) => "is NOT SERVED",
+        None => "is served by other nodes, and NOT THROUGH THIS ONE",
+    };
+    Some(format!("Volume {name} {is}: see `ursa volume show {name}{of}`."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    /// Its disk has failed on the node that is asked, which is the first.
+    fn failed(copies: &[CopyState]) -> Volume {
+        let copies = copies.iter().zip(1..).enumerate();
+        let copies = copies.map(|(slot, (state, node))| samples::copy(slot, node, *state)).collect();
+        Volume {
+            problem: Some("a write to this copy failed".into()),
+            serving: false,
+            ..samples::volume("db", copies)
+        }
+    }
+
+    #[test]
+    fn a_failed_copy_is_no_loss_while_another_one_is_in_sync() {
+        use CopyState::{InSync, Outside};
+        for copies in [[Outside, InSync], [InSync, InSync]] {
+            let volume = failed(&copies);
+            assert_eq!(unserved(&volume), None);
+            assert_eq!(served(&volume), "by other nodes; NOT THROUGH THIS NODE: a write to this copy failed");
+            let remark = remark(&volume).unwrap();
+            assert!(remark.starts_with("Volume db is served by other nodes, and NOT THROUGH"), "{remark}");
+        }
+    }
+
+    #[test]
+    fn a_failed_copy_is_a_loss_when_no_other_one_is_in_sync() {
+        use CopyState::{InSync, Outside};
+        for copies in [&[][..], &[InSync], &[InSync, Outside], &[Outside, Outside]] {
+            let volume = failed(copies);
+            assert!(unserved(&volume).is_some(), "{copies:?}");
+            assert_eq!(served(&volume), "NO: a write to this copy failed");
+            assert_eq!(remark(&volume).unwrap(), "Volume db is NOT SERVED: see `ursa volume show db`.");
+        }
+        assert_eq!(remark(&samples::volume("db", Vec::new())), None);
+    }
+}
