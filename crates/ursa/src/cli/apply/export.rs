@@ -23,10 +23,12 @@ pub(super) fn declared(present: &Present) -> Declared {
     });
     let volumes = present.volumes.iter().map(|volume| {
         let strategy = volume.strategy.as_ref().map(|chosen| chosen.strategy);
+        // With copies each node has a pool for its own, and a node tells of one: the file is the same whichever is asked.
+        let pool = volume.copies.is_empty().then(|| volume.pool.clone());
         VolumeDeclared {
             name: volume.name.clone(),
             size: Size(volume.size),
-            pool: Some(volume.pool.clone()),
+            pool,
             kind: Some(volume.kind),
             block_size: Some(volume.block_size),
             physical_block_size: Some(volume.physical_block_size),

@@ -223,8 +223,10 @@ impl Planner<'_> {
 
     fn present_volume(&mut self, volume: &VolumeDeclared, present: &Volume) {
         let name = &volume.name;
+        // With copies each node has a pool for its own, and which of them is told of depends on the node that is asked.
+        let pool = volume.pool.clone().filter(|_| present.copies.is_empty());
         let fixed = [
-            ("pool", volume.pool.clone(), present.pool.clone()),
+            ("pool", pool, present.pool.clone()),
             ("kind", volume.kind.map(kind), kind(present.kind)),
             ("block-size", volume.block_size.map(|bytes| bytes.to_string()), present.block_size.to_string()),
             (
@@ -283,7 +285,7 @@ impl Planner<'_> {
         for node in shall.difference(&is).copied() {
             // One that is not wanted any more moves: it goes when the new one is in sync.
             let instead_of = if self.prune { surplus.pop() } else { None };
-            let copy = CopyCreate { node, pool: None, instead_of };
+            let copy = CopyCreate { node, pool: volume.pool.clone(), instead_of };
             self.plan.steps.push(Step::AddCopy { volume: name.clone(), copy });
         }
         // A good copy goes when all that the file names are good: until then it is one that can be needed.

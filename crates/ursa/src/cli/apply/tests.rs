@@ -5,6 +5,7 @@ use api::{
 
 use super::declared::Declared;
 use super::plan::{self, Plan};
+use super::step::Step;
 use super::{Present, export};
 use crate::cli::exit::CliError;
 use crate::samples::{self, node};
@@ -150,6 +151,33 @@ fn what_is_exported_changes_nothing() {
             "+ address fd00::10/64",
         ],
     );
+}
+
+/// A node tells the pool of its own copy: node 1 and node 2 tell of the same volume here.
+#[test]
+fn any_node_takes_the_file_though_copies_lie_in_pools_of_different_names() {
+    let told_by = |pool: &str| {
+        let mut present = present();
+        present.volumes[0].pool = pool.into();
+        present
+    };
+    let (first, second) = (told_by("default"), told_by("new"));
+    let [file, other] = [&first, &second].map(|present| export::text(&export::declared(present)));
+    assert_eq!(file, other);
+    let named = file.replace("name = \"db\"", "name = \"db\"\npool = \"default\"");
+    assert_ne!(named, file);
+    for file in [&file, &named] {
+        changes(file, &first, true, &[]);
+        changes(file, &second, true, &[]);
+    }
+}
+
+#[test]
+fn a_copy_is_added_in_the_pool_of_the_file() {
+    let file = FILE.replace("[2, 1]", "[2, 1, 3]\npool = \"fast\"");
+    let plan = changes(&file, &present(), false, &["+ copy of volume db on node 3"]);
+    let [Step::AddCopy { copy, .. }] = plan.steps.as_slice() else { panic!("{:?}", plan.steps) };
+    assert_eq!((copy.node, copy.pool.as_deref()), (3, Some("fast")));
 }
 
 #[test]
@@ -337,7 +365,6 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
         ("\"10G\"", "\"5G\"", "it has 10G, and volumes only grow"),
         ("\"10G\"", "\"10G\"\nkind = \"ram\"", "its kind is thick, and cannot be changed to ram"),
         ("\"10G\"", "\"10G\"\nblock-size = 4096", "its block-size is 512"),
-        ("\"10G\"", "\"10G\"\npool = \"fast\"", "its pool is default"),
         ("on = [2, 1]", "", "it has copies on nodes 1, 2: say so (on)"),
         (
             "\"iqn.x:t\"\n\n[[vol",
@@ -364,6 +391,8 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
     let mut alone = self::present();
     alone.volumes = vec![volume("db", &[])];
     conflicts(FILE, &alone, "it is on this node alone");
+    let in_other_pool = FILE.replace("on = [2, 1]", "pool = \"fast\"");
+    conflicts(&in_other_pool, &alone, "its pool is default");
 }
 
 #[test]
