@@ -21,6 +21,7 @@ import { State } from './parts/State'
 import { useRoute } from './route'
 import { screenAt } from './screens'
 import { useHealth } from './screens/useHealth'
+import { problemsIn } from './words/health'
 import { plural } from './words/size'
 
 interface Place {
@@ -119,7 +120,7 @@ function HealthBadge() {
   const { found, severity, known, failed } = useHealth()
   if (failed) return <State tone="critical">no answer</State>
   if (!known) return null
-  const many = found.filter((finding) => finding.severity !== 'working').length
+  const many = problemsIn(found)
   const word = many > 0 ? plural(many, 'problem') : severity === 'working' ? 'syncing' : 'healthy'
   return (
     <a href="#/" style={{ textDecoration: 'none', display: 'inline-flex' }} aria-label={`Health: ${word}`}>

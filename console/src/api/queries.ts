@@ -99,7 +99,9 @@ export const useAddresses = () => useQuery({ ...ADDRESSES, select: itemsOf })
 /** The nodes whose volumes (those that they have alone), pools, sessions, problems or links are not in the list, and why. */
 export const useMissingVolumes = () => useQuery({ ...VOLUMES, select: missingOf }).data ?? NONE
 export const useMissingPools = () => useQuery({ ...POOLS, select: missingOf }).data ?? NONE
-export const useMissingSessions = () => useQuery({ ...SESSIONS, select: missingOf }).data ?? NONE
+/** `seldom`: there may be many, and most screens do not show them. */
+export const useMissingSessions = (often: 'often' | 'seldom' = 'often') =>
+  useQuery({ ...SESSIONS, select: missingOf, refetchInterval: often === 'often' ? SOON : LATER }).data ?? NONE
 export const useMissingProblems = () => useQuery({ ...PROBLEMS, select: missingOf }).data ?? NONE
 export const useMissingLinks = (cluster: boolean) => useQuery({ ...LINKS, select: missingOf, enabled: cluster }).data ?? NONE
 

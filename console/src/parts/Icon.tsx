@@ -14,6 +14,7 @@ const PATHS = {
   moon: 'M20 14.500A8.500 8.500 0 0 1 9.500 4a8.500 8.500 0 1 0 10.500 10.500z',
   screen: 'M3 5h18v11H3zM8 20h8M12 16v4',
   ok: 'M5 12.500l4.500 4.500L19 7.500',
+  advice: 'M12 3a9 9 0 1 0 .1 0M12 11v6M12 7.500h.1',
   working: 'M20 11a8 8 0 1 0-.5 4M20 5v6h-6',
   warning: 'M12 4l9 16H3zM12 10v4M12 17h.1',
   critical: 'M8 3h8l5 5v8l-5 5H8l-5-5V8zM12 8v5M12 16h.1',

@@ -9,6 +9,7 @@ export type Tone = Severity | 'off'
 
 export const COLOR: Record<Tone, string> = {
   ok: 'green',
+  advice: 'gray',
   working: 'blue',
   warning: 'yellow',
   critical: 'red',

@@ -11,7 +11,7 @@ import { Figure, Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { COLOR, State } from '../parts/State'
 import { keyOf } from '../words/events'
-import { type Finding, lasting } from '../words/health'
+import { type Finding, isAdvice, lasting } from '../words/health'
 import { LOSS_TONE, type NodeLoss, lossesByNode } from '../words/losses'
 import { listed } from '../words/missing'
 import { duration, percent, plural, size } from '../words/size'
@@ -53,39 +53,47 @@ const HEADLINE = {
   critical: 'Needs you now',
 } as const
 
+/** So many findings are shown of those that are not the worst, and so many pieces of advice. */
+const LINES_MAX = 5
+
 function HealthPanel() {
   const { found, severity, well, known, at } = useHealth()
-  const [first, ...others] = found
+  const advice = found.filter(isAdvice)
+  const [first, ...others] = found.filter((finding) => !isAdvice(finding))
   return (
     <Panel title="Health" at={at} right={known && <State tone={severity}>{HEADLINE[severity]}</State>}>
       {!known ? (
         <Empty>The node is being asked.</Empty>
-      ) : !first ? (
-        <Text size="sm">{well}</Text>
       ) : (
         <Stack gap="sm">
-          <FindingAlert finding={first} />
-          {others.length > 0 && (
-            <Stack gap={6}>
-              <Text size="sm" c="dimmed">
-                And {others.length} more:
-              </Text>
-              {others.slice(0, 5).map((finding) => (
-                <Group key={finding.key} gap="xs" wrap="nowrap" align="flex-start">
-                  <Text c={COLOR[finding.severity]} pt={2}>
-                    <Icon name={finding.severity} size={15} />
-                  </Text>
-                  <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
-                    {finding.link ? <To href={finding.link}>{finding.cause}</To> : finding.cause} <Since finding={finding} />
-                  </Text>
-                </Group>
-              ))}
-              {others.length > 5 && <Text size="sm" c="dimmed">and {others.length - 5} further ones.</Text>}
-            </Stack>
-          )}
+          {first ? <FindingAlert finding={first} /> : <Text size="sm">{well}</Text>}
+          {others.length > 0 && <Lines head={`And ${others.length} more:`} findings={others} />}
+          {advice.length > 0 && <Lines head="What could be better:" findings={advice} />}
         </Stack>
       )}
     </Panel>
+  )
+}
+
+/** Findings in a line each. Advice says what to do, and not for how long it has been so. */
+function Lines({ head, findings }: { head: string; findings: Finding[] }) {
+  return (
+    <Stack gap={6}>
+      <Text size="sm" c="dimmed">
+        {head}
+      </Text>
+      {findings.slice(0, LINES_MAX).map((finding) => (
+        <Group key={finding.key} gap="xs" wrap="nowrap" align="flex-start">
+          <Text c={COLOR[finding.severity]} pt={2}>
+            <Icon name={finding.severity} size={15} />
+          </Text>
+          <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
+            {finding.link ? <To href={finding.link}>{finding.cause}</To> : finding.cause} {isAdvice(finding) ? finding.action : <Since finding={finding} />}
+          </Text>
+        </Group>
+      ))}
+      {findings.length > LINES_MAX && <Text size="sm" c="dimmed">and {findings.length - LINES_MAX} further ones.</Text>}
+    </Stack>
   )
 }
 

@@ -1,13 +1,13 @@
 import { useEffect, useMemo } from 'react'
-import { useMissingPools, useMissingProblems, useMissingVolumes, useNode, useNodes, usePools, useProblems, useVolumes } from '../api/queries'
-import { type Finding, type Severity, allWell, findings, worst } from '../words/health'
+import { useMissingPools, useMissingProblems, useMissingSessions, useMissingVolumes, useNode, useNodes, usePools, useProblems, useVolumes } from '../api/queries'
+import { type Finding, type Overall, allWell, findings, worst } from '../words/health'
 
 /** When this page first saw a finding, in milliseconds since 1970; forgotten when it is gone. */
 const firstSeen = new Map<string, number>()
 
 export interface Health {
   found: Finding[]
-  severity: Severity
+  severity: Overall
   /** What is known to be well, if nothing is found. */
   well: string
   /** Whether all was read that is judged. */
@@ -24,7 +24,7 @@ export function useHealth(): Health {
   const volumes = useVolumes()
   const pools = usePools()
   const problems = useProblems()
-  const [noVolumes, noPools, noProblems] = [useMissingVolumes(), useMissingPools(), useMissingProblems()]
+  const [noVolumes, noPools, noSessions, silent] = [useMissingVolumes(), useMissingPools(), useMissingSessions('seldom'), useMissingProblems()]
   const known = [node, nodes, volumes, pools, problems].every((query) => query.data !== undefined)
   const observed = useMemo(
     () => ({
@@ -33,9 +33,11 @@ export function useHealth(): Health {
       volumes: volumes.data ?? [],
       pools: pools.data ?? [],
       problems: problems.data ?? [],
-      missing: [...noVolumes, ...noPools, ...noProblems],
+      silent,
+      missing: [...noVolumes, ...noPools, ...noSessions],
+      asked_at: Math.floor(node.dataUpdatedAt / 1000),
     }),
-    [node.data, nodes.data, volumes.data, pools.data, problems.data, noVolumes, noPools, noProblems],
+    [node.data, node.dataUpdatedAt, nodes.data, volumes.data, pools.data, problems.data, silent, noVolumes, noPools, noSessions],
   )
   const found = useMemo(() => findings(observed), [observed])
   useEffect(() => {

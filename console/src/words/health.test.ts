@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import type { NodeProblem, Pool } from '../api/types'
+import type { Node, NodeProblem, Pool } from '../api/types'
 import { node, volume } from './fixtures'
-import { type Observed, allWell, findings, lasting, worst } from './health'
+import { type Observed, allWell, findings, lasting, problemsIn, worst } from './health'
 
 const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 50, total: 100, volumes: 1 }
-const well = { nodes: [node(1), node(2), node(3)], volumes: [volume('db', [[1, 'in_sync'], [2, 'in_sync']])], pools: [pool], problems: [], missing: [] }
+const state: Node = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [], problems: [] }
+const well = { nodes: [node(1), node(2), node(3)], volumes: [volume('db', [[1, 'in_sync'], [2, 'in_sync']])], pools: [pool], problems: [], silent: [], missing: [], asked_at: 1000 }
 const said = (text: string, node?: number): NodeProblem => (node === undefined ? { text } : { text, node, node_name: `n${node}` })
 /** The same, of a kind, and about something. */
 const of = (code: string, subject: string, problem: NodeProblem): NodeProblem => ({ ...problem, code, subject })
@@ -18,15 +19,15 @@ describe('health', () => {
   it('names the node that is down, and says what to do', () => {
     const found = findings({ ...well, nodes: [node(1), node(2), node(3, { up: false })] })
     expect(found).toHaveLength(1)
-    expect(found[0]?.severity).toBe('critical')
+    expect(found[0]?.severity, 'all is served').toBe('warning')
     expect(found[0]?.cause).toContain('n3 (node 3) is down')
     expect(found[0]?.action).toContain('systemctl start ursa')
   })
   it('has one cause for a node that is cut off from the asked one, which says what is known', () => {
     const nodes = [node(1), node(2), node(3, { up: false, reached_by: [2] })]
     const own = of('node_cut_off', '3', said('node 3 (n3) has not answered this node by any link for 12 seconds, and node 2 (n2) reaches it: look after the network', 1))
-    const missing = [{ node: 3, node_name: 'n3', reason: 'nothing is heard of it' }]
-    const found = findings({ ...well, nodes, problems: [own], missing })
+    const silent = [{ node: 3, node_name: 'n3', reason: 'nothing is heard of it' }]
+    const found = findings({ ...well, nodes, problems: [own], silent })
     expect(found.map((f) => f.cause)).toEqual(['n3 (node 3) does not answer n1 (node 1) by any link; n2 (node 2) reaches it.'])
     expect(found[0]).toMatchObject({ key: 'cut off 3', severity: 'warning' })
     const ofAnother = of('node_cut_off', '3', said('node 3 (n3) is up, but this node has not reached it', 2))
@@ -49,7 +50,21 @@ describe('health', () => {
     const broken: Pool = { ...pool, state: 'read_only', node: 1, node_name: 'n1' }
     expect(Object.values(since({ pools: [broken], problems }))).toEqual([{ at: 15 }, { at: 10 }])
     // Not known to the node: the page says since when it has seen it.
-    expect(since({ pools: [{ ...pool, free: 1 }] })).toEqual({ 'full default': undefined })
+    expect(since({ volumes: [volume('db', [], { problem: 'its pool is not open' })] })).toEqual({ 'problem id-db': undefined })
+  })
+  it('takes advice for no trouble', () => {
+    const found = findings({ ...well, nodes: [node(1), node(2, { votes: false })], pools: [{ ...pool, free: 1 }] })
+    expect(found.map((f) => [f.key, f.severity])).toEqual([['full default', 'advice'], ['two nodes', 'advice']])
+    expect([worst(found), problemsIn(found)]).toEqual(['ok', 0])
+    const down = findings({ ...well, nodes: [node(1), node(2, { votes: false, up: false })] })
+    expect(down.map((f) => f.key), 'advice comes last').toEqual(['down 2', 'two nodes'])
+    expect([worst(down), problemsIn(down)]).toEqual(['warning', 1])
+  })
+  it('names a change that does not end, since it began', () => {
+    const change = (age: number) => ({ what: 'deleting volume "x"', age, waits_for: 'an answer from /dev/sdb' })
+    const found = findings({ ...well, node: { ...state, changes: [change(300), change(400)] } })
+    expect(found).toHaveLength(1)
+    expect(found[0]).toMatchObject({ severity: 'warning', since: { at: 600 }, cause: 'Deleting volume "x" does not end: it waits for an answer from /dev/sdb.' })
   })
   it('says how sure an age is', () => {
     expect([lasting('3 min', { at: 5 }), lasting('3 min', { at: 5, or_earlier: true }), lasting('3 min', undefined)]).toEqual(['for 3 min', 'for at least 3 min', 'seen here for 3 min'])
@@ -58,7 +73,7 @@ describe('health', () => {
     const db = volume('db', [[1, 'in_sync'], [2, 'joining']])
     db.copies![1]!.sync = { cause: 'its node was restarted', copied_bytes: 3, left_bytes: 1, total_bytes: 4, bytes_per_second: 1 }
     const found = findings({ ...well, volumes: [db], pools: [{ ...pool, state: 'unavailable', reason: 'no such file' }] })
-    expect(found.map((finding) => finding.severity)).toEqual(['critical', 'working'])
+    expect(found.map((finding) => finding.severity)).toEqual(['warning', 'working'])
     expect(found[0]?.cause).toBe('Pool default is unavailable: no such file.')
     expect(found[1]?.cause).toContain('75 %')
   })
@@ -80,8 +95,7 @@ describe('health', () => {
   })
   it('knows that with etcd no node votes, and that two are enough', () => {
     const record = { place: 'etcd' as const, answers: true, endpoints: ['http://10.0.0.9:2379'] }
-    const state = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [], problems: [], record }
-    expect(findings({ ...well, node: state, nodes: [node(1, { votes: false }), node(2, { votes: false })] })).toEqual([])
+    expect(findings({ ...well, node: { ...state, record }, nodes: [node(1, { votes: false }), node(2, { votes: false })] })).toEqual([])
   })
   it('names the node of a pool, and takes what a node says for its own pools', () => {
     const other: Pool = { ...pool, state: 'read_only', node: 2, node_name: 'n2' }
@@ -98,13 +112,16 @@ describe('health', () => {
   })
   it('says once that a node does not say how it is, and not of one that is down', () => {
     const missing = [2, 2, 3].map((id) => ({ node: id, node_name: `n${id}`, reason: 'it did not answer within 2 s' }))
-    const found = findings({ ...well, nodes: [node(1), node(2), node(3, { up: false })], missing })
+    const nodes = [node(1), node(2), node(3, { up: false })]
+    const found = findings({ ...well, nodes, silent: missing, missing })
     expect(found.map((f) => f.key)).toEqual(['down 3', 'silent 2'])
     expect(found[1]?.cause).toBe('n2 (node 2) does not say how it is: it did not answer within 2 s.')
+    // Its pools, say, while it does say that it has no problem.
+    expect(findings({ ...well, nodes, missing })[1]?.cause).toBe('n2 (node 2) does not say what it has: it did not answer within 2 s.')
   })
   it('claims no more than what is known', () => {
     expect(allWell(well)).toBe('All 3 nodes are up and report no problem, all volumes are served, all copies are in sync, all pools work. Nothing is to be done.')
-    expect(allWell({ volumes: [], pools: [{ ...pool, state: 'exported' }], problems: [], missing: [] })).toBe('This node is up and reports no problem. Nothing is to be done.')
+    expect(allWell({ volumes: [], pools: [{ ...pool, state: 'exported' }], problems: [], silent: [], missing: [], asked_at: 1000 })).toBe('This node is up and reports no problem. Nothing is to be done.')
     const unsaid = findings({ ...well, volumes: [volume('db', [[1, 'in_sync'], [2, 'outside']])] })
     expect(unsaid.map((f) => f.cause)).toEqual(['1 copy is not in sync, and nobody says how far yet.'])
   })

@@ -1,4 +1,4 @@
-// What is wrong now: causes, the worst first, each with one thing to do about it.
+// What is wrong now: causes, the worst first, each with one thing to do about it. `ursa status` judges alike: both go through the cases of `crates/ursa/src/cli/status/cases.json`.
 
 import type { ClusterNode, Missing, Node, NodeProblem, Pool, Since, Volume } from '../api/types'
 import { listed } from './missing'
@@ -6,8 +6,13 @@ import { plural } from './size'
 import { progress, syncsOf } from './sync'
 import { aloneOn, unserved, volumeLink } from './volume'
 
-/** From well to the worst. `working` mends itself: nothing is to be done but wait. */
-export type Severity = 'ok' | 'working' | 'warning' | 'critical'
+/**
+ * From well to the worst. `advice`: it is as it was set up, and could be better. `working` mends itself: nothing is to be done but wait. `warning`: all is served, and less can be lost than
+ * was set up for, or somebody should look after something. `critical`: data or service is lost.
+ */
+export type Severity = 'ok' | 'advice' | 'working' | 'warning' | 'critical'
+/** How it is altogether: advice is no trouble. */
+export type Overall = Exclude<Severity, 'advice'>
 
 export interface Finding {
   /** The same as long as it is the same thing. */
@@ -30,32 +35,50 @@ export interface Observed {
   pools: Pool[]
   /** What nodes say themselves. */
   problems: NodeProblem[]
-  /** Nodes whose volumes, pools or problems are not known. */
+  /** Nodes that do not say how they are. */
+  silent: Missing[]
+  /** Nodes whose volumes, pools or sessions are missing. */
   missing: Missing[]
+  /** When the node was asked, in seconds since 1970. */
+  asked_at: number
 }
 
-const RANK: Record<Severity, number> = { critical: 0, warning: 1, working: 2, ok: 3 }
+const RANK: Record<Severity, number> = { critical: 0, warning: 1, working: 2, advice: 3, ok: 4 }
+/** A change that takes longer, in seconds, does not get what it needs: most take less than a second, none is waited for longer than 45. */
+const CHANGE_SECONDS_MAX = 300
+/** Of a pool, below which it is nearly full. */
+const FREE_PERCENT_MIN = 5
 
 export const nameOf = (node: Pick<ClusterNode, 'id' | 'name'>): string => (node.name ? `${node.name} (node ${node.id})` : `node ${node.id}`)
 
 /** All findings, the worst first. */
 export function findings(observed: Observed): Finding[] {
+  const nodes = observed.nodes ?? []
+  // Of etcd the node says itself what is the matter, and there no node votes.
+  const inEtcd = observed.node?.record?.place === 'etcd'
   const found = [
     ...observed.volumes.flatMap(ofVolume),
-    ...(observed.nodes ?? []).flatMap((node) => ofNode(node, observed.nodes ?? [])),
-    // Where etcd has the record no node votes, and the node says itself what is the matter.
-    ...(observed.node?.record?.place === 'etcd' ? [] : ofVotes(observed.nodes ?? [])),
-    ...observed.pools.flatMap((pool) => ofPool(pool, observed.problems)),
+    ...observed.pools.flatMap((pool) => ofPool(pool, observed)),
+    ...(inEtcd ? [] : ofVotes(nodes)),
+    ...nodes.flatMap((node) => ofNode(node, nodes)),
     ...ofCopies(observed),
+    ...ofChanges(observed),
     ...ofProblems(observed),
     ...ofMissing(observed),
+    ...(inEtcd ? [] : ofTwo(nodes)),
   ]
   return found.sort((a, b) => RANK[a.severity] - RANK[b.severity])
 }
 
-export function worst(found: Finding[]): Severity {
-  return found[0]?.severity ?? 'ok'
+export function worst(found: Finding[]): Overall {
+  const severity = found[0]?.severity ?? 'ok'
+  return severity === 'advice' ? 'ok' : severity
 }
+
+export const isAdvice = (finding: Finding) => finding.severity === 'advice'
+
+/** How many things somebody should look after: not what mends itself, and no advice. */
+export const problemsIn = (found: Finding[]): number => found.filter(({ severity }) => severity === 'warning' || severity === 'critical').length
 
 const isOpen = (pool: Pool) => pool.state === 'online'
 
@@ -121,12 +144,13 @@ function ofProblems({ nodes = [], pools, problems }: Observed): Finding[] {
 }
 
 /** Nodes of which not all is known, though they are heard of. Of one that is down it is said already. */
-function ofMissing({ nodes, missing }: Observed): Finding[] {
-  const asked = new Map(missing.map((one) => [one.node, one]))
-  for (const node of nodes ?? []) if (!node.up) asked.delete(node.id)
-  return [...asked.values()].map(({ node, node_name, reason }) => ({
+function ofMissing({ nodes = [], silent, missing }: Observed): Finding[] {
+  const said = (what: string) => (one: Missing) => [one.node, { ...one, what }] as const
+  const asked = new Map([...missing.map(said('what it has')), ...silent.map(said('how it is'))])
+  for (const node of nodes) if (!node.up) asked.delete(node.id)
+  return [...asked.values()].map(({ node, node_name, reason, what }) => ({
     key: `silent ${node}`, severity: 'warning', link: '#/nodes',
-    cause: `${nameOf({ id: node, name: node_name })} does not say how it is: ${reason}.`,
+    cause: `${nameOf({ id: node, name: node_name })} does not say ${what}: ${reason}.`,
     action: 'Nobody knows whether all is well there: open that node’s own console, or ask on its machine (ursa status).',
   }))
 }
@@ -189,7 +213,7 @@ function ofNode(node: ClusterNode, nodes: ClusterNode[]): Finding[] {
     }]
   }
   return [{
-    key: `down ${node.id}`, severity: node.maintenance ? 'warning' : 'critical', link: '#/nodes', since: nodeSince(node),
+    key: `down ${node.id}`, severity: 'warning', link: '#/nodes', since: nodeSince(node),
     cause: `${nameOf(node)} is down: nothing is heard of it.`,
     action: node.maintenance
       ? 'It is in maintenance: start it again when the work on it is done.'
@@ -200,26 +224,31 @@ function ofNode(node: ClusterNode, nodes: ClusterNode[]): Finding[] {
 function ofVotes(nodes: ClusterNode[]): Finding[] {
   const voters = nodes.filter((node) => node.votes)
   const up = voters.filter((node) => node.up).length
-  if (voters.length > 0 && 2 * up <= voters.length) {
-    const down = known(voters.map((node) => node.down_since))
-    return [{
-      // Since so many are down that the others are no majority.
-      key: 'no majority', severity: 'critical', link: '#/nodes', since: down[Math.ceil(voters.length / 2) - 1],
-      cause: `Only ${up} of ${plural(voters.length, 'node that votes', 'nodes that vote')} are up: nothing can be changed, and no further node can be given up.`,
-      action: 'Bring back the nodes that are down.',
-    }]
-  }
-  if (nodes.length === 2) {
-    return [{
-      key: 'two nodes', severity: 'warning', link: '#/nodes',
-      cause: 'Two nodes alone cannot agree which of them is lost: if the one that decides is lost, the other waits for it.',
-      action: 'Let a third node join; a small machine as a witness is enough.',
-    }]
-  }
-  return []
+  if (nodes.length === 0 || 2 * up > voters.length) return []
+  const down = known(voters.map((node) => node.down_since))
+  return [{
+    // Since so many are down that the others are no majority.
+    key: 'no majority', severity: 'warning', link: '#/nodes', since: down[Math.ceil(voters.length / 2) - 1],
+    cause: voters.length === 0
+      ? 'The cluster’s record does not answer: nothing can be changed, and no node can be given up.'
+      : `Only ${up} of ${plural(voters.length, 'node that votes', 'nodes that vote')} are up: nothing can be changed, and no further node can be given up.`,
+    action: 'Bring back the nodes that are down.',
+  }]
 }
 
-function ofPool(pool: Pool, problems: NodeProblem[]): Finding[] {
+/** Advice: it is what they were set up for. */
+function ofTwo(nodes: ClusterNode[]): Finding[] {
+  if (nodes.length !== 2) return []
+  return [{
+    key: 'two nodes', severity: 'advice', link: '#/nodes',
+    cause: 'Two nodes alone cannot agree which of them is lost: if the one that decides is lost, the other waits for it.',
+    action: 'Let a third node join; a small machine as a witness is enough.',
+  }]
+}
+
+function ofPool(pool: Pool, { nodes, problems }: Observed): Finding[] {
+  // In a cluster other nodes may have copies of what is on it: what is not served is said of the volume.
+  const severity = nodes ? 'warning' : 'critical'
   const failed = pool.disks.find((disk) => disk.failure)
   const since = first(problems.filter((problem) => isAbout(problem, pool)).map((problem) => problem.since))
   const link = '#/pools'
@@ -231,27 +260,28 @@ function ofPool(pool: Pool, problems: NodeProblem[]): Finding[] {
       return []
     case 'disk_failed':
       return [{
-        key: `pool ${name}`, severity: 'critical', link, since: exactly(failed?.failure?.since) ?? since,
+        key: `pool ${name}`, severity, link, since: exactly(failed?.failure?.since) ?? since,
         cause: `A disk of pool ${name} has failed${failed?.failure ? `: ${failed.path}: ${failed.failure.error}` : ''}.`,
         action: 'Look after the disk (dmesg), then reopen the pool.',
       }]
     case 'read_only':
       return [{
-        key: `pool ${name}`, severity: 'critical', link, since,
+        key: `pool ${name}`, severity: 'warning', link, since,
         cause: `Pool ${name} is read-only: its metadata could not be written.`,
         action: 'Look after its disks, then reopen the pool.',
       }]
     case 'unavailable':
       return [{
-        key: `pool ${name}`, severity: 'critical', link, since,
+        key: `pool ${name}`, severity, link, since,
         cause: `Pool ${name} is unavailable${pool.reason ? `: ${pool.reason}` : ''}.`,
         action: 'Bring its disks back, then reopen the pool.',
       }]
   }
-  if (pool.total > 0 && pool.free / pool.total < 0.05) {
+  // Advice: volumes that are there have all their space.
+  if (pool.total > 0 && pool.free * 100 < pool.total * FREE_PERCENT_MIN) {
     return [{
-      key: `full ${name}`, severity: 'warning', link,
-      cause: `Pool ${name} is nearly full.`,
+      key: `full ${name}`, severity: 'advice', link,
+      cause: `Pool ${name} is nearly full: new volumes may not fit.`,
       action: 'Add a disk to it: volumes stay where they are.',
     }]
   }
@@ -303,4 +333,16 @@ function ofCopies({ volumes, nodes }: Observed): Finding[] {
     })
   }
   return found
+}
+
+/** The first change that does not end. */
+function ofChanges({ node, asked_at }: Observed): Finding[] {
+  const change = node?.changes.find((one) => one.age > CHANGE_SECONDS_MAX)
+  if (!change) return []
+  const { what, age, waits_for } = change
+  return [{
+    key: `change ${what}`, severity: 'warning', link: '#/jobs', since: { at: asked_at - age },
+    cause: `${what.charAt(0).toUpperCase()}${what.slice(1)} does not end: it waits for ${waits_for}.`,
+    action: 'Look after what it waits for; it then goes on by itself. The log has more (journalctl -u ursa).',
+  }]
 }

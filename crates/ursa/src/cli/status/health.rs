@@ -1,4 +1,4 @@
-//! What is wrong now: causes, the worst first, each with one thing to do about it. The console judges alike (`console/src/words/health.ts`).
+//! What is wrong now: causes, the worst first, each with one thing to do about it. The console judges alike (`console/src/words/health.ts`): both go through the cases of `cases.json`.
 
 use ::node::control::NODE_CUT_OFF;
 use ::node::events::code;

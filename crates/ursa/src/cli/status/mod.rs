@@ -1,5 +1,7 @@
 //! `ursa status`: what the node is and has, what is wrong, what can still be lost, and what to do, on one screen.
 
+#[cfg(test)]
+mod cases;
 mod exposure;
 mod health;
 mod screen;
