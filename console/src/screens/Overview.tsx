@@ -12,7 +12,7 @@ import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { COLOR, State } from '../parts/State'
 import { keyOf } from '../words/events'
 import { type Finding, isAdvice, lasting } from '../words/health'
-import { LOSS_TONE, type NodeLoss, lossesByNode } from '../words/losses'
+import { LOSS_TONE, type NodeLoss, lossAlone, lossesByNode } from '../words/losses'
 import { listed } from '../words/missing'
 import { duration, percent, plural, size } from '../words/size'
 import { LoadPanel } from './Load'
@@ -142,7 +142,7 @@ function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: Cluster
         <Empty>The node is being asked.</Empty>
       ) : nodes === null ? (
         <Empty>
-          {volumes.length === 0 ? 'This node is alone, and has no volume yet.' : `This node is alone: when it is lost, its ${plural(volumes.length, 'volume')} cannot be used until it is back.`} Make a cluster of three nodes, and volumes with copies outlive any one of them:{' '}
+          {lossAlone(volumes)} Make a cluster of three nodes, and volumes with copies outlive any one of them:{' '}
           <code>ursa node init --listen ADDRESS</code>.
         </Empty>
       ) : (

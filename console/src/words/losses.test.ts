@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { LossOutcome } from '../api/types'
 import { node, volume } from './fixtures'
-import { lossesByNode } from './losses'
+import { lossAlone, lossesByNode } from './losses'
 
 const losses = (...outcomes: LossOutcome[]) => outcomes.map((outcome, at) => ({ node: at + 1, outcome, text: `if node ${at + 1} is lost: ...` }))
 
@@ -18,6 +18,12 @@ describe('the loss of a node', () => {
     const [one, two] = lossesByNode([own], [node(1), node(2)])
     expect(one).toMatchObject({ outcome: 'nothing', lost: [] })
     expect(two).toMatchObject({ outcome: 'data_lost', lost: ['own'] })
+  })
+  it('is the loss of what is in its memory where it is alone', () => {
+    expect(lossAlone([])).toBe('This node is alone, and has no volume yet.')
+    expect(lossAlone([volume('a', []), volume('b', [])])).toBe('This node is alone: when it is lost, 2 volumes cannot be used until it is back.')
+    const mixed = [volume('a', []), volume('b', [], { kind: 'ram' })]
+    expect(lossAlone(mixed)).toBe('This node is alone: when it is lost, the data of b is lost: it is in memory; 1 volume cannot be used until it is back.')
   })
   it('is as bad as the worst of them, and names what is concerned', () => {
     const stops = volume('a', [[1, 'in_sync'], [2, 'outside']], { losses: losses('stops', 'nothing') })

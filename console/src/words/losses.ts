@@ -1,6 +1,8 @@
 // What the loss of a node would do now: what a node says of each volume, summed up.
 
 import type { ClusterNode, LossOutcome, Volume } from '../api/types'
+import { listed } from './missing'
+import { plural } from './size'
 
 /** From nothing to the worst. */
 const ORDER: LossOutcome[] = ['nothing', 'down_now', 'goes_on', 'goes_on_alone', 'stops', 'data_lost']
@@ -45,4 +47,15 @@ export function lossesByNode(volumes: Volume[], nodes: ClusterNode[]): NodeLoss[
     }
     return result
   })
+}
+
+/** What the loss of a node without a cluster would do. */
+export function lossAlone(volumes: Volume[]): string {
+  if (volumes.length === 0) return 'This node is alone, and has no volume yet.'
+  const inMemory = volumes.filter((volume) => volume.kind === 'ram').map((volume) => volume.name)
+  const others = volumes.length - inMemory.length
+  const parts: string[] = []
+  if (inMemory.length > 0) parts.push(`the data of ${listed(inMemory)} is lost: it is in memory`)
+  if (others > 0) parts.push(`${plural(others, 'volume')} cannot be used until it is back`)
+  return `This node is alone: when it is lost, ${parts.join('; ')}.`
 }
