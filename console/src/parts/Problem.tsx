@@ -2,18 +2,25 @@ import { Alert, Anchor, List, Stack, Text } from '@mantine/core'
 import type { ReactNode } from 'react'
 import { problemOf } from '../api/client'
 import type { Candidate } from '../api/types'
+import { headline } from '../words/problem'
 import { Icon } from './Icon'
+import { COLOR } from './State'
 
-/** What a node has refused or what went wrong: what, why, and what to do. */
+/** What a node has refused, what went wrong, or what goes on though it was not answered for: what, why, and what to do. */
 export function ProblemAlert({ error, what }: { error: unknown; what?: string }) {
   const problem = problemOf(error)
-  const title = what ? `${what}: ${problem.title.toLowerCase()}` : problem.title
+  const { title, severity, link } = headline(problem, what)
   return (
-    <Alert color="red" icon={<Icon name="critical" />} title={title} role="alert">
+    <Alert color={COLOR[severity]} icon={<Icon name={severity} />} title={title} role="alert">
       <Text size="sm">{sentence(problem.detail)}</Text>
       {problem.hint && (
         <Text size="sm" mt={4}>
           <b>What to do:</b> {sentence(problem.hint)}
+        </Text>
+      )}
+      {link && (
+        <Text size="sm" mt={4}>
+          What becomes of it is under <To href={link}>Jobs</To>.
         </Text>
       )}
       {(problem.candidates?.length ?? 0) > 0 && <Candidates of={problem.candidates ?? []} />}
