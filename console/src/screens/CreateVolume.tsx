@@ -12,6 +12,7 @@ import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
 import { createVolume } from '../words/command'
 import { type Draft, type Known, SLICES, STEPS, emptyDraft, poolsOf, problemsOf, requestOf } from '../words/draft'
+import { defaultTarget } from '../words/iscsi'
 import { poolChoices } from '../words/pools'
 import { etcdDecides, exposure } from '../words/record'
 import { plural, size } from '../words/size'
@@ -232,7 +233,7 @@ function Who({ draft, set, problems, hosts }: Step & { hosts: string[] }) {
         <>
           <Select label="Host group" description="Who sees it. local is each node’s own machine. Make groups under “Hosts and access”." data={hosts} value={draft.host} onChange={(host) => set({ host: host ?? 'local' })} allowDeselect={false} />
           {draft.host === 'any' && <Alert color="yellow">“any” is everybody who reaches the nodes’ iSCSI ports.</Alert>}
-          <TextInput label="Target" description="The iSCSI name that hosts log in to; made if it does not exist" placeholder={`iqn.2026-11.io.ursa:${draft.name || 'NAME'}`} value={draft.target} onChange={(event) => set({ target: event.currentTarget.value })} error={problems.target} />
+          <TextInput label="Target" description="The iSCSI name that hosts log in to; made if it does not exist" placeholder={defaultTarget(draft.name || 'name')} value={draft.target} onChange={(event) => set({ target: event.currentTarget.value })} error={problems.target} />
           <NumberInput label="LUN" description="Empty: the lowest that is free" value={draft.lun} onChange={(lun) => set({ lun: typeof lun === 'number' ? lun : '' })} min={0} max={16383} allowDecimal={false} error={problems.lun} w={220} />
         </>
       )}
@@ -249,7 +250,7 @@ function Review({ request, known }: { request: VolumeCreate; known: Known }) {
         <b>{request.name}</b>: {size(request.size)}, {request.kind === 'ram' ? 'in memory' : 'thick'}, blocks of {request.block_size ?? 512} bytes{request.native_512 ? ', native' : ''}, {request.slices ? `${plural(request.slices, 'slice')}, ` : ''}{where}.
       </Text>
       <Text size="sm">
-        {request.map === false ? 'Nobody sees it until it is mapped.' : `Host group ${request.host ?? 'local'} sees it at ${request.target ?? `iqn.2026-11.io.ursa:${request.name}`}, LUN ${request.lun ?? 'as is free'}.`}
+        {request.map === false ? 'Nobody sees it until it is mapped.' : `Host group ${request.host ?? 'local'} sees it at ${request.target ?? defaultTarget(request.name)}, LUN ${request.lun ?? 'as is free'}.`}
       </Text>
       {request.kind !== 'ram' && (
         <Text size="sm" c="dimmed">

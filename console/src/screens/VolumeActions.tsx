@@ -8,6 +8,7 @@ import { Ask, DeedButton, Said } from '../parts/deed'
 import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
 import { onNode, ursa } from '../words/command'
+import { defaultTarget } from '../words/iscsi'
 import { exactSize, parseSize, size } from '../words/size'
 import { aloneAt, aloneOn, volumeLink } from '../words/volume'
 
@@ -108,7 +109,7 @@ function Rename({ volume, opened, close }: Dialogue) {
 function MapIt({ volume, opened, close }: Dialogue) {
   const hosts = useHosts()
   const [host, setHost] = useState<string | null>(null)
-  const [target, setTarget] = useState(volume.maps[0]?.target ?? `iqn.2026-11.io.ursa:${volume.name}`)
+  const [target, setTarget] = useState(volume.maps[0]?.target ?? defaultTarget(volume.name))
   const [lun, setLun] = useState<number | string>('')
   const number = typeof lun === 'number' ? lun : undefined
   const known = volume.maps.some((map) => map.target === target)

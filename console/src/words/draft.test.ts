@@ -29,6 +29,8 @@ it('says what is wrong before it is sent', () => {
   expect(wrong({ target: 'x' })).toEqual(['target'])
   expect(wrong({ target: 'iqn.2026-11.io.ursa:x', lun: 0 })).toEqual(['lun'])
   expect(wrong({ target: 'iqn.2026-11.io.ursa:x', lun: 1 })).toEqual([])
+  // The target that it gets when none is named.
+  expect(wrong({ name: 'X', lun: 0 })).toEqual(['lun'])
 })
 
 it('asks for slices and native blocks only when they are wanted, and can be had', () => {

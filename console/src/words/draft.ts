@@ -1,6 +1,7 @@
 // A volume that is being asked for, and what is wrong with it so far.
 
 import type { ClusterNode, Pool, Target, Volume, VolumeCreate } from '../api/types'
+import { defaultTarget } from './iscsi'
 import { poolProblem } from './pools'
 import { parseSize } from './size'
 
@@ -109,7 +110,7 @@ export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Dra
   const wrongPool = unplaced(draft, known, bytes ?? 0)
   if (wrongPool !== undefined) problems.pool = wrongPool
   if (draft.map) {
-    const target = draft.target || `iqn.2026-11.io.ursa:${draft.name}`
+    const target = draft.target || defaultTarget(draft.name)
     if (draft.target !== '' && !/^(iqn\.\d{4}-\d\d\.[a-z0-9.:-]+|eui\.[0-9A-Fa-f]{16}|naa\.[0-9A-Fa-f]{16,32})$/.test(draft.target)) problems.target = 'An iSCSI name: iqn.2026-11.io.ursa:NAME, in small letters'
     const maps = known.targets.find((one) => one.name === target)?.maps ?? []
     if (draft.lun !== '' && maps.some((map) => map.lun === draft.lun && map.host === draft.host)) problems.lun = `LUN ${draft.lun} of that target is taken for ${draft.host}`

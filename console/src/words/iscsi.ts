@@ -10,6 +10,11 @@ export function isTooShort(secret: string): boolean {
   return secret !== '' && new TextEncoder().encode(secret).length < SECRET_MIN
 }
 
+/** The target of a volume when none is named, as the API makes it: the volume's name in the letters that iSCSI names may have. */
+export function defaultTarget(volume: string): string {
+  return `iqn.2026-11.io.ursa:${volume.toLowerCase().replaceAll('_', '-')}`
+}
+
 /** As far as can be told at a glance; the node knows all of it. */
 export function isIscsiName(name: string): boolean {
   return /^(iqn|eui|naa)\../.test(name)
