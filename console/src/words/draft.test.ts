@@ -18,6 +18,9 @@ it('says what is wrong before it is sent', () => {
   const wrong = (change: object) => Object.keys(problemsOf({ ...good, ...change }, known))
   expect(wrong({ name: 'db' })).toEqual(['name'])
   expect(wrong({ name: 'a b' })).toEqual(['name'])
+  // Alone on the node that is asked, and alone on another one, whose own that name is.
+  expect(problemsOf({ ...good, name: 'mine' }, { ...known, volumes: [volume('mine', [], { node: 1 })] })).toHaveProperty('name')
+  expect(problemsOf({ ...good, name: 'theirs' }, { ...known, volumes: [volume('theirs', [], { node: 2 })] })).toEqual({})
   expect(wrong({ size: '10' + 'X' })).toEqual(['size'])
   expect(wrong({ size: '2G' })).toEqual(['pool'])
   expect(wrong({ size: '2G', kind: 'ram' })).toEqual([])
@@ -27,6 +30,7 @@ it('says what is wrong before it is sent', () => {
   // The node that is asked is not one of them: its pools do not matter.
   expect(wrong({ place: 'nodes', nodes: [2], size: '2G' })).toEqual([])
   expect(wrong({ target: 'x' })).toEqual(['target'])
+  expect(wrong({ target: 'iqn.2026-11.io.ursa:my_vm' })).toEqual([])
   expect(wrong({ target: 'iqn.2026-11.io.ursa:x', lun: 0 })).toEqual(['lun'])
   expect(wrong({ target: 'iqn.2026-11.io.ursa:x', lun: 1 })).toEqual([])
   // The target that it gets when none is named.

@@ -1,7 +1,8 @@
 // A volume that is being asked for, and what is wrong with it so far.
 
 import type { ClusterNode, Pool, Target, Volume, VolumeCreate } from '../api/types'
-import { defaultTarget } from './iscsi'
+import { defaultTarget, isTargetName } from './iscsi'
+import { elsewhere } from './missing'
 import { poolProblem } from './pools'
 import { parseSize } from './size'
 
@@ -93,7 +94,8 @@ export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Dra
   const problems: Partial<Record<keyof Draft, string>> = {}
   if (draft.name === '') problems.name = 'A volume needs a name'
   else if (!/^[A-Za-z0-9_.-]{1,63}$/.test(draft.name)) problems.name = 'Only letters, digits, - _ and . ; 63 at most'
-  else if (known.volumes.some((volume) => volume.name === draft.name)) problems.name = 'There is a volume of that name'
+  // What another node has alone has a name of that node's own.
+  else if (known.volumes.some((volume) => volume.name === draft.name && elsewhere(volume, known.nodes) === undefined)) problems.name = 'There is a volume of that name'
   const bytes = parseSize(draft.size)
   if (bytes === undefined) problems.size = 'A number with K, M, G or T: 10G'
   const cluster = known.nodes.length > 0
@@ -111,7 +113,7 @@ export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Dra
   if (wrongPool !== undefined) problems.pool = wrongPool
   if (draft.map) {
     const target = draft.target || defaultTarget(draft.name)
-    if (draft.target !== '' && !/^(iqn\.\d{4}-\d\d\.[a-z0-9.:-]+|eui\.[0-9A-Fa-f]{16}|naa\.[0-9A-Fa-f]{16,32})$/.test(draft.target)) problems.target = 'An iSCSI name: iqn.2026-11.io.ursa:NAME, in small letters'
+    if (draft.target !== '' && !isTargetName(draft.target)) problems.target = 'An iSCSI name: iqn.2026-11.io.ursa:NAME, in small letters'
     const maps = known.targets.find((one) => one.name === target)?.maps ?? []
     if (draft.lun !== '' && maps.some((map) => map.lun === draft.lun && map.host === draft.host)) problems.lun = `LUN ${draft.lun} of that target is taken for ${draft.host}`
   }
