@@ -1,10 +1,10 @@
 // How long requests to a volume took since somebody looks at it: the difference of what the node has counted.
 
 import { useEffect, useState } from 'react'
-import { api, data, raw } from '../api/client'
-import { type Counters, type VolumeCounters, between, parseMetrics } from './metrics'
+import { api, data } from '../api/client'
+import { type VolumeCounters, between, countersOf } from './metrics'
 
-/** How often is looked. What a node with many volumes has counted is long. */
+/** How often is looked. */
 const EVERY_MS = 2000
 
 export interface Counted {
@@ -14,26 +14,26 @@ export interface Counted {
   problem?: unknown
 }
 
-/** What the node that is asked has counted; of a volume that another one has alone, by its identity, what that one has. */
-async function counters(volume: string, alone?: number): Promise<VolumeCounters | undefined> {
-  if (alone === undefined) return parseMetrics(await (await raw('/metrics')).text(), [volume]).volumes.get(volume)
-  const told = await data(api.GET('/v1/volumes/{name}/counters', { params: { path: { name: volume }, query: { node: alone } } }))
-  const of = ({ latencies, ...sums }: typeof told.read): Counters => ({ ...sums, buckets: latencies.map(({ bound, operations }) => [bound ?? Infinity, operations]) })
-  return { read: of(told.read), write: of(told.write) }
+/** What this node has counted of a volume, by its identity; without a cluster there is one node. */
+async function counters(volume: string, node?: number): Promise<VolumeCounters> {
+  const told = await data(api.GET('/v1/volumes/{name}/counters', { params: { path: { name: volume }, query: { node } } }))
+  return { read: countersOf(told.read), write: countersOf(told.write) }
 }
 
-export function useCounted(volume: string, alone?: number): Counted {
+export function useCounted(volume: string, node?: number): Counted {
   const [counted, setCounted] = useState<Counted>({ at: 0 })
   useEffect(() => {
     let begun: VolumeCounters | undefined
     let timer: number | undefined
     let gone = false
+    // What another node has counted is not this one's.
+    setCounted({ at: 0 })
     async function look() {
       try {
         if (!document.hidden) {
-          const now = await counters(volume, alone)
+          const now = await counters(volume, node)
           begun ??= now
-          const of = now && { read: between(begun?.read, now.read), write: between(begun?.write, now.write) }
+          const of = { read: between(begun.read, now.read), write: between(begun.write, now.write) }
           if (!gone) setCounted({ of, at: Date.now() })
         }
       } catch (problem) {
@@ -46,6 +46,6 @@ export function useCounted(volume: string, alone?: number): Counted {
       gone = true
       window.clearTimeout(timer)
     }
-  }, [volume, alone])
+  }, [volume, node])
   return counted
 }

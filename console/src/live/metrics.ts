@@ -1,4 +1,6 @@
-// What a node has done for each volume so far, read from its /metrics (Prometheus' text format).
+// What a node has done for a volume, and how long it took.
+
+import type { FlowCounters } from '../api/types'
 
 export const KINDS = ['read', 'write'] as const
 export type Kind = (typeof KINDS)[number]
@@ -15,53 +17,13 @@ export interface Counters {
 
 export type VolumeCounters = Record<Kind, Counters>
 
-export interface Metrics {
-  volumes: Map<string, VolumeCounters>
-}
-
-const DURATION = 'ursa_volume_operation_duration_seconds'
-const WANTED = [`${DURATION}_bucket`, `${DURATION}_sum`, `${DURATION}_count`, 'ursa_volume_bytes_total']
-
-/** Latencies are read of all volumes, or of those that are named: they are most of what a node with many volumes writes. */
-export function parseMetrics(text: string, latenciesOf?: string[]): Metrics {
-  const wanted = latenciesOf?.map((volume) => `${DURATION}_bucket{volume="${volume}"`)
-  const metrics: Metrics = { volumes: new Map() }
-  for (const line of text.split('\n')) {
-    const open = line.indexOf('{')
-    const close = line.lastIndexOf('}')
-    if (open < 0 || close < open || line.startsWith('#')) continue
-    if (wanted && line.startsWith(`${DURATION}_bucket`) && !wanted.some((start) => line.startsWith(start))) continue
-    const name = line.slice(0, open)
-    if (!WANTED.includes(name)) continue
-    const labels = parseLabels(line.slice(open + 1, close))
-    const value = Number(line.slice(close + 1).trim().split(' ')[0])
-    if (Number.isNaN(value)) continue
-    const volume = labels.get('volume')
-    const kind = labels.get('operation')
-    if (volume === undefined || (kind !== 'read' && kind !== 'write')) continue
-    let counters = metrics.volumes.get(volume)
-    if (!counters) metrics.volumes.set(volume, (counters = { read: none(), write: none() }))
-    const of = counters[kind]
-    if (name.endsWith('_bucket')) {
-      const bound = labels.get('le')
-      of.buckets.push([bound === '+Inf' ? Infinity : Number(bound), value])
-    } else if (name.endsWith('_sum')) of.seconds = value
-    else if (name.endsWith('_count')) of.operations = value
-    else of.bytes = value
-  }
-  return metrics
+/** What a node says of reads or writes so far. */
+export function countersOf({ latencies, ...sums }: FlowCounters): Counters {
+  return { ...sums, buckets: latencies.map(({ bound, operations }) => [bound ?? Infinity, operations]) }
 }
 
 export function none(): Counters {
   return { operations: 0, seconds: 0, bytes: 0, buckets: [] }
-}
-
-function parseLabels(text: string): Map<string, string> {
-  const labels = new Map<string, string>()
-  for (const match of text.matchAll(/([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g)) {
-    labels.set(match[1] ?? '', (match[2] ?? '').replace(/\\(.)/g, (_, c: string) => (c === 'n' ? '\n' : c)))
-  }
-  return labels
 }
 
 /** What has been done between two looks. A counter that went back began anew, with the node. */

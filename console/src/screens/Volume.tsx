@@ -1,4 +1,5 @@
-import { Alert, Group, SimpleGrid, Stack, Text, Title } from '@mantine/core'
+import { Alert, Group, SegmentedControl, SimpleGrid, Stack, Text, Title } from '@mantine/core'
+import { useState } from 'react'
 import { useEvents, useMissingEvents, useNode, useNodes, useVolume } from '../api/queries'
 import type { ClusterNode, Volume } from '../api/types'
 import { useCounted } from '../live/histogram'
@@ -15,11 +16,10 @@ import { SyncRow } from '../parts/SyncRow'
 import { link } from '../route'
 import { keyOf } from '../words/events'
 import { LOSS_TONE } from '../words/losses'
-import { elsewhere } from '../words/missing'
 import { agreement, etcdDecides } from '../words/record'
 import { size } from '../words/size'
 import { copyStateMeaning, syncsOf } from '../words/sync'
-import { aloneOn, isElsewhere, unserved, volumeState } from '../words/volume'
+import { aloneAt, aloneOn, isElsewhere, servers, unserved, volumeState } from '../words/volume'
 import { VolumeActions } from './VolumeActions'
 import { PathsPanel } from './VolumePaths'
 
@@ -101,11 +101,13 @@ export function NoVolume({ name, error }: { name: string; error: unknown }) {
 }
 
 function HistogramPanel({ volume }: { volume: Volume }) {
-  const there = elsewhere(volume, useNodes().data)
-  const counted = useCounted(there === undefined ? volume.name : volume.id, there)
-  const through = there === undefined ? 'the node that this page asks' : aloneOn(volume)
+  const [chosen, setChosen] = useState<string>()
+  const nodes = servers(volume)
+  const node = nodes.find((one) => String(one.node) === chosen) ?? nodes[0]
+  const counted = useCounted(volume.id, node?.node ?? aloneAt(volume))
+  const choice = nodes.length > 1 && <SegmentedControl size="xs" aria-label="Through which node" value={String(node?.node)} onChange={setChosen} data={nodes.map((one) => ({ value: String(one.node), label: one.name }))} />
   return (
-    <Panel title="How long requests take" at={counted.at} note={`Through ${through}, since this page looks: from the arrival of all data of a request to its answer.`}>
+    <Panel title="How long requests take" at={counted.at} right={choice} note={`Through ${node?.name ?? aloneOn(volume)}, since this page looks: from the arrival of all data of a request to its answer.`}>
       {counted.problem && !counted.of ? <ProblemAlert error={counted.problem} what="No figures" /> : <Histogram of={counted.of} />}
     </Panel>
   )

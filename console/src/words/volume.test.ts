@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { node, volume } from './fixtures'
-import { aloneOn, isElsewhere, nodesWord, volumeLink, volumeState } from './volume'
+import { aloneOn, isElsewhere, nodesWord, servers, volumeLink, volumeState } from './volume'
 
 it('takes no offence at a volume whose copies are all on other nodes', () => {
   expect(node(1).here).toBe(true)
@@ -28,4 +28,13 @@ it('says of a volume that a node has alone which node that is', () => {
   expect([isElsewhere(single), aloneOn(single), nodesWord(single), volumeLink(single)]).toEqual([false, 'this node', 'this node', '#/volumes/db'])
   expect(nodesWord(volume('db', [[1, 'in_sync'], [3, 'outside']]))).toBe('n1, n3')
   expect(volumeLink(volume('db', [[1, 'in_sync']]))).toBe('#/volumes/db')
+})
+
+it('names the nodes that count what hosts do, the best one first', () => {
+  const asked = (copies: Parameters<typeof volume>[1]) => servers(volume('db', copies)).map((one) => one.node)
+  expect(asked([[2, 'in_sync'], [1, 'outside'], [3, 'in_sync']])).toEqual([1, 2, 3])
+  // None of it is on the node that is asked, which counts nothing of it.
+  expect(asked([[3, 'outside'], [2, 'in_sync']])).toEqual([2, 3])
+  expect(asked([])).toEqual([])
+  expect(servers(volume('db', [[2, 'in_sync']]))).toEqual([{ node: 2, name: 'n2' }])
 })

@@ -1,6 +1,6 @@
 // The state of a volume in a word.
 
-import type { Volume } from '../api/types'
+import type { Volume, VolumeCopy } from '../api/types'
 import { link } from '../route'
 import type { Severity } from './health'
 
@@ -39,6 +39,13 @@ export const aloneOn = (volume: Volume) => (typeof volume.node === 'number' ? `$
 
 /** The number of the node that has it alone. Its name is that node's own: what names it in a command names the node, too. */
 export const aloneAt = (volume: Volume): number | undefined => volume.node ?? undefined
+
+/** The nodes that have copies of it, and count what hosts do with it through them: the one that is asked first, then those whose copy is in sync. */
+export function servers(volume: Volume): { node: number; name: string }[] {
+  const rank = (copy: VolumeCopy) => (copy.here ? 0 : copy.state === 'in_sync' ? 1 : 2)
+  const copies = [...(volume.copies ?? [])].sort((a, b) => rank(a) - rank(b))
+  return copies.map((copy) => ({ node: copy.node, name: copy.node_name || `node ${copy.node}` }))
+}
 
 /** Where the console shows it. */
 export function volumeLink(volume: Volume): string {
