@@ -4,7 +4,7 @@ import { QueryClient, queryOptions, useQuery } from '@tanstack/react-query'
 import type { Role } from './access'
 import { Refusal, api, data, json } from './client'
 import type { paths } from './schema'
-import type { ClusterNode, Missing } from './types'
+import type { ClusterNode, Event, Missing } from './types'
 
 export const queries = new QueryClient({
   defaultOptions: {
@@ -143,16 +143,28 @@ const EVENTS_MAX = 200
 /** A node by its number, or all of them. */
 export type OfNode = number | 'all'
 
-const eventsOf = (node: OfNode, until?: number) =>
+/** The newest of which events. */
+export interface EventsWanted {
+  /** All nodes, if no other is named. */
+  node?: OfNode
+  /** That had happened until then, in seconds since 1970. */
+  until?: number
+  /** That have happened to this, by the name that it had then. */
+  subject?: string
+  /** As grave as this, or graver. */
+  severity?: Event['severity']
+}
+
+const eventsOf = ({ node = 'all', until, subject, severity }: EventsWanted) =>
   queryOptions({
-    queryKey: ['events', node, until],
-    queryFn: () => data(api.GET('/v1/events', { params: { query: { limit: EVENTS_MAX, node: String(node), ...(until === undefined ? {} : { until }) } } })),
+    queryKey: ['events', node, until, subject, severity],
+    queryFn: () => data(api.GET('/v1/events', { params: { query: { limit: EVENTS_MAX, node: String(node), until, subject, severity } } })),
     refetchInterval: SOON,
   })
 
-/** In the order in which they have happened: the newest, or those that had happened until then, in seconds since 1970. */
-export const useEvents = (node: OfNode = 'all', until?: number) => useQuery({ ...eventsOf(node, until), select: itemsOf })
-export const useMissingEvents = (node: OfNode = 'all', until?: number) => useQuery({ ...eventsOf(node, until), select: missingOf }).data ?? NONE
+/** In the order in which they have happened. */
+export const useEvents = (wanted: EventsWanted = {}) => useQuery({ ...eventsOf(wanted), select: itemsOf })
+export const useMissingEvents = (wanted: EventsWanted = {}) => useQuery({ ...eventsOf(wanted), select: missingOf }).data ?? NONE
 
 const JOBS = queryOptions({
   queryKey: ['jobs', 'all'],

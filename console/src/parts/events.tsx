@@ -4,7 +4,7 @@ import { seenBy } from '../words/events'
 import { Age } from './Age'
 import { State, type Tone } from './State'
 
-export function toneOf(event: Event): Tone {
+function toneOf(event: Event): Tone {
   switch (event.severity) {
     case 'critical':
       return 'critical'
@@ -17,11 +17,6 @@ export function toneOf(event: Event): Tone {
 
 /** The newest first: they come in the order in which they have happened. */
 export const newestFirst = (events: Event[]) => [...events].reverse()
-
-/** Codes of what happens to volumes (docs/use/events.md): nodes, pools and hosts may have the same name. */
-const OF_VOLUMES = /^(volume|copy|sync|strategy|fork)_|^went_on_alone$/
-
-export const eventsOfVolume = (events: Event[], name: string) => events.filter((event) => event.subject === name && OF_VOLUMES.test(event.code))
 
 export function EventLine({ event, full = false }: { event: Event; full?: boolean }) {
   return (

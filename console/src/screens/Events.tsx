@@ -3,7 +3,7 @@ import { useState } from 'react'
 import { useMe } from '../api/access'
 import { type OfNode, useAudit, useEvents, useMissingEvents, useNodes } from '../api/queries'
 import { Age } from '../parts/Age'
-import { EventLine, newestFirst, toneOf } from '../parts/events'
+import { EventLine, newestFirst } from '../parts/events'
 import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
@@ -59,14 +59,15 @@ interface Wanted {
 }
 
 function EventsPanel({ node, until }: Wanted) {
-  const events = useEvents(node, until)
-  const missing = useMissingEvents(node, until)
   const [severity, setSeverity] = useState('all')
+  const asked = { node, until, severity: severity === 'all' ? undefined : ('warning' as const) }
+  const events = useEvents(asked)
+  const missing = useMissingEvents(asked)
   const [text, setText] = useState('')
   const [many, setMany] = useState(EVENTS_PAGE)
   const wanted = text.trim().toLowerCase()
   const shown = newestFirst(events.data ?? []).filter(
-    (event) => (severity === 'all' || toneOf(event) !== 'ok') && (wanted === '' || [event.text, event.code, event.subject, event.cause].some((part) => part?.toLowerCase().includes(wanted))),
+    (event) => wanted === '' || [event.text, event.code, event.subject, event.cause].some((part) => part?.toLowerCase().includes(wanted)),
   )
   return (
     <Panel title="Events" at={events.dataUpdatedAt} note="What nodes have seen, by their clocks, the newest first. What several have seen of the cluster is there once; sessions, pools and disks are each node’s own.">
@@ -77,7 +78,7 @@ function EventsPanel({ node, until }: Wanted) {
           <SegmentedControl value={severity} onChange={setSeverity} data={[{ value: 'all', label: 'All' }, { value: 'bad', label: 'Warnings and worse' }]} />
           <TextInput aria-label="Filter" placeholder="Volume, node or code" value={text} onChange={(event) => setText(event.currentTarget.value)} />
         </Group>
-        {events.data && shown.length === 0 && <Empty>{events.data.length === 0 ? (until === undefined ? 'Nothing has happened yet that is worth a line.' : 'Nothing that had happened until then is remembered.') : 'No event is like that. Change the filter.'}</Empty>}
+        {events.data && shown.length === 0 && <Empty>{events.data.length === 0 && severity === 'all' ? (until === undefined ? 'Nothing has happened yet that is worth a line.' : 'Nothing that had happened until then is remembered.') : 'No event is like that. Change the filter.'}</Empty>}
         {shown.slice(0, many).map((event) => (
           <EventLine key={keyOf(event)} event={event} full />
         ))}

@@ -114,6 +114,10 @@ pub struct EventsQuery {
     pub limit: usize,
     /// The number of a node, or `all`; `None`: of the node that is asked.
     pub node: Option<String>,
+    /// Only what has happened to this, by the name that it had then.
+    pub subject: Option<String>,
+    /// Only what is as grave as this, or graver.
+    pub severity: Option<Severity>,
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ impl Client {
             ("until", query.until.map(|until| until.to_string())),
             ("skip", query.skip.map(|skip| skip.to_string())),
             ("node", query.node.clone()),
+            ("subject", query.subject.clone()),
+            ("severity", query.severity.map(|severity| severity.to_string())),
         ];
         self.get(&with_query("/v1/events", parameters))
     }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use api::{Client, Event, EventsQuery, Missing};
-use clap::Args;
+use api::{Client, Event, EventsQuery, Missing, Severity};
+use clap::{Args, ValueEnum};
 
 use super::exit::CliError;
 use super::output::Output;
@@ -40,9 +40,36 @@ pub struct Events {
     /// Of another node of the cluster, by its number, or of all
     #[arg(long, value_name = "NUMBER|all")]
     node: Option<String>,
+    /// Only what has happened to this: a volume, pool, host group, target or node, by the name that it had then
+    #[arg(long, value_name = "NAME")]
+    subject: Option<String>,
+    /// Only what is as grave as this, or graver
+    #[arg(long, value_enum, value_name = "SEVERITY")]
+    severity: Option<Least>,
     /// Go on with those that happen; until it is stopped
     #[arg(long, short)]
     follow: bool,
+}
+
+/// How grave events are at least.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Least {
+    /// All of them
+    Info,
+    /// What somebody should look at
+    Warning,
+    /// Something is lost, or one fault away from it
+    Critical,
+}
+
+impl From<Least> for Severity {
+    fn from(least: Least) -> Severity {
+        match least {
+            Least::Info => Severity::Info,
+            Least::Warning => Severity::Warning,
+            Least::Critical => Severity::Critical,
+        }
+    }
 }
 
 impl Events {
@@ -52,8 +79,9 @@ impl Events {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let of_all = self.node.as_deref() == Some("all");
-        let Events { limit, after, until, skip, node, follow } = self;
-        let query = EventsQuery { after, until, skip, limit: limit.into(), node };
+        let Events { limit, after, until, skip, node, subject, severity, follow } = self;
+        let severity = severity.map(Severity::from);
+        let query = EventsQuery { after, until, skip, limit: limit.into(), node, subject, severity };
         match (follow, of_all) {
             (true, true) => follow_all(client, query, output),
             (true, false) => follow_one(client, query, output),
@@ -155,7 +183,7 @@ fn gap() -> &'static str {
     "events are missing here: the node has been restarted, or has had more than it keeps"
 }
 
-const NOTHING: &str = "Nothing has happened yet.";
+const NOTHING: &str = "No such event is remembered.";
 
 fn table(events: &[Event]) -> String {
     let mut table = Table::new(&["ID", "AT", "SEVERITY", "CODE", "CAUSE", "NODE", "WHAT"]);
@@ -199,8 +227,6 @@ fn line_of_nodes(event: &Event) -> String {
 
 #[cfg(test)]
 mod tests {
-    use api::Severity;
-
     use super::*;
 
     fn lost(seen_by: &[u16], id: u64, at: u64) -> Event {
@@ -226,7 +252,7 @@ mod tests {
             "AT                    SEEN BY  SEVERITY  CODE       CAUSE   NODE  WHAT\n\
              2027-01-15 08:00:00Z  1, 2     critical  node_lost  silent  3     nothing is heard of san3 any more\n"
         );
-        assert_eq!(table_of_nodes(&[]), "Nothing has happened yet.\n");
+        assert_eq!(table_of_nodes(&[]), "No such event is remembered.\n");
         assert_eq!(
             line_of_nodes(&lost(&[1, 2], 7, 1_800_000_000)),
             "2027-01-15 08:00:00Z critical node_lost: nothing is heard of san3 any more, seen by 1, 2"

@@ -259,6 +259,11 @@ fn what_has_happened_and_was_done_on_all_nodes_is_told_by_any() {
     assert!(of_second["next"].is_u64() && !of_second["items"].as_array().unwrap().is_empty());
     assert!(first.refused(1, &["events", "--node", "all", "--after", "0"]).contains("`until`"));
     assert!(first.ok(&["events", "--node", "all"]).contains("SEEN BY"));
+    let of_db = first.json(&["events", "--node", "all", "--subject", "db", "--severity", "info"]);
+    let of_db = of_db["items"].as_array().unwrap();
+    assert!(!of_db.is_empty() && of_db.iter().all(|event| event["subject"] == "db"), "{of_db:?}");
+    let grave = first.json(&["events", "--subject", "db", "--severity", "critical"]);
+    assert_eq!(grave["items"], json!([]));
 
     // What was asked of the second node is in its log, which any node shows.
     let deeds = first.json(&["audit", "--node", "all"]);

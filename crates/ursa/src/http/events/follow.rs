@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use super::merge::{Told, merged};
 use super::ring::Page;
+use super::wanted::Wanted;
 use super::{Gap, LIMIT_MAX, Question, told_by};
 use crate::clock::unix_now;
 use crate::http::inquiries;
@@ -83,7 +84,8 @@ impl Place {
             // Of one that has told nothing yet, all that it has: what is older than the reader is left out here.
             false => (Some(self.after.get(&node).copied().unwrap_or(0)), LIMIT_MAX),
         };
-        Question { after, until: None, limit, skip: 0 }
+        // What is not wanted is passed over here, so that a reader's place is behind it.
+        Question { after, until: None, limit, skip: 0, wanted: Wanted::default() }
     }
 }
 
@@ -203,10 +205,11 @@ pub(super) struct Follower {
     course: Course,
     /// What has come of the first questions.
     first: Round,
+    wanted: Wanted,
 }
 
 impl Follower {
-    /// Of these nodes, from this place on; without one, from the next event on.
+    /// What is wanted of these nodes, from this place on; without one, from the next event on.
     ///
     /// # Errors
     /// A node that is none.
@@ -214,12 +217,13 @@ impl Follower {
         state: &State,
         asked: Asked,
         place: Option<Place>,
+        wanted: Wanted,
     ) -> Result<Follower, Refusal> {
         let begins = place.is_none();
         let place = place.unwrap_or_else(|| Place { since: unix_now(), after: BTreeMap::new() });
         let mut course = Course::from(place);
         let first = course.ask(state, asked, begins).await?;
-        Ok(Follower { state: state.clone(), asked, course, first })
+        Ok(Follower { state: state.clone(), asked, course, first, wanted })
     }
 
     /// Sends all that happens.
@@ -227,11 +231,16 @@ impl Follower {
     /// # Errors
     /// [`Gone`]: nobody reads any more, or the node that was named is none any more, or this one has stopped.
     pub(super) async fn send_all(self, messages: Messages) -> Result<(), Gone> {
-        let Follower { state, asked, mut course, first: mut round } = self;
+        let Follower { state, asked, mut course, first: mut round, wanted } = self;
         let mut place = None;
         loop {
             let is_more = round.is_more;
             for message in round.messages {
+                if let Message::Event(event) = &message
+                    && !wanted.has(event)
+                {
+                    continue;
+                }
                 send(&messages, &message).await?;
             }
             let now = course.place.written(asked);

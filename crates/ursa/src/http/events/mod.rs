@@ -3,6 +3,7 @@
 mod follow;
 mod merge;
 mod ring;
+mod wanted;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use utoipa::IntoParams;
 use self::follow::{Follower, Place, unreadable};
 use self::merge::merged;
 use self::ring::Page;
+use self::wanted::Wanted;
 use super::access::Caller;
 use super::guard::Peer;
 use super::input::{Parameters, limit_of, skip_of};
@@ -141,10 +143,18 @@ pub(super) struct Window {
     /// The number of a node, or `all`; absent: of the node that is asked.
     #[serde(default)]
     node: Option<String>,
+    /// Only what has happened to this: the `subject` of events, the name that it had then.
+    #[serde(default)]
+    #[param(max_length = 4096)]
+    subject: Option<String>,
+    /// Only events that are as grave as this, or graver.
+    #[serde(default)]
+    #[param(inline)]
+    severity: Option<api::Severity>,
 }
 
 /// The same, as it is passed to other nodes.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Question {
     after: Option<u64>,
     until: Option<u64>,
@@ -153,6 +163,9 @@ struct Question {
     /// How many of the newest are left out, once what nodes tell is one list.
     #[serde(skip)]
     skip: usize,
+    /// One of an older version does not say it.
+    #[serde(default)]
+    wanted: Wanted,
 }
 
 /// Why all nodes cannot be asked for what is after one event.
@@ -169,29 +182,33 @@ impl Question {
         let Window { after, until, .. } = *window;
         let skip = skip_of(window.skip, until, LIMIT_MAX)?;
         let limit = limit_of(window.limit, LIMIT, LIMIT_MAX - skip)? + skip;
+        let wanted = Wanted::of(window.subject.clone(), window.severity)?;
         match (after, until, asked) {
             (Some(_), _, Asked::All) => Err(invalid(OF_EACH)),
             (Some(_), Some(_), _) => Err(invalid(
                 "`after` counts from an event on and `until` back from a time: ask for one of them",
             )),
-            _ => Ok(Question { after, until, limit, skip }),
+            _ => Ok(Question { after, until, limit, skip, wanted }),
         }
     }
 
     /// As it is asked of other nodes.
     fn written(&self) -> String {
-        serde_json::to_string(self).expect("numbers can be written as JSON")
+        serde_json::to_string(self).expect("numbers and words can be written as JSON")
     }
 
     fn answer(&self, ring: &Ring) -> Page {
         match self.until {
-            Some(until) => ring.until(until, self.limit),
-            None => ring.after(self.after, self.limit),
+            Some(until) => ring.until(until, self.limit, &self.wanted),
+            None => ring.after(self.after, self.limit, &self.wanted),
         }
     }
 
     /// Without what is left out.
     fn rest(&self, mut events: Events) -> Events {
+        if self.skip == 0 {
+            return events;
+        }
         events.items.truncate(events.items.len().saturating_sub(self.skip));
         if let (Some(next), Some(newest)) = (&mut events.next, events.items.last()) {
             *next = newest.id;
@@ -223,12 +240,19 @@ pub(super) async fn list(
     if asked == Asked::This {
         return Ok(Json(question.rest(of_one(Some(question.answer(&state.events))))));
     }
-    let ask = move |_: u16| format!("{} {}", peers::EVENTS, question.written());
+    let written = question.written();
+    let ask = move |_: u16| format!("{} {written}", peers::EVENTS);
     let me = |control: Rc<Control>, is_asked: bool| async move { Ok((is_asked, control.number())) };
     let ((of_this, me), answers) = peers::gather(&state, asked, ask, me).await?;
     let (theirs, missing) = answers.each(inquiries::read::<Page>);
     let own = of_this.then(|| told_by(me, question.answer(&state.events)));
-    let mut pages = theirs.into_iter().map(|theirs| told_by(Some(theirs.node), theirs.has)).chain(own);
+    let theirs = theirs.into_iter().map(|answer| {
+        let mut page = told_by(Some(answer.node), answer.has);
+        // One of an older version tells all.
+        page.items.retain(|event| question.wanted.has(event));
+        page
+    });
+    let mut pages = theirs.chain(own);
     Ok(Json(question.rest(match asked {
         Asked::All => {
             let items = merged(pages.flat_map(|page| page.items).collect(), question.limit);
@@ -274,6 +298,14 @@ pub(super) struct Beginning {
     /// The number of a node, or `all`; absent: of the node that is asked.
     #[serde(default)]
     node: Option<String>,
+    /// Only what happens to this: the `subject` of events, the name that it has then.
+    #[serde(default)]
+    #[param(max_length = 4096)]
+    subject: Option<String>,
+    /// Only events that are as grave as this, or graver.
+    #[serde(default)]
+    #[param(inline)]
+    severity: Option<api::Severity>,
 }
 
 /// What the node that is asked sees happen, as it happens (server-sent events); with `node` what another one sees, or all of them.
@@ -303,9 +335,10 @@ pub(super) async fn follow(
     Extension(caller): Extension<Caller>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
-    Parameters(Beginning { after, node }): Parameters<Beginning>,
+    Parameters(Beginning { after, node, subject, severity }): Parameters<Beginning>,
 ) -> Result<Response, Refusal> {
     let asked = Whose { node }.asked()?;
+    let wanted = Wanted::of(subject, severity)?;
     // One without anything is what some readers send that have had no place yet.
     let last = headers.get("last-event-id").filter(|id| !id.is_empty());
     let last = last.map(|id| id.to_str().unwrap_or_default().to_owned());
@@ -318,12 +351,13 @@ pub(super) async fn follow(
             let after = last.map(number).transpose()?.or(after);
             let Asked::One(node) = asked else {
                 let of_state = state.clone();
-                return stream::answer(&state, reader, move |messages| send_all(of_state, messages, after));
+                let send = move |messages| send_all(of_state, messages, after, wanted);
+                return stream::answer(&state, reader, send);
             };
             after.map(|after| Place::of_one(node, after))
         }
     };
-    let follower = Follower::begin(&state, asked, place).await?;
+    let follower = Follower::begin(&state, asked, place, wanted).await?;
     stream::answer(&state, reader, move |messages| follower.send_all(messages))
 }
 
@@ -337,13 +371,18 @@ struct Gap {
     after: u64,
 }
 
-async fn send_all(state: State, messages: Messages, after: Option<u64>) -> Result<(), Gone> {
+async fn send_all(
+    state: State,
+    messages: Messages,
+    after: Option<u64>,
+    wanted: Wanted,
+) -> Result<(), Gone> {
     let mut newest = state.events.watch();
-    let mut after = after.unwrap_or_else(|| state.events.after(None, 0).next);
+    let mut after = after.unwrap_or_else(|| state.events.after(None, 0, &wanted).next);
     loop {
         let closed = newest.borrow_and_update().is_none();
         loop {
-            let events = state.events.after(Some(after), LIMIT_MAX);
+            let events = state.events.after(Some(after), LIMIT_MAX, &wanted);
             if events.gap {
                 messages.send("gap", None, &Gap { node: None, after }).await?;
             }

@@ -13,6 +13,7 @@ use api::{Event, Severity};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use super::wanted::Wanted;
 use super::{EVENTS_LEFT_OUT, LOGIN_SLOWED};
 use crate::clock::unix_now;
 
@@ -105,27 +106,31 @@ impl Ring {
         self.newest.subscribe()
     }
 
-    /// At most `limit` events after the one with this number; the newest without one.
-    pub(super) fn after(&self, after: Option<u64>, limit: usize) -> Page {
+    /// At most `limit` of the wanted events after the one with this number; the newest without one.
+    pub(super) fn after(&self, after: Option<u64>, limit: usize, wanted: &Wanted) -> Page {
         let kept = self.kept();
         let (last, oldest) = (kept.next - 1, kept.next - kept.events.len() as u64);
         let (skipped, gap) = match after {
-            None => (kept.events.len().saturating_sub(limit), false),
             // Whoever has seen nothing yet takes what is there.
-            Some(0) => (0, false),
+            None | Some(0) => (0, false),
             Some(after) if after > last || after + 1 < oldest => (0, true),
             Some(after) => ((after + 1 - oldest) as usize, false),
         };
-        let items: Vec<Event> = kept.events.iter().skip(skipped).take(limit).cloned().collect();
-        Page { gap, next: items.last().map_or(last, |event| event.id), items }
+        let found = kept.events.iter().skip(skipped).filter(|event| wanted.has(event));
+        let items: Vec<Event> = match after {
+            None => newest(found, limit),
+            Some(_) => found.take(limit).cloned().collect(),
+        };
+        // Where there are fewer, all were looked at.
+        let next = items.last().filter(|_| items.len() >= limit).map_or(last, |event| event.id);
+        Page { gap, next, items }
     }
 
-    /// At most `limit` events, the newest of those that have happened until then, in seconds since 1970.
-    pub(super) fn until(&self, until: u64, limit: usize) -> Page {
+    /// At most `limit` of the wanted events, the newest of those that have happened until then, in seconds since 1970.
+    pub(super) fn until(&self, until: u64, limit: usize, wanted: &Wanted) -> Page {
         let kept = self.kept();
-        let happened = kept.events.iter().rev().filter(|event| event.at <= until);
-        let mut items: Vec<Event> = happened.take(limit).cloned().collect();
-        items.reverse();
+        let happened = kept.events.iter().filter(|event| event.at <= until && wanted.has(event));
+        let items = newest(happened, limit);
         Page { gap: false, next: items.last().map_or(kept.next - 1, |event| event.id), items }
     }
 
@@ -181,6 +186,13 @@ impl Remembered {
     }
 }
 
+/// The last `limit` of these, in their order.
+fn newest<'a>(events: impl DoubleEndedIterator<Item = &'a Event>, limit: usize) -> Vec<Event> {
+    let mut items: Vec<Event> = events.rev().take(limit).cloned().collect();
+    items.reverse();
+    items
+}
+
 fn severity(code: Code) -> Severity {
     match code.severity() {
         Told::Info => Severity::Info,
@@ -197,6 +209,8 @@ mod tests {
 
     const START: u64 = 1_800_000_000;
 
+    const ALL: Wanted = Wanted { subject: None, severity: None };
+
     fn made(name: &str) -> Happened {
         Happened::new(VOLUME_MADE, name, "it was made")
     }
@@ -208,21 +222,21 @@ mod tests {
     #[test]
     fn who_names_the_last_that_it_has_seen_misses_none() {
         let ring = Ring::new(START);
-        let nothing = ring.after(None, 10);
+        let nothing = ring.after(None, 10, &ALL);
         assert_eq!((nothing.items.len(), nothing.gap), (0, false));
         for name in ["a", "b", "c"] {
             ring.tell(Some(2), Duration::ZERO, made(name));
         }
-        let newest = ring.after(None, 2);
+        let newest = ring.after(None, 2, &ALL);
         assert_eq!((subjects(&newest), newest.gap), (vec!["b", "c"], false));
-        let all = ring.after(Some(nothing.next), 10);
+        let all = ring.after(Some(nothing.next), 10, &ALL);
         assert_eq!((subjects(&all), all.gap), (vec!["a", "b", "c"], false));
         assert_eq!(all.items[0].node, Some(2));
-        let page = ring.after(Some(nothing.next), 2);
+        let page = ring.after(Some(nothing.next), 2, &ALL);
         assert_eq!(subjects(&page), ["a", "b"]);
-        assert_eq!(subjects(&ring.after(Some(page.next), 2)), ["c"]);
-        assert_eq!(subjects(&ring.after(Some(all.next), 2)), Vec::<&str>::new());
-        assert_eq!(ring.after(Some(all.next), 2).next, all.next);
+        assert_eq!(subjects(&ring.after(Some(page.next), 2, &ALL)), ["c"]);
+        assert_eq!(subjects(&ring.after(Some(all.next), 2, &ALL)), Vec::<&str>::new());
+        assert_eq!(ring.after(Some(all.next), 2, &ALL).next, all.next);
     }
 
     #[test]
@@ -232,7 +246,7 @@ mod tests {
         ring.tell(Some(2), Duration::ZERO, made("b").of_revision(Some(8)).of_node(3));
         ring.tell(Some(2), Duration::ZERO, made("c"));
         ring.tell(None, Duration::ZERO, made("d"));
-        let page = ring.after(None, 10);
+        let page = ring.after(None, 10, &ALL);
         let said = page.items.iter().map(|event| (event.node, event.revision, event.seen_by.clone()));
         assert_eq!(
             said.collect::<Vec<_>>(),
@@ -252,29 +266,56 @@ mod tests {
             ring.tell(None, Duration::from_secs(age), made(name));
         }
         let now = unix_now();
-        assert_eq!(subjects(&ring.until(now, 2)), ["b", "c"]);
-        let older = ring.until(now - 150, 2);
+        assert_eq!(subjects(&ring.until(now, 2, &ALL)), ["b", "c"]);
+        let older = ring.until(now - 150, 2, &ALL);
         assert_eq!((subjects(&older), older.next), (vec!["a", "b"], older.items[1].id));
-        assert_eq!(subjects(&ring.until(now - 1000, 2)), Vec::<&str>::new());
+        assert_eq!(subjects(&ring.until(now - 1000, 2, &ALL)), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn what_is_wanted_is_found_among_all_others() {
+        let ring = Ring::new(START);
+        let nothing = ring.after(None, 10, &ALL).next;
+        let tell = |event| ring.tell(None, Duration::from_secs(100), event);
+        tell(made("db"));
+        tell(Happened::new(LOGIN_SLOWED, "10.0.0.1", "slowed"));
+        (0..100).for_each(|n| tell(made(&n.to_string())));
+        let of = |subject: &str| Wanted { subject: Some(subject.into()), ..ALL };
+        let (now, last) = (unix_now(), ring.after(None, 1, &ALL).next);
+        for page in [ring.after(None, 1, &of("db")), ring.until(now, 1, &of("db"))] {
+            assert_eq!(subjects(&page), ["db"]);
+        }
+        // Who goes on is not told of the others, and goes on behind them.
+        let page = ring.after(Some(nothing), 10, &of("db"));
+        assert_eq!((subjects(&page), page.next, page.gap), (vec!["db"], last, false));
+        let page = ring.after(Some(page.next), 10, &of("db"));
+        assert_eq!((page.items.len(), page.next), (0, last));
+        let page = ring.after(Some(nothing), 1, &of("db"));
+        assert_eq!((subjects(&page), page.next), (vec!["db"], nothing + 1), "there may be more of it");
+
+        let at_least = |severity| Wanted { severity: Some(severity), ..ALL };
+        assert_eq!(subjects(&ring.after(None, 10, &at_least(Severity::Warning))), ["10.0.0.1"]);
+        assert!(ring.after(None, 10, &at_least(Severity::Critical)).items.is_empty());
+        assert_eq!(ring.after(None, usize::MAX, &at_least(Severity::Info)).items.len(), 102);
     }
 
     #[test]
     fn a_gap_is_told() {
         let old = Ring::new(START);
         old.tell(None, Duration::ZERO, made("a"));
-        let seen = old.after(None, 1).next;
+        let seen = old.after(None, 1, &ALL).next;
         let ring = Ring::new(START + 1);
-        assert!(ring.after(Some(seen), 10).gap, "of an earlier life");
-        assert!(Ring::new(START - 1).after(Some(seen), 10).gap, "the clock was set back");
-        assert!(!ring.after(Some(0), 10).gap);
-        let first = ring.after(None, 1).next;
+        assert!(ring.after(Some(seen), 10, &ALL).gap, "of an earlier life");
+        assert!(Ring::new(START - 1).after(Some(seen), 10, &ALL).gap, "the clock was set back");
+        assert!(!ring.after(Some(0), 10, &ALL).gap);
+        let first = ring.after(None, 1, &ALL).next;
         for n in 0..EVENTS_MAX {
             ring.kept().counted.clear();
             ring.tell(None, Duration::ZERO, made(&n.to_string()));
         }
-        assert!(!ring.after(Some(first), 10).gap);
+        assert!(!ring.after(Some(first), 10, &ALL).gap);
         ring.tell(None, Duration::ZERO, made("one more"));
-        let rest = ring.after(Some(first), usize::MAX);
+        let rest = ring.after(Some(first), usize::MAX, &ALL);
         assert!(rest.gap && rest.items.len() == EVENTS_MAX);
     }
 
@@ -287,12 +328,12 @@ mod tests {
         for _ in 0..OF_STRANGERS_MAX + 1 {
             ring.tell(None, Duration::ZERO, Happened::new(LOGIN_SLOWED, "10.0.0.1", "slowed"));
         }
-        assert_eq!(ring.after(None, usize::MAX).items.len(), OF_CODE_MAX + OF_STRANGERS_MAX);
+        assert_eq!(ring.after(None, usize::MAX, &ALL).items.len(), OF_CODE_MAX + OF_STRANGERS_MAX);
         ring.tell_left_out(None);
-        assert_eq!(ring.after(None, usize::MAX).items.len(), OF_CODE_MAX + OF_STRANGERS_MAX, "not yet");
+        assert_eq!(ring.after(None, usize::MAX, &ALL).items.len(), OF_CODE_MAX + OF_STRANGERS_MAX, "not yet");
         ring.kept().since -= MINUTE;
         ring.tell_left_out(None);
-        let told: Vec<String> = ring.after(None, 2).items.into_iter().map(|event| event.text).collect();
+        let told: Vec<String> = ring.after(None, 2, &ALL).items.into_iter().map(|event| event.text).collect();
         assert_eq!(told[0], "1 more events login_slowed within a minute are left out here");
         assert_eq!(told[1], "5 more events volume_made within a minute are left out here");
     }

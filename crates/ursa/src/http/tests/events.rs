@@ -43,6 +43,36 @@ fn what_is_done_is_told_with_names() {
 }
 
 #[test]
+fn what_has_happened_to_one_thing_is_found_among_all_others() {
+    let rig = Rig::new();
+    let first = until(&rig, 0, "node_started").last().unwrap()["id"].as_u64().unwrap();
+    rig.post("/v1/volumes", json!({"name": "db", "size": 1 << 20, "map": false})).json(201);
+    for name in ["a", "b", "last"] {
+        let initiator = format!("iqn.2026-01.org.example:{name}");
+        rig.post("/v1/hosts", json!({"name": name, "initiators": [initiator]})).json(201);
+    }
+    let all = until(&rig, first, "\"last\"");
+    let items = |path: &str| rig.get(path).json(200)["items"].as_array().unwrap().clone();
+    for path in ["/v1/events?subject=db&limit=1", "/v1/events?subject=db&until=99999999999"] {
+        assert_eq!(codes(&items(path)), ["volume_made"], "{path}");
+    }
+    let page = rig.get(&format!("/v1/events?subject=db&after={first}")).json(200);
+    assert_eq!((page["items"].as_array().unwrap().len(), &page["gap"]), (1, &json!(false)));
+    assert_eq!(page["next"], all.last().unwrap()["id"], "the others are passed over");
+    assert_eq!(items("/v1/events?subject=d"), Vec::<Value>::new());
+
+    let bad = items("/v1/events?severity=warning&limit=1000");
+    assert!(bad.iter().all(|event| event["severity"] != "info"), "{bad:?}");
+    assert!(items("/v1/events?severity=info&limit=1000").len() >= all.len());
+    rig.get("/v1/events?severity=grave").refused(400, "query_invalid");
+    rig.get(&format!("/v1/events?subject={}", "a".repeat(4097))).refused(400, "query_invalid");
+
+    let stream = format!("/v1/events/stream?after={first}&subject=b");
+    let told = rig.read_stream(&stream, |text| text.contains("host_made"));
+    assert!(!told.contains("volume_made") && !told.contains("org.example:a"), "{told}");
+}
+
+#[test]
 fn a_stream_goes_on_where_it_was_and_tells_a_gap() {
     let rig = Rig::new();
     let first = until(&rig, 0, "node_started").last().unwrap()["id"].as_u64().unwrap();

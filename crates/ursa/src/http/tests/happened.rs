@@ -66,6 +66,11 @@ fn any_node_tells_the_events_of_all_and_once_what_all_have_seen() {
         assert_eq!(of_code(&by_second, code), of_code(&of_all, code));
     }
     assert_eq!(items(&first.get("/v1/events?node=all&limit=2").json(200)).len(), 2);
+    // Of one thing, however much else has happened since.
+    make_host(&first, "b");
+    for path in ["/v1/events?node=all&subject=a&limit=1", "/v1/events?node=2&subject=a&limit=1"] {
+        assert_eq!(of_code(&items(&first.get(path).json(200)), "host_made").len(), 1, "{path}");
+    }
     assert_eq!(first.get("/v1/events?node=all&until=1").json(200)["items"], json!([]));
 
     // One by one, in its own numbers.
@@ -154,6 +159,11 @@ fn a_stream_of_all_nodes_goes_on_where_its_reader_was() {
     let (of_second, place) = told(&first.read_stream("/v1/events/stream?node=2&after=0", has_place));
     assert!(!of_second.is_empty() && numbers(&seen(&second)).starts_with(&numbers(&of_second)));
     assert_eq!(place, of_second.last().unwrap()["id"].to_string());
+
+    // Of one thing; the place is behind all that has happened.
+    let of_b = from("0,1:0", &format!("{STREAM_OF_ALL}&subject=b"));
+    let (of_b, _) = told(&first.read_stream_of(of_b, has_place));
+    assert!(hosts(&of_b) == ["b"] && of_b.iter().all(|event| event["subject"] == "b"), "{of_b:?}");
 
     first.get("/v1/events/stream?node=all&after=0").refused(400, "query_invalid");
     first.get("/v1/events/stream?node=x").refused(400, "query_invalid");
