@@ -78,6 +78,9 @@ it('says what a node alone is, and makes a cluster of three', async () => {
   await shoot(page, 'first-volumes')
 
   await go('#/nodes')
+  await button('Join another node’s cluster').click()
+  await said('This node’s own users and tokens are deleted')
+  await button('Leave it').click()
   await button('Make a cluster of this node').click()
   await field('Where to listen for other nodes').fill(cluster.node(1).address)
   await said(`ursa node init --listen ${cluster.node(1).address}`)

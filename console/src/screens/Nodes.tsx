@@ -69,6 +69,7 @@ function Alone({ etcd }: { etcd: boolean }) {
         {address}
       </Ask>
       <Ask opened={open === 'join'} close={() => setOpen(undefined)} title="Join another node’s cluster" label="Join" ready={list.length > 0 && token !== ''} command={`ursa node join TOKEN --listen ${list.join(',') || 'ADDRESS'}${asWitness ? ' --witness' : ''}`} act={() => data(api.POST('/v1/cluster/join', { body: { listen: list, token, witness: asWitness } }))} done={etcd ? 'It joins.' : 'It joins: in some seconds it votes.'}>
+        <Said>This node’s own users and tokens are deleted, and those of the cluster are good here. You are logged out by that: log in again with a user of the cluster.</Said>
         <TextInput label="Token" description="Made by the cluster’s first node, under “Nodes”; good for one node, once" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" />
         {address}
         <Switch label="As a witness" description={etcd ? NO_VOTES : 'It votes, and never has a volume'} disabled={etcd} checked={asWitness} onChange={(event) => setWitness(event.currentTarget.checked)} />
