@@ -5,6 +5,7 @@ import { api, data } from '../api/client'
 import { useHosts, useNodes } from '../api/queries'
 import type { Verification, Volume } from '../api/types'
 import { Ask, DeedButton, Said } from '../parts/deed'
+import { ProblemAlert } from '../parts/Problem'
 import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
 import { onNode, ursa } from '../words/command'
@@ -166,11 +167,15 @@ function Unmap({ volume, opened, close }: Dialogue) {
 
 function Verify({ volume, opened, close }: Dialogue) {
   const [found, setFound] = useState<Verification>()
+  const [problem, setProblem] = useState<unknown>()
   const running = found?.state === 'running'
   useEffect(() => {
     if (!running) return
     const timer = setInterval(() => {
-      data(api.GET('/v1/volumes/{name}/verify', path(volume))).then(setFound, () => undefined)
+      data(api.GET('/v1/volumes/{name}/verify', path(volume))).then((now) => {
+        setFound(now)
+        setProblem(undefined)
+      }, setProblem)
     }, 1000)
     return () => clearInterval(timer)
   }, [running, volume])
@@ -179,6 +184,7 @@ function Verify({ volume, opened, close }: Dialogue) {
       opened={opened}
       close={() => {
         setFound(undefined)
+        setProblem(undefined)
         close()
       }}
       title={`Compare the copies of ${volume.name}`}
@@ -190,6 +196,7 @@ function Verify({ volume, opened, close }: Dialogue) {
       stays
     >
       <Said>The copies in sync are read and compared, a megabyte at a time, while hosts use the volume: who wants that megabyte waits for some milliseconds. It goes on as a job when this is closed.</Said>
+      {running && problem !== undefined && <ProblemAlert error={problem} what="How far it is cannot be read" />}
       {found && (
         <>
           <Text fw={600} c={verdict(found).colour} role="status">
