@@ -49,6 +49,7 @@ pub fn superblock_seed() -> Vec<u8> {
         count: 2,
         generation: 7,
         geometry,
+        reserved: Some(true),
     };
     let mut bytes = superblock.encode();
     bytes.truncate(crate::superblock::CRC_AT);

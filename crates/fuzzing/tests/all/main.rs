@@ -65,11 +65,7 @@ fn no_target_is_left_out() {
     assert!(count > 0, "no target was found");
 }
 
-fn take_inputs(
-    target: &'static str,
-    seeds: &[Vec<u8>],
-    run: impl Fn(&[u8]) -> Result<(), arbitrary::Error>,
-) {
+fn take_inputs(target: &'static str, seeds: &[Vec<u8>], run: impl Fn(&[u8]) -> Result<(), arbitrary::Error>) {
     let start = Instant::now();
     let (mut number, mut taken) = (0, 0);
     while number < INPUTS_MIN || start.elapsed() < TIME {
@@ -103,7 +99,9 @@ impl Drop for Told<'_> {
             });
             eprintln!("input {number} of target {target}, {} bytes: {hex}", bytes.len());
             eprintln!("once more: cargo test -p fuzzing --test all {target}");
-            eprintln!("with a fuzzer: echo {hex} | xxd -r -p > input; cargo +nightly fuzz run {target} input");
+            eprintln!(
+                "with a fuzzer: echo {hex} | xxd -r -p > input; cargo +nightly fuzz run {target} input"
+            );
         }
     }
 }

@@ -115,8 +115,8 @@ pub fn answers() -> Vec<Vec<u8>> {
         &[0, 0, 0, 1, 0, 0, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8],
         &[0, 0, 0, 1, 0, 0, 0, 16, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 5, 0, 0],
         &[
-            0, 0, 0, 1, 0, 0, 0, 28, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 1, 5, 0, 0, 0, 0, 0, 7, 0, 0, 0, 4, 0x45,
-            0, 0, 0,
+            0, 0, 0, 1, 0, 0, 0, 28, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 1, 5, 0, 0, 0, 0, 0, 7, 0, 0, 0, 4,
+            0x45, 0, 0, 0,
         ],
         &[0, 0, 0, 12, 0x80, 0x0f, 0, 1, 0, 0, 0, 1, 0, 0, 0, 7],
     ];
@@ -147,8 +147,17 @@ pub fn copy_messages() -> Vec<Vec<u8>> {
         Message::Acknowledge { rounds: vec![RoundId(5), RoundId(6)] },
         Message::Validate { writes: vec![(blocks, ts)] },
         Message::SyncOpen { sync, dirty: [1, 2, 70].into_iter().collect() },
-        Message::SyncClean { sync, known: vec![(blocks, ts)], inherit: vec![(slot, [3].into_iter().collect())] },
-        Message::SyncProbe { sync, region: 2, digest: Digest([9; 32]), inherit: [slot].into_iter().collect() },
+        Message::SyncClean {
+            sync,
+            known: vec![(blocks, ts)],
+            inherit: vec![(slot, [3].into_iter().collect())],
+        },
+        Message::SyncProbe {
+            sync,
+            region: 2,
+            digest: Digest([9; 32]),
+            inherit: [slot].into_iter().collect(),
+        },
         Message::SyncDone { sync, region: 1 },
         Message::Synced,
     ];

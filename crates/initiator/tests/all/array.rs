@@ -389,7 +389,8 @@ impl Shared {
             Step::Done(outcome) => outcome,
             Step::ReportLuns(report) => report.answer(&[Lun::new(0).unwrap()]),
             Step::Block(pending, BlockOp::TestReady) => {
-                let ready = if self.needs_help.get() { Err(BlockError::Offline) } else { Ok(BlockDone::Done) };
+                let ready =
+                    if self.needs_help.get() { Err(BlockError::Offline) } else { Ok(BlockDone::Done) };
                 self.unit.borrow_mut().finish(pending, ready)
             }
             Step::Block(pending, operation) => {

@@ -138,7 +138,7 @@ fn a_cold_reset_ends_all_sessions_of_its_target_and_no_others() {
             assert!(sessions.iter().all(|session| session.ended().is_some()), "of the target");
             assert!(again.ended().is_none(), "it came after the reset");
             assert!(second.ended().is_none(), "of another target");
-            write(&log_in(portal, "second", LUN).await, 0, 1).await.unwrap();
+            write(&*log_in(portal, "second", LUN).await, 0, 1).await.unwrap();
         });
     });
 }

@@ -371,12 +371,7 @@ struct Gap {
     after: u64,
 }
 
-async fn send_all(
-    state: State,
-    messages: Messages,
-    after: Option<u64>,
-    wanted: Wanted,
-) -> Result<(), Gone> {
+async fn send_all(state: State, messages: Messages, after: Option<u64>, wanted: Wanted) -> Result<(), Gone> {
     let mut newest = state.events.watch();
     let mut after = after.unwrap_or_else(|| state.events.after(None, 0, &wanted).next);
     loop {
