@@ -425,6 +425,18 @@ it('changes volumes and hosts as the command line does', async () => {
   await button('Make it').click()
   await until('the target is there', async () => (await cluster.node(1).ask('GET', '/v1/targets/iqn.2026-11.example:shared')).body?.chap_user === 'ursa')
   await said('proves itself as ursa')
+  const shared = page.getByRole('row').filter({ hasText: 'iqn.2026-11.example:shared' })
+  await shared.getByRole('button', { name: 'Change', exact: true }).click()
+  await field('Alias').fill('')
+  await page.getByRole('radio', { name: 'A new one' }).check()
+  await field('CHAP name').fill('bear')
+  await field('Secret').fill('another one for all')
+  await said('ursa target set iqn.2026-11.example:shared --no-alias --chap-user bear')
+  await button('Change it').click()
+  await until('it is changed', async () => {
+    const target = (await cluster.node(1).ask('GET', '/v1/targets/iqn.2026-11.example:shared')).body
+    return target?.chap_user === 'bear' && target.alias === null
+  })
 
   await go('#/volumes/mail')
   await button('Grow').click()

@@ -38,6 +38,7 @@ const AS_TYPED = 'it would be asked for anew with each letter that is typed; the
 const NO_PARAMETER_OF_THE_CONSOLE: Record<string, string> = {
   'add_copy node': BY_IDENTITY,
   'change_host dry_run': AS_TYPED,
+  'change_target dry_run': AS_TYPED,
   'change_user dry_run': AS_TYPED,
   'change_volume dry_run': AS_TYPED,
   'change_volume node': BY_IDENTITY,

@@ -17,7 +17,7 @@ import { targetFor } from '../words/hosttarget'
 import { duration, plural, size } from '../words/size'
 import { volumeLink } from '../words/volume'
 import { HostForm } from './HostForm'
-import { TargetForm } from './TargetForm'
+import { TargetChangeForm, TargetForm } from './TargetForm'
 
 export function Hosts() {
   const { query } = useRoute()
@@ -182,6 +182,7 @@ function Targets() {
   const volumes = useVolumes()
   const [doomed, setDoomed] = useState<Target>()
   const [making, setMaking] = useState(false)
+  const [changed, setChanged] = useState<Target>()
   if (!targets.data) return null
   return (
     <Panel title="Targets" at={targets.dataUpdatedAt} right={<DeedButton size="compact-sm" onClick={() => setMaking(true)}>Make a target</DeedButton>} note="What initiators log in to. A volume gets one of its own when it is made, unless another one is named.">
@@ -206,15 +207,21 @@ function Targets() {
                     )
                   })}
             </Table.Td>
-            <Table.Td ta="right">
-              <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(target)}>
-                Delete
-              </DeedButton>
+            <Table.Td>
+              <Group gap={6} wrap="nowrap" justify="flex-end">
+                <DeedButton size="compact-sm" variant="default" onClick={() => setChanged(target)}>
+                  Change
+                </DeedButton>
+                <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(target)}>
+                  Delete
+                </DeedButton>
+              </Group>
             </Table.Td>
           </Table.Tr>
         ))}
       </Rows>
       {making && <TargetForm close={() => setMaking(false)} />}
+      {changed && <TargetChangeForm key={changed.name} target={changed} close={() => setChanged(undefined)} />}
       {doomed && (
         <Ask opened close={() => setDoomed(undefined)} title={`Delete target ${doomed.name}`} label="Delete it" danger typed={doomed.maps.length > 0 ? doomed.name.replace(/^.*:/, '') : undefined} command={ursa('target', 'delete', doomed.name, doomed.maps.length > 0 ? '--force' : undefined)} act={() => data(api.DELETE('/v1/targets/{name}', { params: { path: { name: doomed.name }, query: { force: doomed.maps.length > 0 } } }))} done="The target is deleted.">
           <Said>{doomed.maps.length > 0 ? `Its sessions end, and its ${plural(doomed.maps.length, 'LUN')} cannot be seen by it any more. The volumes stay.` : 'It has no LUNs.'}</Said>

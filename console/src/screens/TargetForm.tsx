@@ -1,6 +1,7 @@
-import { PasswordInput, Switch, TextInput } from '@mantine/core'
+import { PasswordInput, Radio, Stack, Switch, TextInput } from '@mantine/core'
 import { useState } from 'react'
 import { api, data } from '../api/client'
+import type { Target } from '../api/types'
 import { Ask, Said } from '../parts/deed'
 import { ursa } from '../words/command'
 import { SECRET_HINT, isIscsiName, isTooShort } from '../words/iscsi'
@@ -13,8 +14,7 @@ export function TargetForm({ close }: { close: () => void }) {
   const [user, setUser] = useState('')
   const [secret, setSecret] = useState('')
   const wrongName = name !== '' && !isIscsiName(name)
-  const short = isTooShort(secret)
-  const ready = name !== '' && !wrongName && (!proves || (user !== '' && secret !== '' && !short))
+  const ready = name !== '' && !wrongName && (!proves || isWhole(user, secret))
   return (
     <Ask
       opened
@@ -30,12 +30,70 @@ export function TargetForm({ close }: { close: () => void }) {
       <TextInput label="Name" description="iqn.YYYY-MM.reversed.domain:name" placeholder="iqn.2026-11.io.ursa:shared" value={name} onChange={(event) => setName(event.currentTarget.value)} error={wrongName && 'An iSCSI name begins with iqn., eui. or naa.'} data-autofocus />
       <TextInput label="Alias" description="A name for people; may be empty" value={alias} onChange={(event) => setAlias(event.currentTarget.value)} />
       <Switch label="It proves itself to hosts (mutual CHAP)" description="To those that ask for it. What hosts prove themselves with is their host group’s" checked={proves} onChange={(event) => setProves(event.currentTarget.checked)} />
-      {proves && (
-        <>
-          <TextInput label="CHAP name" value={user} onChange={(event) => setUser(event.currentTarget.value)} autoComplete="off" />
-          <PasswordInput label="Secret" description={SECRET_HINT} value={secret} onChange={(event) => setSecret(event.currentTarget.value)} error={short && '12 bytes at least'} autoComplete="new-password" />
-        </>
+      {proves && <Proof user={user} setUser={setUser} secret={secret} setSecret={setSecret} />}
+    </Ask>
+  )
+}
+
+/** Gives a target another alias, or another secret. */
+export function TargetChangeForm({ target, close }: { target: Target; close: () => void }) {
+  const [alias, setAlias] = useState(target.alias ?? '')
+  const [chap, setChap] = useState<'none' | 'keep' | 'new'>(target.chap_user ? 'keep' : 'none')
+  const [user, setUser] = useState(target.chap_user ?? '')
+  const [secret, setSecret] = useState('')
+  const otherAlias = alias !== (target.alias ?? '')
+  const otherSecret = chap === 'new' || (chap === 'none' && Boolean(target.chap_user))
+  const options = [
+    ...(!otherAlias ? [] : alias ? ['--alias', alias] : ['--no-alias']),
+    ...(!otherSecret ? [] : chap === 'new' ? ['--chap-user', user || 'USER'] : ['--no-chap']),
+  ]
+  return (
+    <Ask
+      opened
+      close={close}
+      title={`Change target ${target.name}`}
+      label="Change it"
+      ready={(otherAlias || otherSecret) && (chap !== 'new' || isWhole(user, secret))}
+      command={ursa('target', 'set', target.name, ...options)}
+      act={() =>
+        data(
+          api.PATCH('/v1/targets/{name}', {
+            params: { path: { name: target.name } },
+            body: { ...(otherAlias ? { alias: alias || null } : {}), ...(otherSecret ? { chap: chap === 'new' ? { user, secret } : null } : {}) },
+          }),
+        )
+      }
+      done="The target is changed."
+    >
+      <TextInput label="Alias" description="A name for people; may be empty" value={alias} onChange={(event) => setAlias(event.currentTarget.value)} data-autofocus />
+      <Radio.Group label="Secret (mutual CHAP)" description="What it proves itself with to hosts that ask for it. What hosts prove themselves with is their host group’s" value={chap} onChange={(value) => setChap(value as typeof chap)}>
+        <Stack gap={4} mt={6}>
+          <Radio value="none" label="None" />
+          {target.chap_user && <Radio value="keep" label={`The one that it has, as ${target.chap_user}`} />}
+          <Radio value="new" label="A new one" />
+        </Stack>
+      </Radio.Group>
+      {chap === 'new' && <Proof user={user} setUser={setUser} secret={secret} setSecret={setSecret} />}
+      {otherSecret && (
+        <Said>
+          {chap === 'new'
+            ? 'Sessions go on. Hosts that ask it for a proof need the new secret from their next login on: set it there before they log in again.'
+            : 'Sessions go on. Hosts that ask it for a proof do not log in again until they do not ask any more.'}
+        </Said>
       )}
     </Ask>
+  )
+}
+
+function isWhole(user: string, secret: string): boolean {
+  return user !== '' && secret !== '' && !isTooShort(secret)
+}
+
+function Proof({ user, setUser, secret, setSecret }: { user: string; setUser: (user: string) => void; secret: string; setSecret: (secret: string) => void }) {
+  return (
+    <>
+      <TextInput label="CHAP name" value={user} onChange={(event) => setUser(event.currentTarget.value)} autoComplete="off" />
+      <PasswordInput label="Secret" description={SECRET_HINT} value={secret} onChange={(event) => setSecret(event.currentTarget.value)} error={isTooShort(secret) && '12 bytes at least'} autoComplete="new-password" />
+    </>
   )
 }

@@ -1,9 +1,10 @@
 //! Host groups.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::chap::Chap;
+use crate::present;
 
 /// A host group: initiators that are treated alike. One belongs to it if its name is listed (or no name is) and its
 /// address is listed (or no address is).
@@ -54,11 +55,6 @@ pub struct HostChange {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Chap>)]
     pub chap: Option<Option<Chap>>,
-}
-
-/// Keeps apart what is absent and what is `null`.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Chap>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
 }
 
 #[cfg(test)]

@@ -62,11 +62,13 @@ pub use self::since::Since;
 pub use self::strategy::{
     ForkResolution, Strategy, StrategyChoice, StrategyChosen, VolumeFork, VolumeStrategy,
 };
-pub use self::target::{MapCreate, Target, TargetCreate, TargetMap};
+pub use self::target::{MapCreate, Target, TargetChange, TargetCreate, TargetMap};
 pub use self::volume::{
     CopyCreate, CopyState, CopySync, Difference, Loss, LossOutcome, SyncRestraint, Verification,
     VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind, VolumeMap,
 };
+
+use serde::{Deserialize, Deserializer};
 
 /// Where a node listens for HTTP unless it is told otherwise. Other machines reach it when it is told an address of theirs.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:3280";
@@ -81,6 +83,13 @@ pub fn default_target(volume: &str) -> String {
         c => c,
     };
     format!("iqn.2026-11.io.ursa:{}", volume.chars().map(letter).collect::<String>())
+}
+
+/// Keeps apart what is absent and what is `null`: with `default` an absent field is `None`, `null` is `Some(None)`.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::chap::Chap;
+use crate::present;
 
 /// An iSCSI target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -47,6 +48,20 @@ pub struct TargetCreate {
     pub chap: Option<Chap>,
 }
 
+/// What of a target shall be otherwise: what is absent stays. Its name and its LUN maps are not changed so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TargetChange {
+    /// A name for people; `null`: none.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub alias: Option<Option<String>>,
+    /// What it proves itself with to initiators that ask (mutual CHAP); `null`: nothing.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Chap>)]
+    pub chap: Option<Option<Chap>>,
+}
+
 /// A LUN map to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -60,4 +75,20 @@ pub struct MapCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 255)]
     pub lun: Option<u16>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TargetChange;
+
+    #[test]
+    fn absent_and_null_are_not_the_same() {
+        let change: TargetChange = serde_json::from_str("{}").unwrap();
+        assert_eq!(change, TargetChange::default());
+        assert_eq!(serde_json::to_string(&change).unwrap(), "{}");
+        let change: TargetChange = serde_json::from_str(r#"{"alias":null,"chap":null}"#).unwrap();
+        assert_eq!(change, TargetChange { alias: Some(None), chap: Some(None) });
+        assert_eq!(serde_json::to_string(&change).unwrap(), r#"{"alias":null,"chap":null}"#);
+        assert!(serde_json::from_str::<TargetChange>(r#"{"name":"iqn.x:t"}"#).is_err());
+    }
 }

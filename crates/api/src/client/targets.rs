@@ -3,7 +3,8 @@
 use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{
-    DryRun, Host, HostChange, HostCreate, List, MapCreate, Session, Target, TargetCreate, TargetMap,
+    DryRun, Host, HostChange, HostCreate, List, MapCreate, Session, Target, TargetChange, TargetCreate,
+    TargetMap,
 };
 
 /// Targets and LUN maps.
@@ -30,6 +31,24 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn create_target(&self, target: &TargetCreate) -> Result<Target> {
         self.post("/v1/targets", target)
+    }
+
+    /// Changes a target's alias, or what it proves itself with. Its sessions go on.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn change_target(&self, name: &str, change: &TargetChange) -> Result<Target> {
+        let url = self.address(&format!("/v1/targets/{}", segment(name)));
+        self.json(self.authorized(self.agent.patch(url)).send_json(change))
+    }
+
+    /// What changing a target would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_change_target(&self, name: &str, change: &TargetChange) -> Result<DryRun> {
+        let url = self.address(&format!("/v1/targets/{}?dry_run=true", segment(name)));
+        self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
     /// Deletes a target; with `force`, its maps, too.

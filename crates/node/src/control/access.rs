@@ -40,6 +40,15 @@ pub struct TargetSpec {
     pub chap: Option<ChapSecret>,
 }
 
+/// What of a target shall be otherwise. `None`: as it is.
+#[derive(Clone, Debug, Default)]
+pub struct TargetChange {
+    /// A name for people, or none.
+    pub alias: Option<Option<String>>,
+    /// What it proves itself with (mutual CHAP), or nothing.
+    pub chap: Option<Option<ChapSecret>>,
+}
+
 /// Where a volume is to be mapped.
 #[derive(Clone, Debug)]
 pub struct MapSpec {
@@ -113,6 +122,45 @@ impl Control {
             control.change_access(&changing, vec![AccessChange::SetTarget(target)]).await
         })
         .await
+    }
+
+    /// Gives a target another alias, or another secret to prove itself with. Sessions go on: the secret counts from the next
+    /// login on.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`], a secret that cannot be.
+    pub async fn change_target(
+        self: &Rc<Control>,
+        name: &str,
+        change: TargetChange,
+    ) -> Result<(), ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new("changing target", &name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let (before, after) = control.check_changed_target(&name, change)?;
+            let changes = if after == before { Vec::new() } else { vec![AccessChange::SetTarget(after)] };
+            control.change_access(&changing, changes).await
+        })
+        .await
+    }
+
+    /// What a target is, and what it would be with `change`.
+    ///
+    /// # Errors
+    /// As [`Control::change_target`].
+    pub fn check_changed_target(
+        &self,
+        name: &str,
+        change: TargetChange,
+    ) -> Result<(Target, Target), ControlError> {
+        let before = self.target_named(name)?;
+        let after = Target {
+            alias: change.alias.unwrap_or_else(|| before.alias.clone()),
+            chap: change.chap.unwrap_or_else(|| before.chap.clone()),
+            ..before.clone()
+        };
+        check_chap(after.chap.as_ref())?;
+        Ok((before, after))
     }
 
     /// Deletes a target. `force`: with its maps; its sessions end.

@@ -18,7 +18,8 @@ use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome};
 use crate::events::code::{
     CHANGE_FAILED, CHANGE_LATE, CLUSTER_FORCED, CLUSTER_JOINED, CLUSTER_MADE, HOST_CHANGED, HOST_DELETED,
     HOST_MADE, MAPS_CHANGED, POOL_EXPORTED, POOL_FORGOTTEN, POOL_GROWN, POOL_IMPORTED, POOL_MADE,
-    POOL_REOPENED, TARGET_DELETED, TARGET_MADE, VOLUME_DELETED, VOLUME_GROWN, VOLUME_MADE, VOLUME_RENAMED,
+    POOL_REOPENED, TARGET_CHANGED, TARGET_DELETED, TARGET_MADE, VOLUME_DELETED, VOLUME_GROWN, VOLUME_MADE,
+    VOLUME_RENAMED,
 };
 use crate::events::{Code, Event};
 
@@ -305,6 +306,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         "renaming volume" => (VOLUME_RENAMED, false, format!("volume {name} has another name now")),
         "deleting volume" => (VOLUME_DELETED, false, format!("volume {name} was deleted")),
         "making target" => (TARGET_MADE, true, format!("target {name} was made")),
+        "changing target" => (TARGET_CHANGED, true, format!("target {name} was changed")),
         "deleting target" => (TARGET_DELETED, true, format!("target {name} was deleted")),
         "mapping volume" => (MAPS_CHANGED, true, format!("volume {name} is a LUN more")),
         "taking a LUN from target" => (MAPS_CHANGED, true, format!("target {name} has a LUN less")),

@@ -47,7 +47,7 @@ use rt::CoreId;
 use store::{Host, Pool, RamBudget, StoreError};
 
 pub(crate) use self::access::{HOSTS, TARGETS};
-pub use self::access::{MapSpec, TargetSpec};
+pub use self::access::{MapSpec, TargetChange, TargetSpec};
 pub use self::addresses::{AddressHere, AddressSpec, AddressStatus};
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};

@@ -139,6 +139,8 @@ codes! {
 
     /// A target was made.
     TARGET_MADE = "target_made", Info;
+    /// A target has another alias, or another secret to prove itself with.
+    TARGET_CHANGED = "target_changed", Info;
     /// A target was deleted.
     TARGET_DELETED = "target_deleted", Info;
     /// A target's LUN maps were changed.

@@ -3,7 +3,7 @@
 use initiator::{Chap, Credentials, Lun, Options, Session, discover};
 use node::Config;
 use node::access::{ChapSecret, HostGroup, HostName};
-use node::control::{MapSpec, TargetSpec};
+use node::control::{MapSpec, TargetChange, TargetSpec};
 use proto::iscsi::target::TargetRecord;
 
 use crate::rig::{Rig, Shape, TARGET, log_in, named};
@@ -50,6 +50,38 @@ fn who_proved_nothing_does_not_see_what_is_mapped_for_a_secret_later() {
             keeper.make_ready(Lun(7)).await.unwrap();
             assert_eq!(keeper.report_luns().await.unwrap(), [Lun(0), Lun(1), Lun(7)]);
         });
+    });
+}
+
+#[test]
+fn a_target_gets_another_secret_and_its_sessions_go_on() {
+    each_seed(1, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let session = client.run(|portal| async move { log_in(portal, "early", 0).await });
+        let sessions = || {
+            rig.control(|control| async move {
+                let sessions = control.sessions().await.unwrap();
+                sessions.iter().map(|session| session.tsih).collect::<Vec<u16>>()
+            })
+        };
+        let before = sessions();
+        rig.control(|control| async move {
+            let chap = Some(Some(ChapSecret { user: "target".into(), secret: SECRET.into() }));
+            let change = TargetChange { alias: Some(Some("disks".into())), chap };
+            control.change_target(TARGET, change).await.unwrap();
+            let access = control.access();
+            let target = access.target(TARGET).unwrap();
+            assert_eq!((target.alias.as_deref(), target.maps.len()), (Some("disks"), 1));
+            assert_eq!(target.chap.as_ref().map(|chap| chap.secret.as_str()), Some(SECRET));
+            let short = Some(Some(ChapSecret { user: "target".into(), secret: "short".into() }));
+            let refused =
+                control.change_target(TARGET, TargetChange { chap: short, ..TargetChange::default() });
+            assert!(refused.await.is_err());
+        });
+        assert_eq!((before.len(), sessions()), (1, before));
+        client.run(|_| async move { assert_eq!(session.report_luns().await.unwrap(), [Lun(0)]) });
     });
 }
 

@@ -1,9 +1,9 @@
 //! `ursa target`.
 
-use api::{Client, Target, TargetCreate};
+use api::{Client, Target, TargetChange, TargetCreate};
 use clap::Subcommand;
 
-use super::confirm::Confirm;
+use super::confirm::{Confirm, show_would};
 use super::exit::CliError;
 use super::map;
 use super::output::Output;
@@ -22,6 +22,25 @@ pub enum Command {
         alias: Option<String>,
         #[command(flatten)]
         chap: ChapArgs,
+    },
+    /// Change a target; what is not named stays, and sessions go on
+    Set {
+        /// Its iSCSI name
+        name: String,
+        /// Another name for people
+        #[arg(long)]
+        alias: Option<String>,
+        /// Without a name for people
+        #[arg(long, conflicts_with = "alias")]
+        no_alias: bool,
+        #[command(flatten)]
+        chap: ChapArgs,
+        /// Without a secret
+        #[arg(long, conflicts_with = "chap_user")]
+        no_chap: bool,
+        /// Only show what would be done
+        #[arg(long)]
+        dry_run: bool,
     },
     /// List targets
     List,
@@ -51,6 +70,19 @@ impl Command {
         match self {
             Command::Create { name, alias, chap } => {
                 let target = client.create_target(&TargetCreate { name, alias, chap: chap.read()? })?;
+                output.show(&target, one)
+            }
+            Command::Set { name, alias, no_alias, chap, no_chap, dry_run } => {
+                let change = TargetChange {
+                    alias: if no_alias { Some(None) } else { alias.map(Some) },
+                    chap: if no_chap { Some(None) } else { chap.read()?.map(Some) },
+                };
+                if dry_run {
+                    let would = client.would_change_target(&name, &change)?;
+                    return show_would(output, &format!("Change target {name}"), &would);
+                }
+                let mut target = client.change_target(&name, &change)?;
+                map::name_volumes(client, target.maps.iter_mut())?;
                 output.show(&target, one)
             }
             Command::List => output.show(&client.targets()?, |targets| table(targets)),

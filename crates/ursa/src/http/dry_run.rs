@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::refusal::Refusal;
 
 /// Calls that can say what they would do.
-const CALLS: [(&str, &str); 26] = [
+const CALLS: [(&str, &str); 27] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -21,6 +21,7 @@ const CALLS: [(&str, &str); 26] = [
     ("DELETE", "/v1/volumes/{name}/copies/{node}"),
     ("PUT", "/v1/volumes/{name}/strategy"),
     ("PUT", "/v1/volumes/{name}/fork"),
+    ("PATCH", "/v1/targets/{name}"),
     ("DELETE", "/v1/targets/{name}"),
     ("DELETE", "/v1/targets/{name}/maps/{lun}"),
     ("PUT", "/v1/hosts/{name}"),

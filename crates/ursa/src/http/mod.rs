@@ -112,7 +112,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(volumes::strategy::choose_strategy))
         .routes(routes!(volumes::strategy::resolve_fork))
         .routes(routes!(targets::list, targets::create))
-        .routes(routes!(targets::show, targets::delete))
+        .routes(routes!(targets::show, targets::change, targets::delete))
         .routes(routes!(targets::create_map))
         .routes(routes!(targets::delete_map))
         .routes(routes!(hosts::list, hosts::create))

@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use ::node::access::{ChapSecret, LunMap, Target as Known};
-use ::node::control::{ControlError, MapSpec, TargetSpec};
+use ::node::control::{ControlError, MapSpec, TargetChange as Change, TargetSpec};
 use ::node::{Control, VolumeId};
-use api::{Chap, DEFAULT_HOST, DryRun, List, MapCreate, Problem, Target, TargetCreate, TargetMap};
+use api::{
+    Chap, DEFAULT_HOST, DryRun, List, MapCreate, Problem, Target, TargetChange, TargetCreate, TargetMap,
+};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::dry_run;
+use super::dry_run::{self, Answer, Asked};
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
@@ -88,6 +90,61 @@ pub(super) async fn create(
         one(&control, &new.name).await
     });
     Ok((StatusCode::CREATED, axum::Json(target.await?)))
+}
+
+/// Changes a target's alias, or what it proves itself with. What is absent stays as it is; `null` takes it away. Sessions go on:
+/// another secret counts from the next login on.
+#[utoipa::path(
+    patch, path = "/v1/targets/{name}", tag = "targets", operation_id = "change_target",
+    params(("name" = String, Path, description = "The target's iSCSI name"), Asked),
+    request_body = TargetChange,
+    responses(
+        (status = OK, description = "The target; with `dry_run`: what would be done", body = Answer<Target>),
+        (status = NOT_FOUND, description = "`target_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn change(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Json(change): Json<TargetChange>,
+) -> Result<axum::Json<Answer<Target>>, Refusal> {
+    let change = Change { alias: change.alias, chap: change.chap.map(|chap| chap.map(secret)) };
+    let answer = state.call(move |control| async move {
+        if dry_run {
+            let (before, after) = control.check_changed_target(&name, change)?;
+            let would = would_change(&before, &after);
+            return Ok(Answer::Would(DryRun { would, candidates: Vec::new() }));
+        }
+        control.change_target(&name, change).await?;
+        Ok(Answer::Done(one(&control, &name).await?))
+    });
+    Ok(axum::Json(answer.await?))
+}
+
+/// What changing a target would do.
+fn would_change(before: &Known, after: &Known) -> Vec<String> {
+    let mut steps = Vec::new();
+    if before.alias != after.alias {
+        steps.push(match &after.alias {
+            Some(alias) => format!("its alias is {alias}"),
+            None => "it has no alias any more".to_owned(),
+        });
+    }
+    if before.chap != after.chap {
+        steps.push(match &after.chap {
+            Some(ChapSecret { user, .. }) => {
+                format!("it proves itself with another secret, as {user}: hosts need it from their next login on")
+            }
+            None => "it has no secret any more: hosts that ask for a proof do not log in again".to_owned(),
+        });
+        steps.push("sessions go on".to_owned());
+    }
+    if steps.is_empty() {
+        steps.push(format!("nothing: target {} is so already", after.name));
+    }
+    steps
 }
 
 /// Deletes a target. Its sessions end.

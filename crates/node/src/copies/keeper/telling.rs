@@ -19,8 +19,8 @@ use crate::events::code::{
     COPY_ADDED, COPY_LOST, COPY_REMOVED, FORK_DECIDED, FORK_ENDED, FORK_FOUND, HOST_CHANGED, HOST_DELETED,
     HOST_MADE, MAINTENANCE_BEGAN, MAINTENANCE_ENDED, MAPS_CHANGED, NODE_JOINED, NODE_LOST, NODE_REMOVED,
     NODE_RETURNED, NODE_STOPPED, RECORD_LOST, RECORD_RETURNED, STRATEGY_CHANGED, SYNC_ENDED, SYNC_PAUSED,
-    SYNC_RESUMED, SYNC_STARTED, TARGET_DELETED, TARGET_MADE, VOLUME_DELETED, VOLUME_GROWN, VOLUME_MADE,
-    VOLUME_RENAMED,
+    SYNC_RESUMED, SYNC_STARTED, TARGET_CHANGED, TARGET_DELETED, TARGET_MADE, VOLUME_DELETED, VOLUME_GROWN,
+    VOLUME_MADE, VOLUME_RENAMED,
 };
 use crate::events::{Code, Event, tell};
 use crate::floating::{ADDRESSES, HOLDERS, tell_address, tell_holder};
@@ -381,7 +381,13 @@ fn tell_target((before, now): (Option<Target>, Option<Target>), tell: Teller<'_>
             let text = format!("target {} was deleted", before.name);
             tell(Event::new(TARGET_DELETED, before.name.as_str(), text));
         }
-        (Some(before), Some(now)) => tell_maps(&now, &before.maps, tell),
+        (Some(before), Some(now)) => {
+            if (&before.alias, &before.chap) != (&now.alias, &now.chap) {
+                let text = format!("target {} was changed", now.name);
+                tell(Event::new(TARGET_CHANGED, now.name.as_str(), text));
+            }
+            tell_maps(&now, &before.maps, tell);
+        }
     }
 }
 

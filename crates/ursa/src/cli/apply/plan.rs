@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use api::{
-    CopyCreate, CopyState, Host, HostChange, HostCreate, MapCreate, Strategy, StrategyChoice, TargetCreate,
-    Volume, VolumeCreate,
+    CopyCreate, CopyState, Host, HostChange, HostCreate, MapCreate, Strategy, StrategyChoice, TargetChange,
+    TargetCreate, Volume, VolumeCreate,
 };
 use serde::Serialize;
 
@@ -166,22 +166,32 @@ impl Planner<'_> {
 
     fn target(&mut self, target: &TargetDeclared) -> Result<(), CliError> {
         let TargetDeclared { name, alias, chap_user, chap_secret_file } = target;
+        let chap = || chap(&format!("target {name}"), chap_user.as_ref(), chap_secret_file.as_ref());
         let Some(present) = self.present.targets.iter().find(|present| present.name == *name) else {
-            let chap = chap(&format!("target {name}"), chap_user.as_ref(), chap_secret_file.as_ref())?;
-            let create = TargetCreate { name: name.clone(), alias: alias.clone(), chap };
+            let create = TargetCreate { name: name.clone(), alias: alias.clone(), chap: chap()? };
             self.plan.steps.push(Step::CreateTarget(create));
             return Ok(());
         };
-        for (what, is, shall) in
+        let what: Vec<String> =
             [("alias", &present.alias, alias), ("CHAP name", &present.chap_user, chap_user)]
-        {
-            if is != shall {
-                let [is, shall] = [is, shall].map(|value| value.as_deref().unwrap_or("none"));
-                self.conflicts.push(format!(
-                    "target {name}: its {what} is {is}, and cannot be changed to {shall}: a target is deleted and made anew"
-                ));
-            }
+                .into_iter()
+                .filter(|(_, is, shall)| is != shall)
+                .map(|(what, is, shall)| {
+                    let [is, shall] = [is, shall].map(|value| value.as_deref().unwrap_or("none"));
+                    format!("{what} from {is} to {shall}")
+                })
+                .collect();
+        if what.is_empty() {
+            return Ok(());
         }
+        // As with hosts.
+        let chap = match *chap_user == present.chap_user {
+            true => None,
+            false => Some(chap()?),
+        };
+        let alias = (*alias != present.alias).then(|| alias.clone());
+        let change = TargetChange { alias, chap };
+        self.plan.steps.push(Step::ChangeTarget { name: name.clone(), change, what: what.join(", ") });
         Ok(())
     }
 

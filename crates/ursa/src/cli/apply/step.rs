@@ -1,7 +1,7 @@
 //! One change.
 
 use api::{
-    Client, ClientError, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate, StrategyChoice,
+    Client, ClientError, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate, StrategyChoice, TargetChange,
     TargetCreate, VolumeChange, VolumeCreate,
 };
 
@@ -18,6 +18,12 @@ pub(super) enum Step {
         what: String,
     },
     CreateTarget(TargetCreate),
+    ChangeTarget {
+        name: String,
+        change: TargetChange,
+        /// What is different, in words.
+        what: String,
+    },
     CreateVolume(VolumeCreate),
     Resize {
         volume: String,
@@ -71,6 +77,7 @@ impl Step {
             Step::CreateHost(host) => format!("+ host {}", host.name),
             Step::ChangeHost { name, what, .. } => format!("~ host {name}: {what}"),
             Step::CreateTarget(target) => format!("+ target {}", target.name),
+            Step::ChangeTarget { name, what, .. } => format!("~ target {name}: {what}"),
             Step::CreateVolume(volume) => {
                 let on = volume.nodes.as_deref().map(|nodes| format!(" on nodes {}", numbers(nodes)));
                 format!("+ volume {}: {}{}", volume.name, size(volume.size), on.unwrap_or_default())
@@ -134,6 +141,7 @@ impl Step {
             Step::CreateHost(host) => client.create_host(host).map(drop),
             Step::ChangeHost { name, change, .. } => client.change_host(name, change).map(drop),
             Step::CreateTarget(target) => client.create_target(target).map(drop),
+            Step::ChangeTarget { name, change, .. } => client.change_target(name, change).map(drop),
             Step::CreateVolume(volume) => client.create_volume(volume).map(drop),
             Step::Resize { volume, to, .. } => {
                 let change = VolumeChange { size: Some(*to), ..VolumeChange::default() };

@@ -359,6 +359,17 @@ fn a_lun_that_goes_makes_room() {
 }
 
 #[test]
+fn a_target_gets_another_alias_in_place() {
+    let file = FILE.replace("\"iqn.x:t\"\n\n[[vol", "\"iqn.x:t\"\nalias = \"a\"\n\n[[vol");
+    assert_ne!(file, FILE);
+    changes(&file, &present(), false, &["~ target iqn.x:t: alias from none to a"]);
+    let mut named = present();
+    named.targets[0].alias = Some("a".into());
+    named.targets[0].chap_user = Some("t".into());
+    changes(FILE, &named, false, &["~ target iqn.x:t: alias from a to none, CHAP name from t to none"]);
+}
+
+#[test]
 fn what_cannot_be_is_refused_before_anything_is_done() {
     let present = present();
     for (from, to, expected) in [
@@ -366,11 +377,6 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
         ("\"10G\"", "\"10G\"\nkind = \"ram\"", "its kind is thick, and cannot be changed to ram"),
         ("\"10G\"", "\"10G\"\nblock-size = 4096", "its block-size is 512"),
         ("on = [2, 1]", "", "it has copies on nodes 1, 2: say so (on)"),
-        (
-            "\"iqn.x:t\"\n\n[[vol",
-            "\"iqn.x:t\"\nalias = \"a\"\n\n[[vol",
-            "its alias is none, and cannot be changed to a",
-        ),
         ("host = \"esx\"", "host = \"web\"", "there is no host \"web\""),
         ("name = \"esx\"\ninit", "name = \"local\"\ninit", "is built in"),
     ] {

@@ -74,6 +74,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("PUT",    "/v1/volumes/{name}/strategy", OPERATOR),
     ("PUT",    "/v1/volumes/{name}/fork", OPERATOR),
     ("POST",   "/v1/targets", OPERATOR),
+    ("PATCH",  "/v1/targets/{name}", OPERATOR),
     ("DELETE", "/v1/targets/{name}", OPERATOR),
     ("POST",   "/v1/targets/{name}/maps", OPERATOR),
     ("DELETE", "/v1/targets/{name}/maps/{lun}", OPERATOR),

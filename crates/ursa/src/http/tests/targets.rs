@@ -40,6 +40,51 @@ fn targets_and_maps_come_and_go() {
 }
 
 #[test]
+fn a_targets_alias_and_secret_change_and_its_maps_stay() {
+    let rig = Rig::new();
+    let path = format!("/v1/targets/{TARGET}");
+    rig.post("/v1/volumes", json!({"name": "a", "size": MIB, "target": TARGET})).json(201);
+    let before = rig.get(&path).json(200);
+    let secret = || {
+        rig.control(|control| async move {
+            Ok(control.access().target(TARGET).unwrap().chap.as_ref().map(|chap| chap.secret.clone()))
+        })
+    };
+
+    let chap = json!({"user": "target", "secret": "opensesame123"});
+    let would = rig.patch(&format!("{path}?dry_run=true"), json!({"alias": "a target", "chap": chap}));
+    let steps = would.json(200)["would"].clone();
+    assert_eq!(steps[0], "its alias is a target");
+    assert!(steps[1].as_str().unwrap().starts_with("it proves itself with another secret, as target"));
+    assert_eq!((rig.get(&path).json(200), secret()), (before.clone(), None), "nothing was done");
+
+    let changed = rig.patch(&path, json!({"alias": "a target", "chap": chap}));
+    let expected = json!({"name": TARGET, "alias": "a target", "chap_user": "target", "maps": before["maps"]});
+    assert_eq!(changed.json(200), expected);
+    assert_eq!((rig.get(&path).json(200), secret().as_deref()), (expected, Some("opensesame123")));
+    for text in [would.text, changed.text] {
+        assert!(!text.contains("opensesame"), "{text}");
+    }
+
+    // What is absent stays.
+    let chap = json!({"user": "target", "secret": "another secret"});
+    assert_eq!(rig.patch(&path, json!({"chap": chap})).json(200)["alias"], "a target");
+    assert_eq!(secret().as_deref(), Some("another secret"));
+    assert_eq!(rig.patch(&path, json!({"alias": null})).json(200)["chap_user"], "target");
+    let would = rig.patch(&format!("{path}?dry_run=true"), json!({"chap": chap})).json(200);
+    assert_eq!(would["would"], json!([format!("nothing: target {TARGET} is so already")]));
+    let short = json!({"chap": {"user": "target", "secret": "short"}});
+    for query in ["", "?dry_run=true"] {
+        let problem = rig.patch(&format!("{path}{query}"), short.clone()).refused(422, "field_invalid");
+        assert_eq!(problem["field"], "chap.secret");
+        rig.patch(&format!("/v1/targets/iqn.x:none{query}"), json!({})).refused(404, "target_not_found");
+    }
+    assert_eq!(secret().as_deref(), Some("another secret"));
+    assert_eq!(rig.patch(&path, json!({"chap": null})).json(200), before);
+    assert_eq!(secret(), None);
+}
+
+#[test]
 fn a_target_with_maps_goes_by_force() {
     let rig = Rig::new();
     rig.post("/v1/volumes", json!({"name": "a", "size": MIB, "target": TARGET})).json(201);
