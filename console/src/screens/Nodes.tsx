@@ -88,7 +88,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
   const node = chosen?.node
   return (
     <Panel title={plural(nodes.length, 'node')} at={at} note={etcd ? NO_VOTES : undefined} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setInviting(true)}>Let a node join</DeedButton>}>
-      <Rows width={640} head={['Node', 'State', !etcd && 'Votes', 'Copies in sync', '']}>
+      <Rows width={640} head={['Node', 'State', 'Version', !etcd && 'Votes', 'Copies in sync', '']}>
         {nodes.map((one) => (
           <Table.Tr key={one.id}>
             <Table.Td>
@@ -96,6 +96,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
               <Text size="xs" c="dimmed">
                 node {one.id}
                 {one.here ? ', asked by this page' : ''}
+                {one.authority ? ', has the key that lets nodes join' : ''}
               </Text>
             </Table.Td>
             <Table.Td>
@@ -103,6 +104,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
               {!one.up && one.maintenance && <Text size="xs">in maintenance</Text>}
               <Lasting node={one} />
             </Table.Td>
+            <Table.Td>{one.version ?? '–'}</Table.Td>
             {!etcd && (
               <Table.Td>
                 {one.votes ? 'yes' : 'no'}
@@ -201,9 +203,9 @@ function Invite({ opened, close, etcd }: { opened: boolean; close: () => void; e
       command={ursa('node', 'token', ...(valid === 1 ? [] : ['--valid', `${valid}h`]))}
       act={async () => setToken((await data(api.POST('/v1/cluster/tokens', { body: { valid_seconds: valid * 3600 } }))).token)}
     >
-      <Said>A token is a secret that lets one node in, once, for so many hours, and until this node is restarted. Only the node that made the cluster makes tokens. A node that joins must have no targets and host groups of its own{etcd ? ', and the same etcd in its settings' : ''}.</Said>
+      <Said>A token is a secret that lets one node in, once, for so many hours, and until the node that made the cluster is restarted: that one makes it, whichever is asked. A node that joins must have no targets and host groups of its own{etcd ? ', and the same etcd in its settings' : ''}.</Said>
       <NumberInput label="Good for so many hours" description="168 at most: seven days" value={hours} onChange={setHours} min={1} max={168} allowDecimal={false} w={240} />
-      {token && <Paste label={`On the node that is to join, with an address of it that this one reaches${etcd ? '' : ' (for a witness add --witness)'}`} text={`ursa node join ${token} --listen ADDRESS`} />}
+      {token && <Paste label={`On the node that is to join, with an address of it that the others reach${etcd ? '' : ' (for a witness add --witness)'}`} text={`ursa node join ${token} --listen ADDRESS`} />}
     </Ask>
   )
 }

@@ -49,6 +49,13 @@ pub struct ClusterNode {
     /// Since when it was not heard of; absent: it is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down_since: Option<Since>,
+    /// The version of Ursa that it runs, or ran when it was last there; absent: it was never there, or is older than this was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "0.1.0")]
+    pub version: Option<String>,
+    /// It has the cluster's authority: by it, tokens are made for nodes that join. It is the node that made the cluster.
+    #[serde(default)]
+    pub authority: bool,
     /// Its word counts in the cluster's record.
     pub votes: bool,
     /// It leads the record.

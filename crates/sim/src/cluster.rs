@@ -236,6 +236,8 @@ impl Cluster {
                 portals: Vec::new(),
                 witness: usize::from(node) > self.servers.len(),
                 incarnation: 0,
+                version: None,
+                authority: false,
             })
             .collect();
         self.control(0, move |control| async move {

@@ -52,6 +52,8 @@ pub fn node(id: u16) -> ClusterNode {
         up: true,
         reached_by: Vec::new(),
         down_since: None,
+        version: None,
+        authority: id == 1,
         votes: true,
         leads: id == 1,
         witness: false,

@@ -354,6 +354,11 @@ impl Control {
             }
             (RecordEngine::Memory(memory), _) => (Engine::Shared, memory.store(record_node(place)?), None),
         };
+        // Others send to it who asks them for a token. Simulated clusters have no certificates.
+        let authority = match tls {
+            Some(_) => ClusterAuthority::load(&self.cluster_directory()?, cluster).is_ok(),
+            None => false,
+        };
         let generation = store.status(RECORD_DEADLINE).await?.generation;
         let watch = store.watch(Revision(0), RECORD_DEADLINE).await?;
         on_all_cores(move || async move {
@@ -384,7 +389,7 @@ impl Control {
         );
         let keeper = Keeper::start(copies, store, watch, links, engine, self.forks());
         self.let_nodes_join(&keeper, config.unix_now);
-        rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper))).detach();
+        rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper), authority)).detach();
         rt::spawn(Rc::clone(self).tidy_copies(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).hold_addresses(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).keep_voters(keeper)).detach();
@@ -392,10 +397,10 @@ impl Control {
     }
 
     /// Has the cluster's record say where this life of the node is reached; until that is done.
-    async fn say_that_it_is_there(self: Rc<Control>, keeper: Rc<Keeper>) {
+    async fn say_that_it_is_there(self: Rc<Control>, keeper: Rc<Keeper>, authority: bool) {
         while !keeper.is_stopping() {
             let portals = Shard::current().portals();
-            match self.announce_node(&keeper, &self.host.name, portals).await {
+            match self.announce_node(&keeper, &self.host.name, portals, authority).await {
                 Ok(()) => {}
                 Err(error) => {
                     tracing::debug!(%error, "the cluster's record does not know yet that this node is there")

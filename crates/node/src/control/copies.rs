@@ -183,12 +183,13 @@ impl Control {
         announce(access, concerned).await;
     }
 
-    /// The node's portals, and that this life of it is there, as the cluster's record should have it.
+    /// The node's portals, its version, and that this life of it is there, as the cluster's record should have it.
     pub(crate) async fn announce_node(
         &self,
         keeper: &Keeper,
         name: &str,
         portals: Vec<SocketAddr>,
+        authority: bool,
     ) -> Result<(), ControlError> {
         let key = node_key(keeper.me());
         let known = keeper.get::<NodeEntry>(&key);
@@ -199,6 +200,8 @@ impl Control {
             portals: told_portals(&portals, &keeper.addresses()),
             witness: known.as_ref().is_some_and(|(node, _)| node.witness),
             incarnation: keeper.incarnation().0,
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            authority,
         };
         if known.as_ref().is_some_and(|(node, _)| *node == entry) {
             return Ok(());

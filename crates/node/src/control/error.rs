@@ -354,7 +354,7 @@ pub enum ControlError {
     /// It could not join.
     #[error(transparent)]
     Join(Box<link::JoinError>),
-    /// Only the first node can let others in.
+    /// Only who has the cluster's authority can let others in.
     #[error("this node has no key to let others in with: make the token on the node that made the cluster")]
     NoAuthority,
     /// Names could collide.

@@ -98,6 +98,12 @@ pub struct NodeEntry {
     pub witness: bool,
     /// Its present life.
     pub incarnation: u64,
+    /// The version of Ursa that it runs, or ran when it was last there. `None`: it was never there, or is older than this was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// It has the cluster's authority, and so makes tokens for nodes that join.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub authority: bool,
 }
 
 /// A volume with copies.

@@ -28,7 +28,7 @@ pub enum Command {
         #[arg(long, value_name = "ADDR[:PORT]", value_delimiter = ',', required = true)]
         listen: Vec<String>,
     },
-    /// Make a token that lets one more node in, once; only on the node that made the cluster
+    /// Make a token that lets one more node in, once; any node has it made by the one that made the cluster
     Token {
         /// How long it is good for: 30m, 1h, 2d
         #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1h")]
@@ -210,10 +210,11 @@ impl Command {
             Command::ForceNewCluster { confirm } => {
                 let what = "Make this node a cluster of its own";
                 if confirm.go_on_if(output, what, true, || client.would_force_new_cluster())? {
+                    let nodes = client.cluster_nodes();
                     client.force_new_cluster()?;
-                    output.done(
-                        "Restart ursa on this node: then it is a cluster of its own. Let the other machines join it as new nodes.",
-                    )?;
+                    let has_key =
+                        nodes.is_ok_and(|nodes| nodes.iter().any(|node| node.here && node.authority));
+                    output.done(if has_key { FORCED } else { FORCED_WITHOUT_KEY })?;
                 }
                 Ok(())
             }
@@ -252,6 +253,12 @@ impl Command {
         }
     }
 }
+
+const FORCED: &str = "Restart ursa on this node: then it is a cluster of its own. Let the other machines join it as new nodes.";
+
+const FORCED_WITHOUT_KEY: &str = "\
+Restart ursa on this node: then it is a cluster of its own. It did not make the cluster it was in, and cannot let others join: before the restart, put cluster/authority-key.pem and \
+cluster/authority.pem of the node that did, or a copy of them, into the same place here. Then let the other machines join it as new nodes.";
 
 fn made(nodes: &[ClusterNode], record: Option<&ClusterRecord>) -> String {
     let here = nodes.iter().find(|node| node.here);
@@ -314,7 +321,7 @@ fn up(node: &ClusterNode, now: u64) -> String {
 }
 
 fn table(nodes: &[ClusterNode], now: u64) -> String {
-    let mut table = Table::new(&["NODE", "NAME", "UP", "VOTES", "LEADS", "IN SYNC", "ADDRESSES"]);
+    let mut table = Table::new(&["NODE", "NAME", "UP", "VOTES", "LEADS", "IN SYNC", "VERSION", "ADDRESSES"]);
     let yes = |is: bool| if is { "yes" } else { "" }.to_owned();
     for node in nodes {
         table.row([
@@ -324,6 +331,7 @@ fn table(nodes: &[ClusterNode], now: u64) -> String {
             format!("{}{}", yes(node.votes), if node.preferred { " (preferred)" } else { "" }),
             yes(node.leads),
             if node.witness { "witness".into() } else { format!("{} of {}", node.in_sync, node.copies) },
+            node.version.clone().unwrap_or_else(|| "-".into()),
             list(node.addresses.iter().map(|address| with_role(node, address)), "-"),
         ]);
     }
@@ -345,6 +353,8 @@ mod tests {
             up,
             reached_by: if id == 4 { vec![3] } else { Vec::new() },
             down_since: (!up).then(|| Since::exactly(815)),
+            version: (id != 4).then(|| "0.1.0".into()),
+            authority: id == 1,
             votes: true,
             leads: id == 1,
             witness,
@@ -367,11 +377,11 @@ mod tests {
                 1000
             ),
             "\
-NODE      NAME     UP                  VOTES  LEADS  IN SYNC  ADDRESSES
-1 (here)  server1  yes                 yes    yes    2 of 3   10.0.0.1:3270
-2         server2  NO, for 3m05s       yes           2 of 3   10.0.0.2:3270 (replication)
-3         server3  yes                 yes           witness  10.0.0.3:3270
-4         server4  CUT OFF, for 3m05s  yes           2 of 3   10.0.0.4:3270
+NODE      NAME     UP                  VOTES  LEADS  IN SYNC  VERSION  ADDRESSES
+1 (here)  server1  yes                 yes    yes    2 of 3   0.1.0    10.0.0.1:3270
+2         server2  NO, for 3m05s       yes           2 of 3   0.1.0    10.0.0.2:3270 (replication)
+3         server3  yes                 yes           witness  0.1.0    10.0.0.3:3270
+4         server4  CUT OFF, for 3m05s  yes           2 of 3   -        10.0.0.4:3270
 "
         );
         let maintained = |up, maintenance_since| {

@@ -65,8 +65,8 @@ pub(super) async fn init(
 
 /// Makes a token that lets one more node in, once.
 ///
-/// It is good until it is used or expires, or this node is restarted. It is a secret. Only the node that made the cluster
-/// makes tokens.
+/// It is good until it is used or expires, or the node that made it is restarted. It is a secret. The node that made the cluster
+/// makes it, whichever is asked (`authority` in `list_nodes`).
 #[utoipa::path(
     post, path = "/v1/cluster/tokens", tag = "cluster", operation_id = "create_token",
     request_body = TokenCreate,
@@ -140,6 +140,11 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
+/// What is lost with the authority, and how it is kept.
+const KEY_GOES: &str = "the key that lets nodes in is on the node that made the cluster; put its \
+                        cluster/authority-key.pem and cluster/authority.pem, or a copy of them, \
+                        into the same place of a node that stays, and restart that one";
+
 /// What taking a node out would do.
 fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     let name = &removal.name;
@@ -153,6 +158,9 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
         };
         format!("its vote goes with it: {others} now")
     }));
+    if removal.has_only_authority {
+        steps.push(format!("NO NODE JOINS THE CLUSTER ANY MORE: {KEY_GOES}"));
+    }
     steps
 }
 
@@ -316,21 +324,28 @@ pub(super) async fn force_new(
     Parameters(Asked { dry_run }): Parameters<Asked>,
 ) -> Result<Response, Refusal> {
     if dry_run {
-        let given_up = state.call(|control| async move { control.check_new_cluster().await }).await?;
-        return Ok(dry_run::would(would_force_new(&given_up), Vec::new()));
+        let check = |control: Rc<Control>| async move {
+            let given_up = control.check_new_cluster().await?;
+            Ok((given_up, control.token_maker() == control.number()))
+        };
+        let (given_up, has_authority) = state.call(check).await?;
+        return Ok(dry_run::would(would_force_new(&given_up, has_authority), Vec::new()));
     }
     state.call(|control| async move { control.force_new_cluster().await }).await?;
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
 /// What making this node a cluster of its own would do.
-fn would_force_new(given_up: &[u16]) -> Vec<String> {
+fn would_force_new(given_up: &[u16], has_authority: bool) -> Vec<String> {
     let mut steps =
         vec!["with its next start this node is a cluster of its own, with all that it has".to_owned()];
     steps.extend(given_up.iter().map(|node| {
         format!("node {node} is given up: what it has and this node has not is lost, and it must never be started again with it")
     }));
     steps.push("volumes whose copy here is not in sync are not served".to_owned());
+    if !has_authority {
+        steps.push(format!("no node joins this cluster until the key is here: {KEY_GOES}"));
+    }
     steps
 }
 
@@ -386,6 +401,8 @@ pub(super) fn shown(node: NodeStatus) -> ClusterNode {
         up,
         reached_by,
         down_since: silent.map(since),
+        version: entry.version,
+        authority: entry.authority,
         votes,
         leads,
         witness: entry.witness,
@@ -406,17 +423,25 @@ mod tests {
 
     #[test]
     fn who_takes_a_node_out_is_told_of_its_vote() {
-        let would = |voters_left| would_remove(3, &Removal { name: "san3".into(), voters_left });
+        let removal = |voters_left, has_only_authority| Removal {
+            name: "san3".into(),
+            voters_left,
+            has_only_authority,
+        };
+        let would = |voters_left| would_remove(3, &removal(voters_left, false));
         assert!(would(None)[0].starts_with("node 3 (san3) is taken out of the cluster for good"));
         assert_eq!(would(None).len(), 1);
         assert_eq!(would(Some(1))[1], "its vote goes with it: 1 other node votes now");
         assert_eq!(would(Some(2))[1], "its vote goes with it: 2 other nodes vote now");
+        let with_key = would_remove(3, &removal(None, true));
+        assert!(with_key[1].starts_with("NO NODE JOINS THE CLUSTER ANY MORE: "), "{with_key:?}");
     }
 
     #[test]
     fn who_forces_a_new_cluster_is_told_who_is_given_up() {
-        let would = would_force_new(&[2, 3]);
+        let would = would_force_new(&[2, 3], true);
         assert_eq!(would.len(), 4);
+        assert!(would_force_new(&[2], false)[3].starts_with("no node joins this cluster"));
         assert!(would[1].starts_with("node 2 is given up") && would[2].starts_with("node 3 is given up"));
     }
 }

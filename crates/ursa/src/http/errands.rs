@@ -2,11 +2,11 @@
 //! carries them out, and its answer is given.
 //!
 //! The node that was asked lets in who asks and writes down what was done ([`super::access`]). The one that carries out takes an errand from a node of its cluster, over their link, and from nobody
-//! else. Only calls of [`OF_VOLUMES`], [`OF_NODES`] and [`OF_JOBS`] are carried out so. Their role is looked at again, so that a node that is out of date about a call gives no more rights than this one would.
+//! else. Only calls of [`OF_VOLUMES`], [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`] are carried out so. Their role is looked at again, so that a node that is out of date about a call gives no more rights than this one would.
 //!
 //! Those of [`OF_NODES`] name disks and files of the machine that carries them out, and some are an administrator's: it takes the other one's word for who asks. Users and their roles are of the whole cluster,
 //! in its record, which every node may write: one that somebody has taken over can make itself an administrator there, and log in wherever it reaches the API. What is done so to a machine, or to a volume of
-//! it, is written down there, too: who looks after it finds it in its own audit log. What this costs, and why: `docs/why/access.md`.
+//! it, is written down there, too: who looks after it finds it in its own audit log. A token that lets a node join says no more than that either: the record says who is of the cluster, and every node may write it. What this costs, and why: `docs/why/access.md`.
 //!
 //! Here is what errands are, and how a node carries them out; how the one that is asked passes them on: [`passing`].
 
@@ -61,6 +61,9 @@ const OF_NODES: [(&str, &str); 9] = [
     ("POST", "/v1/pools/{name}/forget"),
     ("POST", "/v1/pools/{name}/reopen"),
 ];
+
+/// Calls that only a node with the cluster's authority carries out, whichever that is.
+const OF_AUTHORITY: [(&str, &str); 1] = [("POST", "/v1/cluster/tokens")];
 
 /// Calls about a job: if it is a node's own, the node that its id names carries them out ([`super::jobs::id`]).
 const OF_JOBS: [(&str, &str); 4] = [
@@ -245,12 +248,12 @@ async fn admit(Extracted(state): Extracted<State>, request: Request, next: Next)
     response
 }
 
-/// Which of [`OF_VOLUMES`], [`OF_NODES`] and [`OF_JOBS`] it is.
+/// Which of [`OF_VOLUMES`], [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`] it is.
 fn call_of(request: &Request) -> Option<(&'static str, &'static str)> {
     let route = request.extensions().get::<MatchedPath>()?.as_str();
     // A HEAD is carried out as a GET whose answer is not sent.
     let asked = if *request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
-    let mut calls = OF_VOLUMES.into_iter().chain(OF_NODES).chain(OF_JOBS);
+    let mut calls = OF_VOLUMES.into_iter().chain(OF_NODES).chain(OF_AUTHORITY).chain(OF_JOBS);
     calls.find(|(method, path)| *method == asked && *path == route)
 }
 

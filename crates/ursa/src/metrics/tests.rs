@@ -158,6 +158,8 @@ fn member(id: u16, up: bool) -> NodeStatus {
             portals: vec![],
             witness: false,
             incarnation: 1,
+            version: None,
+            authority: false,
         },
         here: id == 1,
         up,

@@ -50,6 +50,14 @@ impl Control {
         Ok(token.text())
     }
 
+    /// The node that can make tokens, if one of the cluster is known to: this one before others, and one that is up before one that is not.
+    pub fn token_maker(&self) -> Option<u16> {
+        let keeper = self.keeper()?;
+        let makers = keeper.nodes().into_iter().filter(|(node, _)| node.authority);
+        let maker = makers.min_by_key(|(node, up)| (NodeId(node.id) != keeper.me(), !up, node.id));
+        maker.map(|(node, _)| node.id)
+    }
+
     /// What signs for nodes that join: on the node that made the cluster.
     fn authority(&self, keeper: &Keeper) -> Result<ClusterAuthority, ControlError> {
         let directory = self.cluster_directory()?;
@@ -160,6 +168,9 @@ impl Control {
             portals: newcomer.portals,
             witness: newcomer.witness,
             incarnation: 0,
+            // It says so itself.
+            version: None,
+            authority: false,
         };
         let key = node_key(NodeId(number));
         let transaction = Keeper::transaction()

@@ -8,7 +8,7 @@ use replica::NodeId;
 use super::super::{Control, ControlError};
 use super::{MEMBERS_DEADLINE, node_entry};
 use crate::copies::{
-    CopyEntry, Keeper, StandingEntry, VolumeEntry, json, link_roles_key, maintenance_key, node_key,
+    CopyEntry, Keeper, NodeEntry, StandingEntry, VolumeEntry, json, link_roles_key, maintenance_key, node_key,
 };
 use crate::shard::Shard;
 
@@ -22,6 +22,8 @@ pub struct Removal {
     pub name: String,
     /// It votes: so many others do.
     pub voters_left: Option<usize>,
+    /// No other node is known to have the cluster's authority.
+    pub has_only_authority: bool,
 }
 
 impl Control {
@@ -107,7 +109,7 @@ impl Control {
     /// As [`Control::remove_node`], but for what the record says.
     pub async fn check_removal(&self, number: u16) -> Result<Removal, ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let name = node_entry(&keeper, number)?.name;
+        let NodeEntry { name, authority, .. } = node_entry(&keeper, number)?;
         if NodeId(number) == keeper.me() {
             return Err(ControlError::Invalid {
                 field: "node",
@@ -124,7 +126,9 @@ impl Control {
             return Err(ControlError::NodeNeeded(number));
         }
         let votes = voters.iter().any(|(id, _)| *id == number);
-        Ok(Removal { name, voters_left: votes.then(|| voters.len() - 1) })
+        let is_elsewhere = || keeper.nodes().iter().any(|(node, _)| node.id != number && node.authority);
+        let has_only_authority = authority && !is_elsewhere();
+        Ok(Removal { name, voters_left: votes.then(|| voters.len() - 1), has_only_authority })
     }
 }
 

@@ -19,7 +19,7 @@ use super::super::input::whole;
 use super::super::refusal::Refusal;
 use super::super::state::State;
 use super::super::{jobs, there, volumes};
-use super::{Errand, MAP, OF_JOBS, OF_NODES, Outcome, call_of, written};
+use super::{Errand, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES, Outcome, call_of, written};
 
 /// What a call is about that another node may carry out.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ enum About {
     Node(u16),
     /// A job of this node, if there is such a node.
     Job(u16),
+    /// What needs the cluster's authority.
+    Authority,
 }
 
 /// Passes on what this node cannot do because it has no copy of the volume, or is not the node that is named.
@@ -51,6 +53,7 @@ pub(in crate::http) async fn pass_on(
     let about = match node {
         // Its id says whose it is, and nothing else does.
         _ if OF_JOBS.contains(&call) => node_of_job(&mut parts).await.map(About::Job),
+        _ if OF_AUTHORITY.contains(&call) => Some(About::Authority),
         Some(node) => Some(About::Node(node)),
         None => volume_of(call, &mut parts, &body).await.map(About::Volume),
     };
@@ -98,7 +101,7 @@ async fn at_another_node(
     let body = match (std::str::from_utf8(body), &about) {
         (Ok(body), _) => body.to_owned(),
         // It is no JSON: this node says so.
-        (Err(_), About::Volume(_) | About::Job(_)) => return None,
+        (Err(_), About::Volume(_) | About::Job(_) | About::Authority) => return None,
         (Err(_), About::Node(_)) => {
             let detail = "the body is no JSON: it is not written in UTF-8";
             return Some(Refusal::new(StatusCode::BAD_REQUEST, "json_syntax", detail).into_response());
@@ -125,6 +128,11 @@ async fn at_another_node(
             // There is no such job: this node says so.
             About::Job(node) if !control.node_names().contains_key(&node) => Ok(Passage::Stays),
             About::Node(node) | About::Job(node) => Ok(control.pass_on_to(node, &errand).await?),
+            // Who knows of none looks itself, and says why not.
+            About::Authority => match control.token_maker() {
+                Some(node) => Ok(control.pass_on_to(node, &errand).await?),
+                None => Ok(Passage::Stays),
+            },
         };
         Ok((passage, control.node_names()))
     };
@@ -171,6 +179,11 @@ impl About {
                 format!("the node whose it is has not begun it ({all}); nothing was done"),
                 "see `ursa node list`, bring the node back or mend its links, and ask again; or ask that node itself",
             ),
+            About::Authority => (
+                "node_unreachable",
+                format!("the node that has the cluster's authority has not begun it ({all}); nothing was done"),
+                "see `ursa node list`, bring the node back or mend its links, and ask again: no other one can let nodes join",
+            ),
         };
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).hint(hint)
     }
@@ -188,6 +201,10 @@ impl About {
                 format!(
                     "look before you repeat it: `ursa pool list --node {node}`, `ursa session list --node {node}`, `ursa volume list`, `ursa events`"
                 ),
+            ),
+            About::Authority => (
+                String::new(),
+                "make another one: a token that nobody has seen lets nobody in, and expires".to_owned(),
             ),
             About::Job(node) => (
                 String::new(),

@@ -160,8 +160,10 @@ impl From<ControlError> for Refusal {
             E::ForkUnwell { .. } => Refusal::new(CONFLICT, "fork_unwell", error.to_string()),
             E::Forked(_) => Refusal::new(CONFLICT, "forked", error.to_string()),
             E::NoAuthority => {
-                Refusal::new(CONFLICT, "no_authority", "this node has no key to let others in with")
-                    .hint("make the token on the node that made the cluster")
+                let detail = "no node of the cluster is known to have the key to let others in with";
+                Refusal::new(CONFLICT, "no_authority", detail).hint(
+                    "it is on the node that made the cluster (`cluster` in its data directory): ask that one, or see *When the majority is lost for good* in docs/use/cluster.md",
+                )
             }
             E::OwnAccess => {
                 let detail = "this node has targets or host groups of its own, and those of a cluster are the same on all nodes";

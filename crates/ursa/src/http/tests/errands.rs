@@ -296,6 +296,30 @@ fn a_volume_that_its_node_does_not_tell_of_was_made_all_the_same() {
 }
 
 #[test]
+fn any_node_makes_tokens_and_says_that_nobody_joins_without_the_one_that_has_the_key() {
+    let (first, second, third) = (Rig::new(), Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    let _carrying = first.carry_out();
+    let nodes = || second.get("/v1/nodes").json(200)["items"].as_array().unwrap().clone();
+    wait("node 1 says that it has the key", || nodes()[0]["authority"] == true);
+    let made = second.post("/v1/cluster/tokens", json!({"valid_seconds": 60})).json(201);
+    let problem = second.post("/v1/cluster/tokens", json!({"valid_seconds": 0}));
+    assert_eq!(problem.refused(422, "field_invalid")["field"], "valid_seconds");
+    third.post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]})).empty(204);
+    let version = json!(env!("CARGO_PKG_VERSION"));
+    wait("three nodes of this version", || {
+        let nodes = nodes();
+        nodes.len() == 3 && nodes.iter().all(|node| node["version"] == version)
+    });
+    assert_eq!((&nodes()[1]["authority"], &nodes()[2]["authority"]), (&json!(false), &json!(false)));
+    let try_out = |node: u16| third.delete(&format!("/v1/nodes/{node}?dry_run=true"));
+    wait("two others decide", || try_out(1).status == 200);
+    assert!(try_out(1).text.contains("NO NODE JOINS THE CLUSTER ANY MORE"), "{}", try_out(1).text);
+    wait("two others decide", || try_out(2).status == 200);
+    assert!(!try_out(2).text.contains("NO NODE JOINS"), "{}", try_out(2).text);
+}
+
+#[test]
 fn what_taking_a_node_out_would_do_is_said_and_not_done() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
@@ -433,7 +457,8 @@ fn a_node_looks_itself_whether_the_role_of_who_asks_another_one_is_enough() {
     assert!(body.contains("node_refused"), "{body}");
     assert_eq!(carried("POST", export, Role::Admin).0, 200);
     assert_eq!(carried("POST", "/v1/pools/default/reopen?node=1", Role::Viewer).0, 409);
-    for (method, target) in [("GET", "/v1/users"), ("POST", "/v1/cluster/tokens"), ("GET", "/v1/pools")] {
+    assert_eq!(carried("POST", "/v1/cluster/tokens", Role::Operator).0, 409);
+    for (method, target) in [("GET", "/v1/users"), ("POST", "/v1/tokens"), ("GET", "/v1/pools")] {
         let (status, body) = carried(method, target, Role::Admin);
         assert!(status == 409 && body.contains("node_refused"), "{method} {target}: {status} {body}");
     }
