@@ -113,7 +113,8 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     assert_eq!(shown("preferred"), json!(false));
 
     rig.post("/v1/volumes/db/copies", json!({"node": 1})).refused(409, "copy_exists");
-    rig.post("/v1/volumes/db/copies", json!({"node": 7})).refused(409, "node_unavailable");
+    let problem = rig.post("/v1/volumes/db/copies", json!({"node": 7})).refused(409, "node_unavailable");
+    assert_eq!(problem["candidates"][0]["rule"], "node_not_found", "{problem}");
     rig.post("/v1/volumes/db/copies", json!({"node": 7, "instead_of": 3})).refused(404, "copy_not_found");
     rig.post("/v1/volumes/nothing/copies", json!({"node": 1})).refused(404, "volume_not_found");
     let only = rig.delete("/v1/volumes/db/copies/1").refused(409, "only_in_sync");

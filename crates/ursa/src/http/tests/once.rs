@@ -121,6 +121,10 @@ fn what_growing_and_renaming_would_do_is_said() {
     would(json!({"name": "../x"})).refused(422, "name_invalid");
     rig.patch("/v1/volumes/no?dry_run=true", json!({})).refused(404, "volume_not_found");
     assert_eq!(rig.get("/v1/volumes/db").json(200), before);
+    // Who does not ask before is told the same.
+    let refused = rig.patch("/v1/volumes/db", json!({"name": "mail", "size": 1024 * MIB}));
+    assert_eq!(refused.refused(507, "no_space")["candidates"], problem["candidates"]);
+    assert_eq!(rig.get("/v1/volumes/db").json(200)["name"], "db");
     // What is said to be possible is.
     let all = rig.get("/v1/pools/default").json(200)["free"].as_u64().unwrap() + 4 * MIB;
     would(json!({"size": all})).json(200);

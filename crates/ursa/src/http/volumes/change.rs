@@ -10,6 +10,7 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use base::ByteLen;
 
+use super::creation::is_for_want_of_a_place;
 use super::{candidates, named, nodes};
 use crate::http::dry_run::Answer;
 use crate::http::input::{Json, Parameters, Segments};
@@ -20,6 +21,8 @@ use crate::http::state::State;
 use crate::http::there::AskedOfNode;
 
 /// Grows or renames a volume, while it is in use.
+///
+/// Where there is no room to grow, `candidates` of the problem names every node that has it and has none.
 #[utoipa::path(
     patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "change_volume",
     params(("name" = String, Path, description = "The volume's name or identity"), AskedOfNode),
@@ -41,13 +44,28 @@ pub(in crate::http) async fn change(
     if dry_run {
         return Ok(axum::Json(Answer::Would(would_change(&state, (node, name), change).await?)));
     }
+    let (of_volume, to) = (name.clone(), change.size);
     let change = move |control: Rc<Control>| async move {
         control.check_is_here(node)?;
         let size = change.size.map(ByteLen);
-        let changed = changed(Rc::clone(&control), name, change.name, size).await;
+        let changed = changed(Rc::clone(&control), of_volume, change.name, size).await;
         changed.map(|volume| named(&control, volume))
     };
-    Ok(axum::Json(Answer::Done(state.call(change).await?)))
+    match state.call(change).await {
+        Ok(volume) => Ok(axum::Json(Answer::Done(volume))),
+        Err(refusal) => Err(with_room(&state, name, to, refusal).await),
+    }
+}
+
+/// The refusal with the nodes that have no room for the volume to grow, if it is for want of that.
+async fn with_room(state: &State, name: String, to: Option<u64>, refusal: Refusal) -> Refusal {
+    let Some(to) = to.filter(|_| is_for_want_of_a_place(&refusal)) else { return refusal };
+    let look = move |control: Rc<Control>| async move { Ok(named(&control, control.volume(&name)?)) };
+    let Ok(volume) = state.call(look).await else { return refusal };
+    match room_for(state, &volume, to).await {
+        Ok(found) => refusal.candidates(found.into_iter().filter(|found| found.rule.is_some()).collect()),
+        Err(_) => refusal,
+    }
 }
 
 /// Renames and grows, both or none.

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::{AddedCopy, ControlError};
+use ::node::control::{AddedCopy, ControlError, VolumeStatus};
 use api::{CopyCreate, DryRun, Problem, Volume, VolumeCreate, VolumeKind};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::creation::candidates_for;
+use super::creation::{candidates_for, with_candidates};
 use super::{alone, named};
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters, Segments};
@@ -21,7 +21,7 @@ use crate::http::there::AskedOfNode;
 /// Adds a copy to a volume while it is in use, or moves one.
 ///
 /// The new copy is given all of the volume's data in the background; until it is in sync its state is not `in_sync`. With `instead_of`
-/// that node's copy is taken away then. Asked again after a 504 it goes on where it was.
+/// that node's copy is taken away then. Asked again after a 504 it goes on where it was. Where there is no place for it, `candidates` of the problem says by which rule.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/copies", tag = "volumes", operation_id = "add_copy",
     params(("name" = String, Path, description = "The volume's name or identity"), AskedOfNode),
@@ -44,15 +44,38 @@ pub(in crate::http) async fn add_copy(
     if dry_run {
         return would_add_copy(&state, (of_node, name), copy).await;
     }
-    let CopyCreate { node, pool, instead_of } = copy;
+    let CopyCreate { node, pool, instead_of } = copy.clone();
+    let of_volume = name.clone();
     let add = move |control: Rc<Control>| async move {
         control.check_is_here(of_node)?;
-        control.add_copy(&name, AddedCopy { node, pool, instead_of }).await?;
-        control.volume(&name).map(|volume| named(&control, volume))
+        control.add_copy(&of_volume, AddedCopy { node, pool, instead_of }).await?;
+        control.volume(&of_volume).map(|volume| named(&control, volume))
     };
-    let volume = state.call(add).await?;
+    let volume = match state.call(add).await {
+        Ok(volume) => volume,
+        Err(refusal) => return Err(with_places(&state, name, &copy, refusal).await),
+    };
     let job = id::of_copy(&volume.id, node);
     Ok((StatusCode::ACCEPTED, id::location(&job), axum::Json(volume)).into_response())
+}
+
+/// The refusal with the node and the pool that were looked at, if it is for want of a place.
+async fn with_places(state: &State, name: String, copy: &CopyCreate, refusal: Refusal) -> Refusal {
+    match state.call(move |control| async move { control.volume(&name) }).await {
+        Ok(volume) => with_candidates(state, &as_made(&volume, copy), refusal).await,
+        Err(_) => refusal,
+    }
+}
+
+/// The volume that would have to be made for a copy of this one.
+fn as_made(volume: &VolumeStatus, copy: &CopyCreate) -> VolumeCreate {
+    let mut asked = VolumeCreate::new(&volume.info.name, volume.info.capacity.0);
+    asked.pool = copy.pool.clone();
+    asked.nodes = Some(vec![copy.node]);
+    if volume.info.kind == store::VolumeKind::Ram {
+        asked.kind = VolumeKind::Ram;
+    }
+    asked
 }
 
 /// Says what adding a copy would do.
@@ -79,12 +102,7 @@ async fn would_add_copy(
     if copies.entry.free_slot().is_none() {
         return Err(ControlError::FourCopies(name).into());
     }
-    let mut asked = VolumeCreate::new(&name, volume.info.capacity.0);
-    asked.pool = copy.pool;
-    asked.nodes = Some(vec![copy.node]);
-    if volume.info.kind == store::VolumeKind::Ram {
-        asked.kind = VolumeKind::Ram;
-    }
+    let asked = as_made(&volume, &copy);
     let found = candidates_for(state, &asked).await?;
     if let Some(bad) = found.iter().find(|found| found.rule.is_some()) {
         let detail = format!("volume {name} would get no copy on node {}: {}", copy.node, bad.text);

@@ -148,9 +148,14 @@ const NO_PLACE: [&str; 12] = [
     "too_many_volumes",
 ];
 
+/// Whether it says that there is no place for a volume, or for more of one.
+pub(super) fn is_for_want_of_a_place(refusal: &Refusal) -> bool {
+    NO_PLACE.contains(&refusal.code())
+}
+
 /// The refusal with every node and pool that was looked at, if it is for want of a place.
-async fn with_candidates(state: &State, asked: &VolumeCreate, refusal: Refusal) -> Refusal {
-    if !NO_PLACE.contains(&refusal.code()) {
+pub(super) async fn with_candidates(state: &State, asked: &VolumeCreate, refusal: Refusal) -> Refusal {
+    if !is_for_want_of_a_place(&refusal) {
         return refusal;
     }
     match candidates_for(state, asked).await {
