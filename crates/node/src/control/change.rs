@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::Instant;
+use base::{ByteLen, Instant};
+use store::{Zeroing, ZeroingWatch};
 
 use super::turns::{Held, Thing, Turns};
 use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome};
@@ -32,6 +33,9 @@ pub const TURN_DEADLINE: Duration = Duration::from_secs(15);
 
 /// How long a change has taken whose end is noted: what is over in a moment nobody has seen, and would push out what somebody asks about.
 const NOTED_FROM: Duration = Duration::from_secs(1);
+
+/// How long a disk may take for a piece of the zeroing and still get on; afterwards it is waited for.
+const ZEROING_STALLS: Duration = Duration::from_secs(10);
 
 /// Numbers a second of the time with which they begin: no node makes as many changes, so that those of its next life have larger ones.
 const NUMBERS_PER_SECOND: u64 = 1 << 16;
@@ -111,6 +115,29 @@ pub struct ChangeStatus {
     pub age: Duration,
     /// What it waits for.
     pub waits_for: WaitsFor,
+    /// How far the space is zeroed that the volume gets, or has left; `None`: it has nothing to zero, or has not begun.
+    pub zeroed: Option<Zeroed>,
+}
+
+/// How far the zeroing of a volume's space is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zeroed {
+    /// What reads as zeros.
+    pub done: ByteLen,
+    /// What shall; more than none.
+    pub total: ByteLen,
+    /// Since it began.
+    pub took: Duration,
+    /// It has more to do, and there was more done lately.
+    pub gets_on: bool,
+}
+
+impl Zeroed {
+    fn at(now: Instant, zeroing: Zeroing) -> Zeroed {
+        let Zeroing { done, total, began, moved } = zeroing;
+        let gets_on = done < total && now.since(moved) < ZEROING_STALLS;
+        Zeroed { done, total, took: now.since(began), gets_on }
+    }
 }
 
 /// All changes under way.
@@ -143,6 +170,8 @@ pub(super) struct Changing {
     work: Work,
     began: Instant,
     waits_for: RefCell<WaitsFor>,
+    /// Told by the pool that makes, grows or deletes a volume for it.
+    zeroing: ZeroingWatch,
     /// Nobody waits for it any more.
     late: Cell<bool>,
 }
@@ -176,6 +205,7 @@ impl Control {
             work,
             began: rt::now(),
             waits_for: RefCell::new(WaitsFor::Cores),
+            zeroing: ZeroingWatch::default(),
             late: Cell::new(false),
         });
         self.changes.under_way.borrow_mut().push(Rc::clone(&changing));
@@ -200,6 +230,11 @@ impl Changing {
     /// Says what the change waits for from now on.
     pub(super) fn waits_for(&self, what: WaitsFor) {
         self.waits_for.replace(what);
+    }
+
+    /// For the pool, which tells how far the zeroing is that belongs to the change.
+    pub(super) fn zeroing(&self) -> ZeroingWatch {
+        self.zeroing.clone()
     }
 
     /// Waits until nobody who came earlier has any of these things, and holds them.
@@ -282,6 +317,7 @@ impl Changing {
             work: first,
             age: Duration::ZERO,
             waits_for: WaitsFor::Cores,
+            zeroed: None,
         };
         ControlError::Busy { work: self.work.clone(), first: Box::new(status.unwrap_or_else(ended)) }
     }
@@ -293,6 +329,7 @@ impl Changing {
             work: self.work.clone(),
             age: rt::now().since(self.began),
             waits_for: self.waits_for.borrow().clone(),
+            zeroed: self.zeroing.now().map(|zeroing| Zeroed::at(rt::now(), zeroing)),
         }
     }
 }
@@ -342,5 +379,20 @@ mod tests {
         let numbers: Vec<u64> = (0..1000).map(|_| first.next_number()).collect();
         assert!(numbers.is_sorted_by(|a, b| a < b));
         assert!(next.next_number() > numbers[numbers.len() - 1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeroing_gets_on_until_it_is_done_or_its_disk_does_not_answer() {
+        let second = |at: u64| Instant(at * 1_000_000_000);
+        let zeroing = Zeroing { done: ByteLen(5), total: ByteLen(9), began: second(100), moved: second(103) };
+        let zeroed = Zeroed::at(second(104), zeroing);
+        assert_eq!((zeroed.took, zeroed.gets_on), (Duration::from_secs(4), true));
+        assert!(!Zeroed::at(second(113), zeroing).gets_on, "its disk is waited for");
+        assert!(!Zeroed::at(second(104), Zeroing { done: ByteLen(9), ..zeroing }).gets_on);
     }
 }

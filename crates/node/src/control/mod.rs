@@ -50,7 +50,7 @@ pub(crate) use self::access::{HOSTS, TARGETS};
 pub use self::access::{MapSpec, TargetChange, TargetSpec};
 pub use self::addresses::{AddressHere, AddressSpec, AddressStatus};
 use self::change::Changes;
-pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
+pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work, Zeroed};
 pub use self::cluster::{EnterError, Member, Place};
 pub use self::copies::{CopyOpening, Placement};
 use self::ended::EndedJobs;

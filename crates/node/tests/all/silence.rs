@@ -172,6 +172,10 @@ fn a_volume_that_is_made_on_a_silent_disk_is_there_when_it_answers() {
         assert!(matches!(error, ControlError::Busy { .. }), "{error}");
         let (error, _) = end(&rig, creation);
         assert_eq!(unfinished(error), WaitsFor::Disks(vec![DISK.into()]));
+        let changes = rig.control(|control| async move { control.changes() });
+        let zeroed = changes[0].zeroed.expect("it has begun to zero its space");
+        assert_eq!((zeroed.done.0, zeroed.gets_on), (0, false), "the disk says nothing");
+        assert!(zeroed.total.0 > 0, "{zeroed:?}");
         rig.world.set_disk_latency(rig.server, DISK, DiskLatency::default());
         rig.world.run_for(2 * HOUR);
         let late = rig.control(|control| async move { control.volume("late") }).unwrap();

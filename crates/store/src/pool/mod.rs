@@ -14,6 +14,7 @@ mod open;
 #[cfg(test)]
 mod tests;
 mod volumes;
+mod zeroing;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub use create::{CreateOptions, LookedAt, NewDisk};
 use layout::Layout;
 pub use open::{FoundPool, OpenPool, Probe, ProbedContents, probe};
 pub use volumes::{VolumeInfo, VolumeSpec};
+pub use zeroing::{Zeroing, ZeroingWatch};
 
 /// Disks of a pool that have a copy of the metadata, both ends each: the first ones. Three, so that two may be
 /// damaged, and not all, so that a change does not become slower with each disk.

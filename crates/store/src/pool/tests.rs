@@ -12,7 +12,7 @@ use rt::sim::{Cut, DiskFaults, DiskImage, NodeId, Recording, Subsets, World, for
 use rt::{CoreId, Durability};
 
 use super::commit::{Step, canary};
-use super::{CreateOptions, NewDisk, OpenPool, Pool, VolumeSpec};
+use super::{CreateOptions, NewDisk, OpenPool, Pool, VolumeSpec, ZeroingWatch};
 use crate::budget::RamBudget;
 use crate::catalog::{Host, VolumeKind};
 use crate::copy::{CopyOf, CopyState, MAP_PAGE_BYTES};
@@ -244,7 +244,11 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
                 id: None,
                 copy,
             };
-            let info = pool.create_volume(spec).await.unwrap();
+            let watch = ZeroingWatch::default();
+            let info = pool.create_volume_watched(spec, watch.clone()).await.unwrap();
+            let zeroed = watch.now().expect("a thick volume has space");
+            assert_eq!(zeroed.done, zeroed.total, "all of its space was zeroed");
+            assert!(zeroed.total >= ByteLen(capacity), "{zeroed:?}");
             state.insert(info.id, Known { name: name.into(), capacity, copy, ..Known::default() });
         }
         Act::Delete(name) => {

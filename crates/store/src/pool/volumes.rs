@@ -7,8 +7,7 @@ use std::sync::Arc;
 use base::{BlockSize, ByteLen};
 use rt::CoreId;
 
-use super::commit::{self, Step};
-use super::{Inner, Live, Pool, Superblocks, to_the_end};
+use super::{Inner, Live, Pool, Superblocks, ZeroingWatch, to_the_end};
 use crate::catalog::{
     CAPACITY_MAX, Catalog, LU_STATE_BYTES_MAX, SLICES_MAX, VOLUMES_MAX, VolumeEntry, VolumeKind, is_name,
 };
@@ -117,8 +116,20 @@ impl Pool {
     /// # Errors
     /// A specification that cannot be, a name that is taken, no space, or what writing the metadata met.
     pub async fn create_volume(&self, spec: VolumeSpec) -> Result<VolumeInfo, StoreError> {
+        self.create_volume_watched(spec, ZeroingWatch::default()).await
+    }
+
+    /// As [`Pool::create_volume`]; `watch` is told how far it is.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_volume_watched(
+        &self,
+        spec: VolumeSpec,
+        watch: ZeroingWatch,
+    ) -> Result<VolumeInfo, StoreError> {
         let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.create_volume(spec).await }).await
+        to_the_end(async move { inner.create_volume(spec, &watch).await }).await
     }
 
     /// Makes a volume larger; what is new reads as zeros. Then give the slices that are open their new
@@ -127,8 +138,21 @@ impl Pool {
     /// # Errors
     /// [`StoreError::Shrink`], no space, or what writing the metadata met.
     pub async fn grow_volume(&self, id: VolumeId, capacity: ByteLen) -> Result<VolumeInfo, StoreError> {
+        self.grow_volume_watched(id, capacity, ZeroingWatch::default()).await
+    }
+
+    /// As [`Pool::grow_volume`]; `watch` is told how far it is.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn grow_volume_watched(
+        &self,
+        id: VolumeId,
+        capacity: ByteLen,
+        watch: ZeroingWatch,
+    ) -> Result<VolumeInfo, StoreError> {
         let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.grow_volume(id, capacity).await }).await
+        to_the_end(async move { inner.grow_volume(id, capacity, &watch).await }).await
     }
 
     /// Deletes a volume, and gives its space back. Its slices must have been closed on all cores.
@@ -136,8 +160,16 @@ impl Pool {
     /// # Errors
     /// [`StoreError::VolumeOpen`], or what writing the metadata met.
     pub async fn delete_volume(&self, id: VolumeId) -> Result<(), StoreError> {
+        self.delete_volume_watched(id, ZeroingWatch::default()).await
+    }
+
+    /// As [`Pool::delete_volume`]; `watch` is told how far it is.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn delete_volume_watched(&self, id: VolumeId, watch: ZeroingWatch) -> Result<(), StoreError> {
         let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.delete_volume(id).await }).await
+        to_the_end(async move { inner.delete_volume(id, &watch).await }).await
     }
 
     /// Gives a volume another name.
@@ -353,13 +385,17 @@ impl Inner {
         })
     }
 
-    async fn create_volume(self: Rc<Inner>, spec: VolumeSpec) -> Result<VolumeInfo, StoreError> {
+    async fn create_volume(
+        self: Rc<Inner>,
+        spec: VolumeSpec,
+        watch: &ZeroingWatch,
+    ) -> Result<VolumeInfo, StoreError> {
         let _change = self.begin_change()?;
         let id = spec.id.unwrap_or_else(VolumeId::random);
         let mut volume = self.new_entry(spec)?;
         let space = self.take_space(&volume, ByteLen(0), volume.capacity)?;
         let runs = space.runs();
-        if let Err(error) = self.zero(&runs).await {
+        if let Err(error) = self.zero(&runs, watch).await {
             self.put_back(&runs);
             return Err(error);
         }
@@ -386,7 +422,12 @@ impl Inner {
         Ok(info)
     }
 
-    async fn grow_volume(self: Rc<Inner>, id: VolumeId, capacity: ByteLen) -> Result<VolumeInfo, StoreError> {
+    async fn grow_volume(
+        self: Rc<Inner>,
+        id: VolumeId,
+        capacity: ByteLen,
+        watch: &ZeroingWatch,
+    ) -> Result<VolumeInfo, StoreError> {
         let _change = self.begin_change()?;
         loop {
             let before = self.entry(id)?;
@@ -400,7 +441,7 @@ impl Inner {
             }
             let space = self.take_space(&before, before.capacity, capacity)?;
             let runs = space.runs();
-            if let Err(error) = self.zero(&runs).await {
+            if let Err(error) = self.zero(&runs, watch).await {
                 self.put_back(&runs);
                 return Err(error);
             }
@@ -433,7 +474,7 @@ impl Inner {
         }
     }
 
-    async fn delete_volume(self: Rc<Inner>, id: VolumeId) -> Result<(), StoreError> {
+    async fn delete_volume(self: Rc<Inner>, id: VolumeId, watch: &ZeroingWatch) -> Result<(), StoreError> {
         let _change = self.begin_change()?;
         let turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
@@ -453,7 +494,7 @@ impl Inner {
         drop(turn);
         // Nobody else gets the extents before they are zeroed: a late zero would hit the next owner's data.
         let runs: Vec<ExtentRun> = volume.runs().collect();
-        if let Err(error) = self.zero(&runs).await {
+        if let Err(error) = self.zero(&runs, watch).await {
             tracing::warn!(volume = %id, %error, "the space of a deleted volume was not given back to the disk");
         }
         self.put_back(&runs);
@@ -516,22 +557,6 @@ impl Inner {
             self.put_back(runs);
         }
         committed
-    }
-
-    /// Makes extents read as zeros, durably.
-    async fn zero(&self, runs: &[ExtentRun]) -> Result<(), StoreError> {
-        let layout = self.layout();
-        for run in runs {
-            let disk = layout.disks.disk(run.disk);
-            let geometry = &layout.geometry[usize::from(run.disk)];
-            let offset = geometry.extents_offset() + u64::from(run.start) * geometry.extent_bytes;
-            let zeroed = disk.zero(offset, u64::from(run.count) * geometry.extent_bytes).await;
-            zeroed.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source })?;
-        }
-        for disk in layout.disks.all() {
-            commit::flush(disk, Step::Zeros).await?;
-        }
-        Ok(())
     }
 
     /// What the slices of a volume are made of, by slice.

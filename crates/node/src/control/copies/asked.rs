@@ -87,7 +87,7 @@ impl Control {
                 return Ok(());
             }
             control.being_made.borrow_mut().insert(id);
-            let made = pool.create_volume(spec).await;
+            let made = pool.create_volume_watched(spec, changing.zeroing()).await;
             if made.is_err() {
                 control.being_made.borrow_mut().remove(&id);
             }
@@ -149,7 +149,7 @@ impl Control {
             control.being_made.borrow_mut().remove(&info.id);
             control.close_volume(&changing, &pool, info.id).await;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            Ok(pool.delete_volume(info.id).await?)
+            Ok(pool.delete_volume_watched(info.id, changing.zeroing()).await?)
         })
         .await
     }
@@ -164,7 +164,7 @@ impl Control {
                 return Ok(());
             }
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            pool.grow_volume(before.id, size).await?;
+            pool.grow_volume_watched(before.id, size, changing.zeroing()).await?;
             changing.waits_for(WaitsFor::Cores);
             control.grow_slices(&pool, before.id).await
         })

@@ -42,7 +42,7 @@ impl Control {
                 return Err(ControlError::WouldShrink { volume, from, to: capacity });
             }
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            let info = pool.grow_volume(before.id, capacity).await?;
+            let info = pool.grow_volume_watched(before.id, capacity, changing.zeroing()).await?;
             changing.waits_for(WaitsFor::Cores);
             control.show_growth(&pool, &info).await?;
             Ok(control.volume_status(info, &pool.name()))

@@ -89,7 +89,7 @@ impl Control {
             copy: None,
         };
         changing.waits_for(WaitsFor::Disks(pool.paths()));
-        let info = pool.create_volume(spec).await?;
+        let info = pool.create_volume_watched(spec, changing.zeroing()).await?;
         let shown = self.show_new_volume(changing, &pool, &info, new.map).await;
         if let Err(error) = shown {
             self.take_back(changing, &pool, &info).await;

@@ -34,7 +34,7 @@ impl Control {
             }
             control.close_volume(&changing, &pool, volume.id).await;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            Ok(pool.delete_volume(volume.id).await?)
+            Ok(pool.delete_volume_watched(volume.id, changing.zeroing()).await?)
         })
         .await
     }

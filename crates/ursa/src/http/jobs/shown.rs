@@ -72,11 +72,22 @@ pub(super) fn of_verification(id: VolumeId, found: Verification, node: Option<u1
 /// A change of a node.
 pub(super) fn of_change(change: ChangeStatus) -> Job {
     let (id, subject) = (id::of_change(change.number, change.node), change.work.to_string());
+    let (zeroed, age_s) = (change.zeroed, Some(change.age.as_secs()));
+    // Over all of it: it is given to the disk in pieces that may take seconds.
+    let rate = zeroed.and_then(|zeroed| (zeroed.done.0 * 1000).checked_div(zeroed.took.as_millis() as u64));
+    let left = zeroed.map_or(0, |zeroed| zeroed.total.0 - zeroed.done.0);
+    let gets_on = zeroed.is_some_and(|zeroed| zeroed.gets_on);
+    let state = if gets_on { JobState::Running } else { JobState::Waiting };
     Job {
         node: change.node,
-        age_s: Some(change.age.as_secs()),
-        waits_for: Some(change.waits_for.to_string()),
-        ..plain(id, JobKind::Change, subject, JobState::Waiting)
+        progress: zeroed.map(|zeroed| zeroed.done.0 as f64 / zeroed.total.0 as f64),
+        bytes_done: zeroed.map(|zeroed| zeroed.done.0),
+        bytes_total: zeroed.map(|zeroed| zeroed.total.0),
+        rate: rate.filter(|_| gets_on),
+        eta_s: rate.filter(|_| gets_on).and_then(|rate| left.checked_div(rate)),
+        age_s,
+        waits_for: (!gets_on).then(|| change.waits_for.to_string()),
+        ..plain(id, JobKind::Change, subject, state)
     }
 }
 
@@ -168,9 +179,10 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use ::node::control::VerificationState;
+    use ::node::control::{VerificationState, WaitsFor, Work, Zeroed};
     use ::node::copies::{CopySync, Leaves, Restraint, SyncPause, VolumeEntry};
     use api::SyncRestraint;
+    use base::ByteLen;
 
     use super::*;
 
@@ -254,6 +266,32 @@ mod tests {
         assert_eq!((job(&behind).state, job(&behind).can_be_paused), (JobState::Running, false));
         behind.entry.copies[1].leaves = Some(Leaves::Now);
         assert_eq!((job(&behind).state, job(&behind).paused), (JobState::Waiting, None));
+    }
+
+    #[test]
+    fn a_change_says_how_far_its_zeroing_is() {
+        let change = |zeroed| ChangeStatus {
+            number: 7,
+            node: Some(2),
+            work: Work { doing: "making volume", name: "db".into() },
+            age: Duration::from_secs(12),
+            waits_for: WaitsFor::Disks(vec!["/dev/sdb".into()]),
+            zeroed,
+        };
+        let zeroed = |done, gets_on| {
+            let took = Duration::from_secs(10);
+            Some(Zeroed { done: ByteLen(done), total: ByteLen(4000), took, gets_on })
+        };
+        let job = of_change(change(None));
+        assert_eq!((job.state, job.progress, job.bytes_total), (JobState::Waiting, None, None));
+        let job = of_change(change(zeroed(1000, true)));
+        assert_eq!((job.state, job.progress, job.age_s), (JobState::Running, Some(0.25), Some(12)));
+        assert_eq!((job.bytes_done, job.bytes_total), (Some(1000), Some(4000)));
+        assert_eq!((job.rate, job.eta_s, job.waits_for), (Some(100), Some(30), None));
+        let job = of_change(change(zeroed(1000, false)));
+        assert_eq!((job.state, job.rate, job.eta_s), (JobState::Waiting, None, None));
+        assert_eq!(job.waits_for.as_deref(), Some("an answer from /dev/sdb"));
+        assert_eq!(of_change(change(zeroed(0, true))).eta_s, None, "nobody can say");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the node's control refuses.
 
 use ::node::RecordError;
-use ::node::control::{ChangeStatus, ControlError, WaitsFor};
+use ::node::control::{ChangeStatus, ControlError, WaitsFor, Zeroed};
 use axum::http::StatusCode;
 
 use super::{Refusal, cluster, store, with_causes};
@@ -98,11 +98,15 @@ impl From<ControlError> for Refusal {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).hint(advice(&waits_for))
             }
             E::Unfinished(change) => {
-                let ChangeStatus { number, node, work, age, waits_for } = *change;
+                let ChangeStatus { number, node, work, age, waits_for, zeroed } = *change;
                 let seconds = age.as_secs();
-                let detail = format!(
-                    "{work} has not ended within {seconds} seconds and goes on: it waits for {waits_for}"
-                );
+                let begin = format!("{work} has not ended within {seconds} seconds and goes on");
+                let detail = match zeroed.filter(|zeroed| zeroed.gets_on) {
+                    Some(Zeroed { done, total, .. }) => {
+                        format!("{begin}: {} of {} bytes are zeroed", done.0, total.0)
+                    }
+                    None => format!("{begin}: it waits for {waits_for}"),
+                };
                 let (id, advice) = (id::of_change(number, node), advice(&waits_for));
                 let hint = format!("{advice}, and `ursa job show {id}` what becomes of this");
                 Refusal::new(StatusCode::GATEWAY_TIMEOUT, "unfinished", detail).hint(hint).job(id)
