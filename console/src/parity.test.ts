@@ -211,6 +211,15 @@ describe('the console', () => {
     expect(unsent.sort()).toEqual(Object.keys(NOT_SENT).sort())
   })
 
+  // What the bench measures is only worth something if a console asks for it.
+  it('asks for what bench/control asks for in its place', () => {
+    const overview = text('bench/control').match(/^OVERVIEW = \{\n(.*?)^\}/ms)![1]!
+    const asked = [...overview.matchAll(/"(\/v1\/[^"]+)"/g)].map(([, path]) => path!)
+    expect(asked.length).toBeGreaterThan(5)
+    const isMade = (path: string) => made.some((one) => one.call === call('GET', path) && namesIn(path).every((name) => one.parameters.includes(name)))
+    expect(asked.filter((path) => !isMade(path))).toEqual([])
+  })
+
   it('says behind the question mark what a call can have there', () => {
     expect(leftOut([...made, ...sourcesOfConsole.flatMap(triedOf)])).toEqual(Object.keys(NO_PARAMETER_OF_THE_CONSOLE).sort())
   })
