@@ -195,6 +195,14 @@ export const useHistory = (series: string[], seconds: number, points: number, cl
     refetchInterval: LATER,
   })
 
+/** The block devices of a node's machine; asked for when somebody is about to name one. Disks are read for it. */
+export const useDisks = (node: number | undefined, enabled: boolean) =>
+  useQuery({
+    queryKey: ['disks', node],
+    queryFn: async () => (await data(api.GET('/v1/disks', { params: { query: { node } } }))).items,
+    enabled,
+  })
+
 /** When pools are full if they are filled as in the last days. Each node reads its week for it, and it changes slowly. */
 export const useForecasts = () =>
   useQuery({

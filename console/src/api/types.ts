@@ -4,6 +4,7 @@ import type { components } from './schema'
 
 type Schemas = components['schemas']
 
+export type BlockDevice = Schemas['BlockDevice']
 export type Candidate = Schemas['Candidate']
 export type Change = Schemas['Change']
 export type ClusterNode = Schemas['ClusterNode']

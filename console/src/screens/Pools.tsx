@@ -1,9 +1,9 @@
-import { Box, Checkbox, Group, Menu, Progress, Select, Stack, Switch, Table, TagsInput, Text, TextInput, Title } from '@mantine/core'
+import { Autocomplete, Box, Checkbox, Group, Menu, Progress, Select, Stack, Switch, Table, TagsInput, Text, TextInput, Title } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useForbidden } from '../api/access'
 import { api, data } from '../api/client'
-import { useMissingPools, useNode, useNodes, usePools } from '../api/queries'
+import { useDisks, useMissingPools, useNode, useNodes, usePools } from '../api/queries'
 import type { Pool, PoolDisk } from '../api/types'
 import { useNow } from '../parts/clock'
 import { Ask, DeedButton, Said } from '../parts/deed'
@@ -14,6 +14,7 @@ import { Rows } from '../parts/Rows'
 import { State, type Tone } from '../parts/State'
 import { Tried } from '../parts/Tried'
 import { onNode, ursa } from '../words/command'
+import { type Wanted, diskChoices, diskLine } from '../words/disks'
 import { nameOf } from '../words/health'
 import { elsewhere } from '../words/missing'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
@@ -189,6 +190,26 @@ function Reserve({ reserve, set }: { reserve: boolean; set: (reserve: boolean) =
   return <Checkbox label="Take their space now" description="So that the file system cannot run out of it later; otherwise it is taken as volumes are written" checked={reserve} onChange={(event) => set(event.currentTarget.checked)} />
 }
 
+/** The disks of a node to choose from, beside typing a path: by path, with what they are. */
+function useChoices(node: number | undefined, wanted: Wanted, enabled: boolean) {
+  const disks = useDisks(node, enabled)
+  const choices = diskChoices(disks.data ?? [], wanted)
+  const label = (path: string) => {
+    const disk = choices.find((one) => one.path === path)
+    return disk ? diskLine(disk) : path
+  }
+  return {
+    paths: choices.map((disk) => disk.path),
+    option: ({ option }: { option: { value: string } }) => (
+      <div>
+        <Text size="sm" style={{ overflowWrap: 'anywhere' }}>{option.value}</Text>
+        <Text size="xs" c="dimmed">{label(option.value)}</Text>
+      </div>
+    ),
+    note: disks.error ? <ProblemAlert error={disks.error} what="The node’s disks cannot be listed: type a path" /> : disks.data && choices.length === 0 ? <Said>{wanted === 'unused' ? 'The node has no disk that is unused and empty: type a path' : 'No disk of the node is known to hold a pool that it does not have: type a path'}.</Said> : null,
+  }
+}
+
 const PATHS = 'Paths on the node, by /dev/disk/by-id/ (/dev/sdb may be another disk after the next start); Enter after each'
 
 function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
@@ -203,6 +224,7 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
   const bytes = parseSize(text)
   const relative = paths.find((path) => !path.startsWith('/'))
   const ready = /^[A-Za-z0-9_.-]{1,63}$/.test(name) && paths.length > 0 && !relative && (!file || bytes !== undefined)
+  const choices = useChoices(node, 'unused', opened && !file)
   const body = { name, disks: paths.map((path) => (file ? { path, size: bytes, reserve } : { path })), wipe }
   return (
     <Ask
@@ -218,7 +240,8 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
     >
       <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name !== '' && !/^[A-Za-z0-9_.-]{1,63}$/.test(name) && 'Only letters, digits, - _ and . ; 63 at most'} data-autofocus />
       <OnNode chosen={chosen} choose={setChosen} />
-      <TagsInput label="Disks" description={PATHS} value={paths} onChange={setPaths} error={relative && `${relative} is no absolute path`} acceptValueOnBlur />
+      <TagsInput label="Disks" description={PATHS} data={file ? [] : choices.paths} renderOption={choices.option} value={paths} onChange={setPaths} error={relative && `${relative} is no absolute path`} acceptValueOnBlur />
+      {!file && choices.note}
       <Switch label="Make files of that name" description="In a file system, to try things out; otherwise the devices or files exist" checked={file} onChange={(event) => setFile(event.currentTarget.checked)} />
       {file && <TextInput label="Size of each" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'As 100G'} />}
       {file && <Reserve reserve={reserve} set={setReserve} />}
@@ -234,6 +257,7 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
   const [force, setForce] = useState(false)
   const [chosen, setChosen] = useState<string | null>(null)
   const node = chosen === null ? undefined : Number(chosen)
+  const choices = useChoices(node, 'pool', opened)
   const body = { paths, force, ...(name ? { name } : {}) }
   return (
     <Ask
@@ -249,7 +273,8 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
     >
       <Said>A pool that another server has exported, or that was forgotten here. All of its disks are needed.</Said>
       <OnNode chosen={chosen} choose={setChosen} />
-      <TagsInput label="Disks" description={PATHS} value={paths} onChange={setPaths} acceptValueOnBlur data-autofocus />
+      <TagsInput label="Disks" description={PATHS} data={choices.paths} renderOption={choices.option} value={paths} onChange={setPaths} acceptValueOnBlur data-autofocus />
+      {choices.note}
       <TextInput label="Name" description="Empty: as it is called" value={name} onChange={(event) => setName(event.currentTarget.value)} />
       <Checkbox label="Though another server has not given it away" description="Only if that server is certainly off: two servers on one pool destroy it" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} />
       {paths.length > 0 && force && <Tried path={ofNode('/v1/pools/import', node)} body={body} failure="It cannot be imported so" />}
@@ -263,6 +288,7 @@ function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined
   const [reserve, setReserve] = useState(false)
   const [wipe, setWipe] = useState(false)
   const bytes = parseSize(text)
+  const choices = useChoices(there, 'unused', text === '')
   const ready = path.startsWith('/') && (text === '' || bytes !== undefined)
   const body = { path, wipe, ...(bytes ? { size: bytes, reserve } : {}) }
   return (
@@ -278,7 +304,8 @@ function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined
       done={`Pool ${pool.name} has a disk more.`}
     >
       <Said>While it is in use: volumes stay where they are. A disk cannot be taken out again, and the pool needs all of its disks.</Said>
-      <TextInput label="Disk" description="By /dev/disk/by-id/" value={path} onChange={(event) => setPath(event.currentTarget.value)} error={path !== '' && !path.startsWith('/') && 'An absolute path'} data-autofocus />
+      <Autocomplete label="Disk" description="By /dev/disk/by-id/" data={choices.paths} renderOption={choices.option} value={path} onChange={setPath} error={path !== '' && !path.startsWith('/') && 'An absolute path'} data-autofocus />
+      {choices.note}
       <TextInput label="Size" description="Only to make a file of that size; empty: the disk exists" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'As 100G'} />
       {bytes !== undefined && <Reserve reserve={reserve} set={setReserve} />}
       <Checkbox label="Overwrite what the disk holds" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />

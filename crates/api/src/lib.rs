@@ -12,6 +12,7 @@ mod chap;
 mod client;
 mod cluster;
 mod counters;
+mod disk;
 mod event;
 mod history;
 mod host;
@@ -43,6 +44,7 @@ pub use self::cluster::{
     link_address,
 };
 pub use self::counters::{FlowCounters, LatencyBucket, VolumeCounters};
+pub use self::disk::BlockDevice;
 pub use self::event::{Event, Events, EventsQuery, Severity};
 pub use self::history::{Forecast, History, HistoryQuery, HistorySeries, HistoryUnit};
 pub use self::host::{Host, HostChange, HostCreate, HostSetup, HostSystem};

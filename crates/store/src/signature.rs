@@ -47,8 +47,11 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
 ];
 
 impl Content {
-    /// What the first bytes of a disk tell.
-    pub(crate) fn detect(start: &[u8]) -> Content {
+    /// How much of the start of a disk tells it.
+    pub const LOOKED_AT_BYTES: usize = LOOKED_AT_BYTES;
+
+    /// What the first bytes of a disk tell, [`Content::LOOKED_AT_BYTES`] of them if there are so many.
+    pub fn detect(start: &[u8]) -> Content {
         let has = |offset: usize, signature: &[u8]| {
             start.get(offset..).is_some_and(|bytes| bytes.starts_with(signature))
         };

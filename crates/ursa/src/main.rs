@@ -4,6 +4,7 @@
 //! network through `rt`.
 
 mod attach;
+mod block_devices;
 mod cli;
 mod clock;
 mod devices;

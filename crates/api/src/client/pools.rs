@@ -2,7 +2,7 @@
 
 use super::path::{of_node, segment};
 use super::{Client, Result};
-use crate::{DryRun, Forecast, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport};
+use crate::{BlockDevice, DryRun, Forecast, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport};
 
 /// Pools: of the node of this number, or of the one that is asked.
 impl Client {
@@ -20,6 +20,14 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn pools_of(&self, node: &str) -> Result<List<Pool>> {
         self.get(&format!("/v1/pools?node={}", segment(node)))
+    }
+
+    /// The block devices of a node's machine, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn disks(&self, node: Option<u16>) -> Result<Vec<BlockDevice>> {
+        self.list(&of_node("/v1/disks".into(), node))
     }
 
     /// One pool.

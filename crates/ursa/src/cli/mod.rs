@@ -6,6 +6,7 @@ mod attach;
 mod audit;
 mod bench;
 mod confirm;
+mod disk;
 mod drill;
 mod events;
 mod exit;
@@ -123,6 +124,9 @@ enum Command {
     /// Floating addresses: portals that are on one node at a time, and move when it is lost
     #[command(subcommand)]
     Address(address::Command),
+    /// Disks: the block devices of a node's machine, and what uses them
+    #[command(subcommand)]
+    Disk(disk::Command),
     /// Pools: the disks that volumes lie on
     #[command(subcommand)]
     Pool(pool::Command),
@@ -197,6 +201,7 @@ pub fn main() -> ExitCode {
         Command::Export => apply::export(&client, &output),
         Command::Node(command) => command.run(&client, &output),
         Command::Address(command) => command.run(&client, &output),
+        Command::Disk(command) => command.run(&client, &output),
         Command::Pool(command) => command.run(&client, &output),
         Command::Volume(command) => command.run(&client, &output),
         Command::Target(command) => command.run(&client, &output),

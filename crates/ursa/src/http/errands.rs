@@ -50,8 +50,9 @@ const OF_VOLUMES: [(&str, &str); 7] = [
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
 
 /// Calls about what is a node's own: the node that the query names carries them out ([`there::OfNode`]).
-const OF_NODES: [(&str, &str); 9] = [
+const OF_NODES: [(&str, &str); 10] = [
     ("DELETE", "/v1/sessions/{tsih}"),
+    ("GET", "/v1/disks"),
     ("POST", "/v1/pools"),
     ("POST", "/v1/pools/import"),
     ("GET", "/v1/pools/{name}"),

@@ -13,6 +13,7 @@ mod certificate;
 mod cluster;
 mod console;
 mod deadline;
+mod disks;
 mod dry_run;
 mod errands;
 mod events;
@@ -95,6 +96,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(cluster::init))
         .routes(routes!(cluster::create_token))
         .routes(routes!(cluster::join))
+        .routes(routes!(disks::list))
         .routes(routes!(pools::list, pools::create))
         .routes(routes!(pools::show))
         .routes(routes!(pools::import))

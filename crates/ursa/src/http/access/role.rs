@@ -94,6 +94,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("DELETE", "/v1/nodes/{id}", ADMIN),
     ("POST",   "/v1/addresses", ADMIN),
     ("DELETE", "/v1/addresses/{address}", ADMIN),
+    ("GET",    "/v1/disks", ADMIN),
     ("POST",   "/v1/pools", ADMIN),
     ("POST",   "/v1/pools/import", ADMIN),
     ("POST",   "/v1/pools/{name}/export", ADMIN),

@@ -3,6 +3,23 @@ use serde_json::json;
 use super::rig::{MIB, Rig};
 
 #[test]
+fn the_machines_block_devices_are_listed() {
+    let rig = Rig::new();
+    rig.get("/v1/disks?node=2").refused(409, "no_cluster");
+    rig.get("/v1/disks?node=all").refused(400, "query_invalid");
+    if !std::path::Path::new("/sys/class/block").exists() {
+        rig.get("/v1/disks").refused(500, "disks_unknown");
+        return;
+    }
+    for disk in rig.get("/v1/disks").json(200)["items"].as_array().unwrap() {
+        assert!(disk["path"].as_str().unwrap().starts_with("/dev/"), "{disk}");
+        assert!(disk["size"].as_u64().unwrap() > 0, "{disk}");
+        let is_empty = disk["holds"] == "nothing" && disk.get("mounted_at").is_none();
+        assert!(disk["unused"] == is_empty, "{disk}");
+    }
+}
+
+#[test]
 fn a_pool_is_made_given_away_and_taken_back() {
     let rig = Rig::new();
     assert_eq!(rig.names("/v1/pools"), ["default"]);

@@ -1,0 +1,20 @@
+// Disks of a node's machine, to choose from where a pool is made, grown or imported.
+
+import type { BlockDevice } from '../api/types'
+import { size } from './size'
+
+/** What is looked for: a disk that a pool takes as it is, or one that has been a pool's. */
+export type Wanted = 'unused' | 'pool'
+
+/** What the node says of a disk of one of Ursa's pools. */
+const OF_A_POOL = 'a disk of a pool'
+
+export function diskChoices(disks: BlockDevice[], wanted: Wanted): BlockDevice[] {
+  return disks.filter((disk) => (wanted === 'unused' ? disk.unused : disk.holds === OF_A_POOL))
+}
+
+/** `sdb, 4TiB, ST4000, nothing on it`. */
+export function diskLine(disk: BlockDevice): string {
+  const holds = disk.unused ? 'nothing on it' : disk.holds
+  return [disk.name, size(disk.size), disk.model, disk.part_of ? `a partition of ${disk.part_of}` : undefined, holds].filter(Boolean).join(', ')
+}

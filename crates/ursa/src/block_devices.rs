@@ -1,0 +1,310 @@
+//! The block devices of this machine, and what uses them: for whoever makes a pool and has no shell there.
+//!
+//! What the kernel says (`/sys/class/block`, `/proc/self/mountinfo`) is read without touching a disk. A device that nothing is known to use is read
+//! from, some KiB at its start. That one may hang: it is read by a thread of its own, which nobody waits for without end, and of which there is one
+//! a device.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use api::BlockDevice;
+use store::Content;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// How long a disk may take to say what it holds.
+const LOOK_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Sizes in sysfs are in sectors of so many bytes, whatever the disk's are (`Documentation/ABI/stable/sysfs-block`).
+const SYSFS_SECTOR: u64 = 512;
+
+/// Memory that looks like a disk, and media that are taken out.
+const NOT_DISKS: [&str; 4] = ["ram", "zram", "sr", "fd"];
+
+/// Links below `/dev/disk/by-id` that tell people less than others: they name the same disk by a number.
+const BARE_NUMBERS: [&str; 5] = ["wwn-", "nvme-eui.", "nvme-nvme.", "scsi-3", "dm-uuid-"];
+
+/// Where the kernel says what there is; another place in tests.
+struct Places<'a> {
+    block: &'a Path,
+    by_id: &'a Path,
+    mountinfo: &'a str,
+}
+
+/// All of this machine's, by name; `pools` are the disks of the node's pools, and what these are called.
+pub async fn all(pools: Vec<(PathBuf, String)>) -> io::Result<Vec<BlockDevice>> {
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
+    let (block, by_id) = (Path::new("/sys/class/block"), Path::new("/dev/disk/by-id"));
+    let pools = pools.into_iter().filter_map(|(path, pool)| Some((device_name(&path)?, pool))).collect();
+    let found = known(&Places { block, by_id, mountinfo: &mountinfo }, &pools)?;
+    // All at once: those that hang are waited for together.
+    let looks: Vec<(Option<oneshot::Receiver<Held>>, BlockDevice)> =
+        found.into_iter().map(|device| (is_free(&device).then(|| look(&device.name)), device)).collect();
+    let end = Instant::now() + LOOK_DEADLINE;
+    let mut all = Vec::new();
+    for (held, device) in looks {
+        all.push(match held {
+            Some(held) => with_content(device, answer(held, end).await),
+            None => device,
+        });
+    }
+    Ok(all)
+}
+
+/// What a look at a device's start has found; or why it has not.
+type Held = Result<Content, String>;
+
+/// As sysfs, the mounts and the node's pools say.
+fn known(places: &Places<'_>, pools: &BTreeMap<String, String>) -> io::Result<Vec<BlockDevice>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(places.block)? {
+        let entry = entry?.path();
+        let Some(device) = of_sysfs(&entry) else { continue };
+        let numbers = text(&entry.join("dev")).unwrap_or_default();
+        let mounted_at = mounts(places.mountinfo, &numbers, &device.name);
+        let pool = pools.get(&device.name).cloned();
+        all.insert(device.name.clone(), BlockDevice { mounted_at, pool, ..device });
+    }
+    let parts: Vec<(String, String)> =
+        all.values().filter_map(|part| Some((part.part_of.clone()?, part.name.clone()))).collect();
+    for (whole, part) in parts {
+        all.entry(whole).and_modify(|whole| whole.partitions.push(part));
+    }
+    for (name, link) in links(places.by_id) {
+        all.entry(name).and_modify(|device| device.path = link);
+    }
+    Ok(all.into_values().collect())
+}
+
+/// A device by its directory in sysfs; `None`: it is none that a pool could be made of.
+fn of_sysfs(entry: &Path) -> Option<BlockDevice> {
+    // A slash in a device's name is an exclamation mark there.
+    let name = entry.file_name()?.to_str()?.replace('!', "/");
+    let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let size = text(&entry.join("size"))?.parse::<u64>().ok()?.checked_mul(SYSFS_SECTOR)?;
+    if size == 0 || NOT_DISKS.contains(&kind) {
+        return None;
+    }
+    let part_of = match entry.join("partition").exists() {
+        true => {
+            let place = fs::canonicalize(entry).ok()?;
+            Some(place.parent()?.file_name()?.to_str()?.replace('!', "/"))
+        }
+        false => None,
+    };
+    let is_read_only = text(&entry.join("ro")).is_some_and(|ro| ro == "1");
+    Some(BlockDevice {
+        path: format!("/dev/{name}"),
+        size,
+        model: text(&entry.join("device/model")).filter(|model| !model.is_empty()),
+        part_of,
+        used_by: names_in(&entry.join("holders")),
+        problem: is_read_only.then(|| "it is read-only".to_owned()),
+        name,
+        ..BlockDevice::default()
+    })
+}
+
+fn text(path: &Path) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let names: BTreeSet<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.into_iter().collect()
+}
+
+/// Where a device is mounted, by `mountinfo` (proc_pid_mountinfo(5)). File systems of several devices, as btrfs, have numbers of their own there: of
+/// these the source names one device.
+fn mounts(mountinfo: &str, numbers: &str, name: &str) -> Vec<String> {
+    let at = |line: &str| {
+        let (mount, source) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(2);
+        let (of, place) = (fields.next()?, fields.nth(1)?);
+        let source = source.split(' ').nth(1)?;
+        let is_it = of == numbers || device_name(Path::new(source)).is_some_and(|source| source == name);
+        is_it.then(|| place.replace("\\040", " "))
+    };
+    let places: BTreeSet<String> = mountinfo.lines().filter_map(at).collect();
+    places.into_iter().collect()
+}
+
+/// What the kernel calls the device at this path, through links.
+fn device_name(path: &Path) -> Option<String> {
+    if !path.starts_with("/dev") {
+        return None;
+    }
+    Some(fs::canonicalize(path).ok()?.strip_prefix("/dev").ok()?.to_str()?.to_owned())
+}
+
+/// The link below `/dev/disk/by-id` for each device: of several the one that tells most.
+fn links(by_id: &Path) -> BTreeMap<String, String> {
+    let mut best: BTreeMap<String, (bool, String)> = BTreeMap::new();
+    for link in names_in(by_id) {
+        let path = by_id.join(&link);
+        let Ok(device) = fs::canonicalize(&path) else { continue };
+        let Some(name) = device.file_name().and_then(|name| name.to_str()) else { continue };
+        let is_bare = BARE_NUMBERS.iter().any(|bare| link.starts_with(bare));
+        let candidate = (is_bare, path.display().to_string());
+        let kept = best.entry(name.to_owned()).or_insert_with(|| candidate.clone());
+        if candidate < *kept {
+            *kept = candidate;
+        }
+    }
+    best.into_iter().map(|(name, (_, path))| (name, path)).collect()
+}
+
+/// Whether nothing is known to use it.
+fn is_free(device: &BlockDevice) -> bool {
+    let BlockDevice { partitions, mounted_at, used_by, pool, problem, .. } = device;
+    partitions.is_empty() && mounted_at.is_empty() && used_by.is_empty() && pool.is_none() && problem.is_none()
+}
+
+fn with_content(device: BlockDevice, held: Held) -> BlockDevice {
+    match held {
+        Ok(content) => {
+            BlockDevice { holds: Some(content.to_string()), unused: content == Content::Nothing, ..device }
+        }
+        Err(problem) => BlockDevice { problem: Some(problem), ..device },
+    }
+}
+
+/// Devices that are being looked at: one that hangs keeps its thread, and gets no other.
+static LOOKED_AT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+fn looked_at() -> MutexGuard<'static, BTreeSet<String>> {
+    LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins to look what a device holds.
+fn look(name: &str) -> oneshot::Receiver<Held> {
+    let (sender, held) = oneshot::channel();
+    if !looked_at().insert(name.to_owned()) {
+        // Nobody is listening any more if that fails.
+        let _ = sender.send(Err("it has not answered for a while".into()));
+        return held;
+    }
+    let device = name.to_owned();
+    let begun = thread::Builder::new().name("look".into()).spawn(move || {
+        let found = content(&Path::new("/dev").join(&device));
+        looked_at().remove(&device);
+        let _ = sender.send(found);
+    });
+    if begun.is_err() {
+        looked_at().remove(name);
+    }
+    held
+}
+
+async fn answer(held: oneshot::Receiver<Held>, end: Instant) -> Held {
+    match tokio::time::timeout_at(end, held).await {
+        Ok(Ok(held)) => held,
+        Ok(Err(_)) => Err("it could not be looked at".into()),
+        Err(_) => Err(format!("it has not answered within {} s", LOOK_DEADLINE.as_secs())),
+    }
+}
+
+fn content(path: &Path) -> Held {
+    let unreadable = |error: io::Error| format!("it cannot be read: {error}");
+    // On a block device O_EXCL, without O_CREAT, fails if a mount, swap space, LVM, RAID or somebody else who asks so has it. It is given back before
+    // anything is read: whoever takes it meanwhile must not find it busy.
+    match OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK).open(path) {
+        Ok(file) => drop(file),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            return Err("the kernel or a program uses it".into());
+        }
+        Err(error) => return Err(unreadable(error)),
+    }
+    let mut start = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(Content::LOOKED_AT_BYTES as u64).read_to_end(&mut start).map_err(unreadable)?;
+    Ok(Content::detect(&start))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Files of a device's directory in sysfs.
+    fn put(directory: &Path, files: &[(&str, &str)]) {
+        fs::create_dir_all(directory.join("holders")).unwrap();
+        for (name, content) in files {
+            let path = directory.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_uses_a_device_is_seen_without_touching_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (devices, block) = (dir.path().join("devices"), dir.path().join("class"));
+        fs::create_dir_all(&block).unwrap();
+        let whole = |name: &str, dev: &str, size: &str| {
+            let files = [("size", size), ("dev", dev), ("ro", "0\n"), ("device/model", "DISK 9\n")];
+            put(&devices.join(name), &files);
+            symlink(devices.join(name), block.join(name)).unwrap();
+        };
+        whole("sda", "8:0\n", "2048\n");
+        whole("sdb", "8:16\n", "4096\n");
+        whole("sdc", "8:32\n", "4096\n");
+        whole("sr0", "11:0\n", "4096\n");
+        whole("loop0", "7:0\n", "0\n");
+        put(&devices.join("sda/sda1"), &[("size", "1024"), ("dev", "8:1"), ("ro", "0"), ("partition", "1")]);
+        symlink(devices.join("sda/sda1"), block.join("sda1")).unwrap();
+        put(&devices.join("sdd"), &[("size", "8"), ("dev", "8:48"), ("ro", "1"), ("holders/dm-0", "")]);
+        symlink(devices.join("sdd"), block.join("sdd")).unwrap();
+
+        let by_id = dir.path().join("by-id");
+        fs::create_dir_all(&by_id).unwrap();
+        for link in ["wwn-0x5000", "ata-DISK_9"] {
+            symlink(devices.join("sdb"), by_id.join(link)).unwrap();
+        }
+        let mountinfo = "22 1 8:1 / /a\\040b rw,relatime shared:1 - ext4 /dev/none rw\n\
+                         23 1 0:21 / /proc rw - proc proc rw\n";
+        let pools = [("sdc".to_owned(), "main".to_owned())].into();
+        let found = known(&Places { block: &block, by_id: &by_id, mountinfo }, &pools).unwrap();
+        let names: Vec<&str> = found.iter().map(|device| device.name.as_str()).collect();
+        assert_eq!(names, ["sda", "sda1", "sdb", "sdc", "sdd"], "no media, no memory, nothing empty");
+        let [sda, sda1, sdb, sdc, sdd] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((sda.size, sda.model.as_deref()), (1 << 20, Some("DISK 9")));
+        assert_eq!((&sda.partitions, is_free(sda)), (&vec!["sda1".to_owned()], false));
+        assert_eq!((sda1.part_of.as_deref(), &sda1.mounted_at), (Some("sda"), &vec!["/a b".to_owned()]));
+        assert_eq!(sda1.path, "/dev/sda1");
+        assert_eq!((sdb.path.clone(), is_free(sdb)), (by_id.join("ata-DISK_9").display().to_string(), true));
+        assert_eq!((sdc.pool.as_deref(), is_free(sdc)), (Some("main"), false));
+        assert_eq!((&sdd.used_by, is_free(sdd)), (&vec!["dm-0".to_owned()], false));
+        assert_eq!(sdd.problem.as_deref(), Some("it is read-only"));
+    }
+
+    #[test]
+    fn only_what_holds_nothing_is_unused() {
+        let with = |held| with_content(BlockDevice::default(), held);
+        assert!(with(Ok(Content::Nothing)).unused);
+        let known = with(Ok(Content::Known("an ext file system")));
+        assert_eq!((known.holds.as_deref(), known.unused), (Some("an ext file system"), false));
+        let silent = with(Err("it has not answered within 2 s".into()));
+        assert_eq!((silent.holds, silent.unused), (None, false));
+        assert!(silent.problem.is_some());
+    }
+
+    #[test]
+    fn what_a_device_begins_with_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        fs::write(&path, vec![0; 1 << 17]).unwrap();
+        assert_eq!(content(&path), Ok(Content::Nothing));
+        fs::write(&path, b"XFSB").unwrap();
+        assert_eq!(content(&path), Ok(Content::Known("an XFS file system")));
+        assert!(content(&dir.path().join("none")).unwrap_err().starts_with("it cannot be read"));
+    }
+}
