@@ -63,6 +63,11 @@ const NO_PARAMETER_OF_THE_COMMAND_LINE: Record<string, string> = {
   'delete_volume node': '`--node` says whose it is when its identity is asked for; it is deleted by that',
 }
 
+/** Fields of requests that no file of the command line names. */
+const NOT_SAID: Record<string, string> = {
+  'prefer_node node': 'its client makes the request of a number (`client.prefer_node`)',
+}
+
 /** Fields of requests that no screen sends. */
 const NOT_SENT: Record<string, string> = {
   'choose_strategy by': 'who chooses is who is logged in',
@@ -87,8 +92,8 @@ interface Made {
 
 interface Operation extends Made {
   id: string
-  /** The name of the schema of its body, and that schema's fields, with those of the objects in it. */
-  body?: { schema: string; fields: string[] }
+  /** The name of the schema of its body, and that schema's fields, with those of the objects in it; and the fields of each of these schemas. */
+  body?: { schema: string; fields: string[]; by: Record<string, string[]> }
 }
 
 function fieldsOf(name: string, schemas: any): string[] {
@@ -97,13 +102,23 @@ function fieldsOf(name: string, schemas: any): string[] {
   return [...new Set([...Object.keys(properties), ...inner])]
 }
 
+/** The fields of a schema, and those of each schema in it, by its name. */
+function fieldsBySchema(name: string, schemas: any, found: Record<string, string[]> = {}): Record<string, string[]> {
+  if (name in found) return found
+  const properties = schemas[name].properties ?? {}
+  found[name] = Object.keys(properties)
+  for (const [, one] of JSON.stringify(properties).matchAll(/"#\/components\/schemas\/(\w+)"/g)) fieldsBySchema(one!, schemas, found)
+  return found
+}
+
 const operations: Operation[] = (() => {
   const document = JSON.parse(text('docs/openapi.json'))
   return Object.entries<any>(document.paths).flatMap(([path, item]) =>
     Object.entries<any>(item).flatMap(([method, operation]) => {
       if (!operation.operationId) return []
       const schema: string | undefined = operation.requestBody?.content['application/json']?.schema.$ref?.split('/').at(-1)
-      const body = schema === undefined ? undefined : { schema, fields: fieldsOf(schema, document.components.schemas) }
+      const schemas = document.components.schemas
+      const body = schema === undefined ? undefined : { schema, fields: fieldsOf(schema, schemas), by: fieldsBySchema(schema, schemas) }
       const parameters: string[] = (operation.parameters ?? []).filter((one: any) => one.in === 'query').map((one: any) => one.name)
       return [{ id: operation.operationId as string, call: call(method, path), parameters, body }]
     }),
@@ -184,7 +199,7 @@ const namesOf = (list: Operation[]) => list.map(({ id }) => id).sort()
 describe('the API', () => {
   it('is read as it is', () => {
     expect(operations.length).toBeGreaterThan(60)
-    expect(operations.find(({ id }) => id === 'add_disk')).toEqual({ id: 'add_disk', call: 'POST /v1/pools/{}/disks', parameters: ['node', 'dry_run'], body: { schema: 'PoolAddDisk', fields: ['path', 'reserve', 'size', 'wipe'] } })
+    expect(operations.find(({ id }) => id === 'add_disk')).toEqual({ id: 'add_disk', call: 'POST /v1/pools/{}/disks', parameters: ['node', 'dry_run'], body: { schema: 'PoolAddDisk', fields: ['path', 'reserve', 'size', 'wipe'], by: { PoolAddDisk: ['path', 'reserve', 'size', 'wipe'] } } })
   })
 })
 
@@ -227,13 +242,26 @@ describe('the console', () => {
 
 describe('the command line', () => {
   const methods = callsOfClient()
-  const sourcesOfCommandLine = sources('crates/ursa/src/cli', (name) => name.endsWith('.rs') && !name.endsWith('tests.rs'))
-  const used = new Set(sourcesOfCommandLine.flatMap((source) => [...source.replace(/#\[cfg\(test\)\]\nmod tests \{.*/s, '').matchAll(/\bclient\s*\.(\w+)\(/g)].map(([, name]) => name!)))
+  const withoutTests = (source: string) => source.replace(/#\[cfg\(test\)\]\nmod tests \{.*/s, '')
+  const sourcesOfCommandLine = sources('crates/ursa/src/cli', (name) => name.endsWith('.rs') && !name.endsWith('tests.rs')).map(withoutTests)
+  const used = new Set(sourcesOfCommandLine.flatMap((source) => [...source.matchAll(/\bclient\s*\.(\w+)\(/g)].map(([, name]) => name!)))
   const made = [...methods].filter(([name]) => used.has(name)).flatMap(([, calls]) => calls)
 
   it('can do what the API can', () => {
     const asked = new Set(made.map((one) => one.call))
     expect(namesOf(operations.filter((operation) => !asked.has(operation.call)))).toEqual(Object.keys(NOT_ON_THE_COMMAND_LINE).sort())
+  })
+
+  // A field is said where it is a key of a struct, or is set, in a file that names the type.
+  it('lets people say all that a request can', () => {
+    const unsaid = operations.flatMap(({ id, body }) => {
+      if (!body || id in NOT_ON_THE_COMMAND_LINE) return []
+      return Object.entries(body.by).flatMap(([schema, fields]) => {
+        const files = sourcesOfCommandLine.filter((source) => new RegExp(`\\b${schema}\\b`).test(source)).join('\n')
+        return fields.filter((field) => !new RegExp(`[{,\\s(]${field}\\s*[:,}]|\\.${field} = `).test(files)).map((field) => `${id} ${field}`)
+      })
+    })
+    expect(unsaid.sort()).toEqual(Object.keys(NOT_SAID).sort())
   })
 
   it('says behind the question mark what a call can have there', () => {

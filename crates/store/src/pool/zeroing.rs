@@ -45,11 +45,8 @@ impl ZeroingWatch {
     }
 
     fn more(&self, bytes: u64) {
-        let more = |zeroing: Zeroing| Zeroing {
-            done: ByteLen(zeroing.done.0 + bytes),
-            moved: rt::now(),
-            ..zeroing
-        };
+        let more =
+            |zeroing: Zeroing| Zeroing { done: ByteLen(zeroing.done.0 + bytes), moved: rt::now(), ..zeroing };
         self.0.set(self.0.get().map(more));
     }
 }

@@ -47,7 +47,8 @@ fn table(disks: &[BlockDevice]) -> String {
 /// What uses it, or what it holds.
 fn used(disk: &BlockDevice) -> String {
     let BlockDevice { partitions, mounted_at, used_by, pool, holds, problem, unused, .. } = disk;
-    let some = |what: &str, list: &[String]| (!list.is_empty()).then(|| format!("{what} {}", list.join(", ")));
+    let some =
+        |what: &str, list: &[String]| (!list.is_empty()).then(|| format!("{what} {}", list.join(", ")));
     let uses: Vec<String> = [
         pool.as_ref().map(|pool| format!("pool {pool}")),
         some("mounted at", mounted_at),

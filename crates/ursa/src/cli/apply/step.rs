@@ -1,8 +1,8 @@
 //! One change.
 
 use api::{
-    Client, ClientError, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate, StrategyChoice, TargetChange,
-    TargetCreate, VolumeChange, VolumeCreate,
+    Client, ClientError, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate, StrategyChoice,
+    TargetChange, TargetCreate, VolumeChange, VolumeCreate,
 };
 
 use super::super::table::size;

@@ -181,7 +181,9 @@ impl About {
             ),
             About::Authority => (
                 "node_unreachable",
-                format!("the node that has the cluster's authority has not begun it ({all}); nothing was done"),
+                format!(
+                    "the node that has the cluster's authority has not begun it ({all}); nothing was done"
+                ),
                 "see `ursa node list`, bring the node back or mend its links, and ask again: no other one can let nodes join",
             ),
         };

@@ -59,7 +59,8 @@ fn a_targets_alias_and_secret_change_and_its_maps_stay() {
     assert_eq!((rig.get(&path).json(200), secret()), (before.clone(), None), "nothing was done");
 
     let changed = rig.patch(&path, json!({"alias": "a target", "chap": chap}));
-    let expected = json!({"name": TARGET, "alias": "a target", "chap_user": "target", "maps": before["maps"]});
+    let expected =
+        json!({"name": TARGET, "alias": "a target", "chap_user": "target", "maps": before["maps"]});
     assert_eq!(changed.json(200), expected);
     assert_eq!((rig.get(&path).json(200), secret().as_deref()), (expected, Some("opensesame123")));
     for text in [would.text, changed.text] {
