@@ -164,11 +164,8 @@ fn links(by_id: &Path) -> BTreeMap<String, String> {
 /// Whether nothing is known to use it.
 fn is_free(device: &BlockDevice) -> bool {
     let BlockDevice { partitions, mounted_at, used_by, pool, problem, .. } = device;
-    partitions.is_empty()
-        && mounted_at.is_empty()
-        && used_by.is_empty()
-        && pool.is_none()
-        && problem.is_none()
+    let uses = [partitions, mounted_at, used_by];
+    uses.iter().all(|uses| uses.is_empty()) && pool.is_none() && problem.is_none()
 }
 
 fn with_content(device: BlockDevice, held: Held) -> BlockDevice {

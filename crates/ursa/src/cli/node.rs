@@ -254,7 +254,8 @@ impl Command {
     }
 }
 
-const FORCED: &str = "Restart ursa on this node: then it is a cluster of its own. Let the other machines join it as new nodes.";
+const FORCED: &str = "\
+Restart ursa on this node: then it is a cluster of its own. Let the other machines join it as new nodes.";
 
 const FORCED_WITHOUT_KEY: &str = "\
 Restart ursa on this node: then it is a cluster of its own. It did not make the cluster it was in, and cannot let others join: before the restart, put cluster/authority-key.pem and \

@@ -134,11 +134,9 @@ fn would_change(before: &Known, after: &Known) -> Vec<String> {
     }
     if before.chap != after.chap {
         steps.push(match &after.chap {
-            Some(ChapSecret { user, .. }) => {
-                format!(
-                    "it proves itself with another secret, as {user}: hosts need it from their next login on"
-                )
-            }
+            Some(ChapSecret { user, .. }) => format!(
+                "it proves itself with another secret, as {user}: hosts need it from their next login on"
+            ),
             None => "it has no secret any more: hosts that ask for a proof do not log in again".to_owned(),
         });
         steps.push("sessions go on".to_owned());
