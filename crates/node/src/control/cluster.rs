@@ -355,10 +355,7 @@ impl Control {
             (RecordEngine::Memory(memory), _) => (Engine::Shared, memory.store(record_node(place)?), None),
         };
         // Others send to it who asks them for a token. Simulated clusters have no certificates.
-        let authority = match tls {
-            Some(_) => ClusterAuthority::load(&self.cluster_directory()?, cluster).is_ok(),
-            None => false,
-        };
+        let authority = tls.is_some() && ClusterAuthority::load(&self.cluster_directory()?, cluster).is_ok();
         let generation = store.status(RECORD_DEADLINE).await?.generation;
         let watch = store.watch(Revision(0), RECORD_DEADLINE).await?;
         on_all_cores(move || async move {
