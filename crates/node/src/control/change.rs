@@ -380,11 +380,6 @@ mod tests {
         assert!(numbers.is_sorted_by(|a, b| a < b));
         assert!(next.next_number() > numbers[numbers.len() - 1]);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn zeroing_gets_on_until_it_is_done_or_its_disk_does_not_answer() {
