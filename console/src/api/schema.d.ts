@@ -28,12 +28,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All floating portal addresses of the cluster, and who has each. */
+        /**
+         * All floating portal addresses of the cluster, and who has each.
+         * @description Each node is asked what it has on its devices: of a holder that does not answer within two seconds that is not known (`state`).
+         */
         get: operations["list_addresses"];
         put?: never;
         /**
          * Declares a floating portal address: one node has it at a time, and another one takes it when that is lost or stops.
-         * @description It is put on a network device of the node that has it, which needs the right to do that there (CAP_NET_ADMIN). `trouble` says why it could not.
+         * @description It is put on a network device of the node that has it, which needs the right to do that there (CAP_NET_ADMIN). `troubles` says why it could not.
          */
         post: operations["add_address"];
         delete?: never;
@@ -192,10 +195,30 @@ export interface paths {
         put?: never;
         /**
          * Makes a token that lets one more node in, once.
-         * @description It is good until it is used or expires, or this node is restarted. It is a secret. Only the node that made the cluster
-         *     makes tokens.
+         * @description It is good until it is used or expires, or the node that made it is restarted. It is a secret. The node that made the cluster
+         *     makes it, whichever is asked (`authority` in `list_nodes`).
          */
         post: operations["create_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/disks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The block devices of a node's machine, by name, and what uses them.
+         * @description Those that are `unused` a pool takes as they are. A disk that nothing is known to use is read from, at its start: one that does not answer in two seconds is said to.
+         */
+        get: operations["list_disks"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -914,7 +937,11 @@ export interface paths {
         delete: operations["delete_target"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Changes a target's alias, or what it proves itself with. What is absent stays as it is; `null` takes it away. Sessions go on:
+         *     another secret counts from the next login on.
+         */
+        patch: operations["change_target"];
         trace?: never;
     };
     "/v1/targets/{name}/maps": {
@@ -1070,7 +1097,10 @@ export interface paths {
         delete: operations["delete_volume"];
         options?: never;
         head?: never;
-        /** Grows or renames a volume, while it is in use. */
+        /**
+         * Grows or renames a volume, while it is in use.
+         * @description Where there is no room to grow, `candidates` of the problem names every node that has it and has none.
+         */
         patch: operations["change_volume"];
         trace?: never;
     };
@@ -1086,7 +1116,7 @@ export interface paths {
         /**
          * Adds a copy to a volume while it is in use, or moves one.
          * @description The new copy is given all of the volume's data in the background; until it is in sync its state is not `in_sync`. With `instead_of`
-         *     that node's copy is taken away then. Asked again after a 504 it goes on where it was.
+         *     that node's copy is taken away then. Asked again after a 504 it goes on where it was. Where there is no place for it, `candidates` of the problem says by which rule.
          */
         post: operations["add_copy"];
         delete?: never;
@@ -1226,6 +1256,23 @@ export interface components {
             /** @description There is no user yet: the first one is made with the link that the node has printed. */
             setup_needed: boolean;
         };
+        /**
+         * @description Whether a node has an address: the cluster's record says which is to have it, and that node whether it is on a network device there.
+         * @enum {string}
+         */
+        AddressState: "held" | "taking" | "nobody" | "unknown" | "unreadable";
+        /** @description Why a node cannot have an address, or not give it up. */
+        AddressTrouble: {
+            /**
+             * Format: int32
+             * @description The node.
+             */
+            node: number;
+            /** @description Its name. */
+            node_name: string;
+            /** @description Why, and what to do. */
+            text: string;
+        };
         /** @description What is answered where it is 200 to both. */
         Answer_Host: {
             /**
@@ -1287,6 +1334,20 @@ export interface components {
             one_way: boolean;
         } | components["schemas"]["DryRun"];
         /** @description What is answered where it is 200 to both. */
+        Answer_Target: {
+            /** @description A name for people. */
+            alias?: string | null;
+            /** @description The CHAP name that it proves itself with to initiators that ask; its secret is not shown. */
+            chap_user?: string | null;
+            /** @description Its LUNs, by number and then by host group. */
+            maps: components["schemas"]["TargetMap"][];
+            /**
+             * @description Its iSCSI name.
+             * @example iqn.2026-11.io.ursa:db
+             */
+            name: string;
+        } | components["schemas"]["DryRun"];
+        /** @description What is answered where it is 200 to both. */
         Answer_User: {
             /**
              * Format: int64
@@ -1344,7 +1405,7 @@ export interface components {
             physical_block_size: number;
             /** @description Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since. */
             pool: string;
-            /** @description Why it is not served, and what to do; absent if it is. */
+            /** @description Why the node that was asked, or the one that alone has it, does not serve it, and what to do; absent if it does. Other nodes serve it all the same while a copy on them is in sync. */
             problem?: string | null;
             /** @description Why that was changed last; absent without copies. */
             reason?: string | null;
@@ -1439,6 +1500,42 @@ export interface components {
             /** @description Who: a user's or a token's name; of a login, the name that was given. */
             who: string;
         };
+        /** @description A block device of a node's machine, or a partition of one, and what uses it. */
+        BlockDevice: {
+            /** @description What it holds, in words, by what is written at its start: `nothing`, `an ext file system`, `a disk of a pool`. Absent: it is in use, or cannot be read. */
+            holds?: string | null;
+            /** @description What its maker calls it, where the kernel says that. */
+            model?: string | null;
+            /** @description Where it is mounted. */
+            mounted_at?: string[];
+            /**
+             * @description What the kernel calls it at present.
+             * @example sdb
+             */
+            name: string;
+            /** @description The device that it is a partition of. */
+            part_of?: string | null;
+            /** @description Its partitions. */
+            partitions?: string[];
+            /**
+             * @description What names it to a pool: below `/dev/disk/by-id` if it is there, since `/dev/sdb` may be another one after the next start.
+             * @example /dev/disk/by-id/ata-ST4000_Z3051
+             */
+            path: string;
+            /** @description The pool of the node that it is a disk of, open or not. */
+            pool?: string | null;
+            /** @description Why it is not known what it holds, or why nothing can be written to it. */
+            problem?: string | null;
+            /**
+             * Format: int64
+             * @description In bytes.
+             */
+            size: number;
+            /** @description It holds nothing, and nothing is known to use it: a pool takes it without overwriting anything. */
+            unused: boolean;
+            /** @description Devices that are made of it, as LVM, RAID and encryption do. */
+            used_by?: string[];
+        };
         /** @description A node, with the pool of it that would be taken, for a copy of a volume. */
         Candidate: {
             /**
@@ -1522,6 +1619,8 @@ export interface components {
              *     ]
              */
             addresses: string[];
+            /** @description It has the cluster's authority: by it, tokens are made for nodes that join. It is the node that made the cluster. */
+            authority?: boolean;
             /**
              * Format: int64
              * @description How many copies of volumes it has.
@@ -1576,6 +1675,11 @@ export interface components {
             reached_by?: number[];
             /** @description It was heard of within the last half second. */
             up: boolean;
+            /**
+             * @description The version of Ursa that it runs, or ran when it was last there; absent: it was never there, or is older than this was told.
+             * @example 0.1.0
+             */
+            version?: string | null;
             /** @description Its word counts in the cluster's record. */
             votes: boolean;
             /** @description It has a vote at most, and never a volume. */
@@ -1745,7 +1849,7 @@ export interface components {
         /** @description An address that is on one node of the cluster at a time: initiators that connect to it find whichever that is. */
         FloatingAddress: {
             /**
-             * @description The address and the length of its network.
+             * @description The address and the length of its network; the address alone where nothing else of it can be read (`state`).
              * @example 192.0.2.10/24
              */
             address: string;
@@ -1762,9 +1866,9 @@ export interface components {
             nodes: number[];
             /**
              * Format: int32
-             * @description The portal group of its portals, the same on each node.
+             * @description The portal group of its portals, the same on each node; absent: it cannot be read.
              */
-            portal_group: number;
+            portal_group?: number | null;
             /**
              * Format: int32
              * @description The node that has it back when it has been up for a minute.
@@ -1775,8 +1879,10 @@ export interface components {
              * @description Since when, in seconds since 1970.
              */
             since?: number | null;
-            /** @description Why the node that is asked could not put it on a device or take it off when it last tried. */
-            trouble?: string | null;
+            /** @description Whether the holder says that it has it. */
+            state: components["schemas"]["AddressState"];
+            /** @description Which nodes could not put it on a device, take it off or give it up when they last tried, and why. Of nodes that do not answer nothing is known. */
+            troubles?: components["schemas"]["AddressTrouble"][];
             /** @description The holder waits until the node that had it before, which is silent, has taken it off. */
             waits: boolean;
         };
@@ -2206,6 +2312,47 @@ export interface components {
             missing?: components["schemas"]["Missing"][];
         };
         /** @description Several of something. An object, so that it can grow fields. */
+        List_BlockDevice: {
+            /** @description In the order of their names or numbers. */
+            items: {
+                /** @description What it holds, in words, by what is written at its start: `nothing`, `an ext file system`, `a disk of a pool`. Absent: it is in use, or cannot be read. */
+                holds?: string | null;
+                /** @description What its maker calls it, where the kernel says that. */
+                model?: string | null;
+                /** @description Where it is mounted. */
+                mounted_at?: string[];
+                /**
+                 * @description What the kernel calls it at present.
+                 * @example sdb
+                 */
+                name: string;
+                /** @description The device that it is a partition of. */
+                part_of?: string | null;
+                /** @description Its partitions. */
+                partitions?: string[];
+                /**
+                 * @description What names it to a pool: below `/dev/disk/by-id` if it is there, since `/dev/sdb` may be another one after the next start.
+                 * @example /dev/disk/by-id/ata-ST4000_Z3051
+                 */
+                path: string;
+                /** @description The pool of the node that it is a disk of, open or not. */
+                pool?: string | null;
+                /** @description Why it is not known what it holds, or why nothing can be written to it. */
+                problem?: string | null;
+                /**
+                 * Format: int64
+                 * @description In bytes.
+                 */
+                size: number;
+                /** @description It holds nothing, and nothing is known to use it: a pool takes it without overwriting anything. */
+                unused: boolean;
+                /** @description Devices that are made of it, as LVM, RAID and encryption do. */
+                used_by?: string[];
+            }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
+        };
+        /** @description Several of something. An object, so that it can grow fields. */
         List_ClusterNode: {
             /** @description In the order of their names or numbers. */
             items: {
@@ -2216,6 +2363,8 @@ export interface components {
                  *     ]
                  */
                 addresses: string[];
+                /** @description It has the cluster's authority: by it, tokens are made for nodes that join. It is the node that made the cluster. */
+                authority?: boolean;
                 /**
                  * Format: int64
                  * @description How many copies of volumes it has.
@@ -2270,6 +2419,11 @@ export interface components {
                 reached_by?: number[];
                 /** @description It was heard of within the last half second. */
                 up: boolean;
+                /**
+                 * @description The version of Ursa that it runs, or ran when it was last there; absent: it was never there, or is older than this was told.
+                 * @example 0.1.0
+                 */
+                version?: string | null;
                 /** @description Its word counts in the cluster's record. */
                 votes: boolean;
                 /** @description It has a vote at most, and never a volume. */
@@ -2283,7 +2437,7 @@ export interface components {
             /** @description In the order of their names or numbers. */
             items: {
                 /**
-                 * @description The address and the length of its network.
+                 * @description The address and the length of its network; the address alone where nothing else of it can be read (`state`).
                  * @example 192.0.2.10/24
                  */
                 address: string;
@@ -2300,9 +2454,9 @@ export interface components {
                 nodes: number[];
                 /**
                  * Format: int32
-                 * @description The portal group of its portals, the same on each node.
+                 * @description The portal group of its portals, the same on each node; absent: it cannot be read.
                  */
-                portal_group: number;
+                portal_group?: number | null;
                 /**
                  * Format: int32
                  * @description The node that has it back when it has been up for a minute.
@@ -2313,8 +2467,10 @@ export interface components {
                  * @description Since when, in seconds since 1970.
                  */
                 since?: number | null;
-                /** @description Why the node that is asked could not put it on a device or take it off when it last tried. */
-                trouble?: string | null;
+                /** @description Whether the holder says that it has it. */
+                state: components["schemas"]["AddressState"];
+                /** @description Which nodes could not put it on a device, take it off or give it up when they last tried, and why. Of nodes that do not answer nothing is known. */
+                troubles?: components["schemas"]["AddressTrouble"][];
                 /** @description The holder waits until the node that had it before, which is silent, has taken it off. */
                 waits: boolean;
             }[];
@@ -2737,7 +2893,7 @@ export interface components {
                 physical_block_size: number;
                 /** @description Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since. */
                 pool: string;
-                /** @description Why it is not served, and what to do; absent if it is. */
+                /** @description Why the node that was asked, or the one that alone has it, does not serve it, and what to do; absent if it does. Other nodes serve it all the same while a copy on them is in sync. */
                 problem?: string | null;
                 /** @description Why that was changed last; absent without copies. */
                 reason?: string | null;
@@ -3326,6 +3482,12 @@ export interface components {
              */
             name: string;
         };
+        /** @description What of a target shall be otherwise: what is absent stays. Its name and its LUN maps are not changed so. */
+        TargetChange: {
+            /** @description A name for people; `null`: none. */
+            alias?: string | null;
+            chap?: components["schemas"]["Chap"] | null;
+        };
         /** @description A target to be made. */
         TargetCreate: {
             /** @description A name for people. */
@@ -3487,7 +3649,7 @@ export interface components {
             physical_block_size: number;
             /** @description Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since. */
             pool: string;
-            /** @description Why it is not served, and what to do; absent if it is. */
+            /** @description Why the node that was asked, or the one that alone has it, does not serve it, and what to do; absent if it does. Other nodes serve it all the same while a copy on them is in sync. */
             problem?: string | null;
             /** @description Why that was changed last; absent without copies. */
             reason?: string | null;
@@ -3869,7 +4031,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `address_exists` */
+            /** @description `no_cluster`, `address_exists`; `address_unreadable`: there is one of a later version, whose portal group this node does not know */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3947,7 +4109,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster` */
+            /** @description `no_cluster`; `address_unreadable`: a later version has written it */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4436,6 +4598,70 @@ export interface operations {
             507: components["responses"]["Full"];
         };
     };
+    list_disks: {
+        parameters: {
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_BlockDevice"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            /** @description `disks_unknown`: the machine does not say which it has */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
     list_events: {
         parameters: {
             query?: {
@@ -4449,6 +4675,10 @@ export interface operations {
                 limit?: number;
                 /** @description The number of a node, or `all`; absent: of the node that is asked. */
                 node?: string;
+                /** @description Only what has happened to this: the `subject` of events, the name that it had then. */
+                subject?: string;
+                /** @description Only events that are as grave as this, or graver. */
+                severity?: "info" | "warning" | "critical";
             };
             header?: never;
             path?: never;
@@ -4506,6 +4736,10 @@ export interface operations {
                 after?: number;
                 /** @description The number of a node, or `all`; absent: of the node that is asked. */
                 node?: string;
+                /** @description Only what happens to this: the `subject` of events, the name that it has then. */
+                subject?: string;
+                /** @description Only events that are as grave as this, or graver. */
+                severity?: "info" | "warning" | "critical";
             };
             header?: {
                 /** @description The last `id` that was told: of one node the number of an event, of all nodes a text that only they understand */
@@ -6922,6 +7156,65 @@ export interface operations {
             507: components["responses"]["Full"];
         };
     };
+    change_target: {
+        parameters: {
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The target's iSCSI name */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TargetChange"];
+            };
+        };
+        responses: {
+            /** @description The target; with `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Answer_Target"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `target_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            /** @description `field_invalid` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
     create_map: {
         parameters: {
             query?: {
@@ -7962,7 +8255,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `no_fork`, `node_refused`, `changed_meanwhile` */
+            /** @description `no_cluster`, `not_replicated`, `no_fork`, `node_refused`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8037,7 +8330,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd` */
+            /** @description `no_cluster`, `not_replicated`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd` */
             409: {
                 headers: {
                     [name: string]: unknown;
