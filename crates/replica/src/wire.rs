@@ -412,7 +412,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Payload, Malformed> {
         let crc = self.u32()?;
         if header.zeros {
-            return Ok(Payload::Zeros);
+            return if crc == 0 { Ok(Payload::Zeros) } else { Err(Malformed::Value) };
         }
         if payload.len() as u64 != blocks.count() * u64::from(geometry.block_bytes) {
             return Err(Malformed::Length);
@@ -577,6 +577,18 @@ mod tests {
         let (head, payload) =
             encode(&Envelope { epoch: Epoch(6), incarnation: Incarnation(2), message: short });
         assert_eq!(parse(&head, payload).unwrap_err(), Malformed::Length);
+        let zeros = Message::Invalidate {
+            round: RoundId(1),
+            ts: ts(),
+            blocks: Blocks::new(0, 9),
+            payload: Payload::Zeros,
+        };
+        let (mut head, payload) =
+            encode(&Envelope { epoch: Epoch(6), incarnation: Incarnation(2), message: zeros });
+        *head.last_mut().unwrap() = 1;
+        let crc = head_crc(&head);
+        head[28..32].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(parse(&head, payload).unwrap_err(), Malformed::Value, "the CRC32C of no data");
     }
 
     #[test]
