@@ -1,19 +1,16 @@
 //! What a unit tells of itself, and blocks that are given back.
 
-use base::{BlockCount, BlockSize, ByteLen, Chain, Lba, LbaRange};
+use base::{BlockCount, BlockSize, Chain, Lba, LbaRange};
+use initiator::Lun;
 use initiator::command::{
     AccessState, LbaStatus, PortGroup, Provisioning, ReadFullStatus, ReservationType, ServiceAction,
     WriteSame,
 };
-use initiator::{Lun, Session, Transfer};
-use node::Config;
-use node::control::{PoolSpec, TargetSpec};
-use proto::scsi::{Cdb, RelativePort};
-use store::NewDisk;
+use proto::scsi::RelativePort;
 
 use crate::commands::{register, reserve};
 use crate::content::{Stamp, stamped};
-use crate::rig::{MIB, POOL, Rig, Shape, TARGET, log_in};
+use crate::rig::{Rig, Shape, log_in};
 use crate::seeds::each_seed;
 use crate::workload::volume_number;
 
@@ -66,47 +63,6 @@ fn registrants_are_told_by_name() {
             assert!(id.contains("iqn.2026-01.org.ursa:other,i,0x"), "{id}");
         });
     });
-}
-
-/// SBC-3: a unit that gives nothing back is fully provisioned. Its pool says which it is, whatever the file looks like.
-#[test]
-fn a_volume_of_a_reserved_pool_does_not_promise_to_give_space_back() {
-    async fn ask(session: &Session, lun: Lun, fields: &[(usize, u8)], len: u32) -> Vec<u8> {
-        let mut cdb = [0; 16];
-        fields.iter().for_each(|(at, byte)| cdb[*at] = *byte);
-        let result = session.command(lun, Cdb(cdb), Transfer::In(len)).await.unwrap();
-        result.data.unwrap().to_vec()
-    }
-    for reserve in [false, true] {
-        let rig = Rig::without_pool(1, 2, Config::default());
-        rig.control(move |control| async move {
-            let disk = NewDisk { path: "/pool".into(), create: Some(ByteLen(64 * MIB)), reserve };
-            let spec = PoolSpec { name: POOL.into(), disks: vec![disk], wipe: false };
-            control.create_pool(spec).await.unwrap();
-            let name = TARGET.to_owned();
-            control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
-        });
-        rig.add(Shape::thick());
-        rig.add(Shape { lun: 1, ..Shape::ram() });
-        for name in ["before", "after"] {
-            if name == "after" {
-                rig.world.kill(rig.server);
-                rig.start();
-            }
-            rig.client(name).run(move |portal| async move {
-                let session = log_in(portal, "client", 0).await;
-                session.make_ready(Lun(1)).await.unwrap();
-                // Memory is given back in any case.
-                for (lun, gives_back) in [(LUN, !reserve), (Lun(1), true)] {
-                    let capacity = ask(&session, lun, &[(0, 0x9e), (1, 0x10), (13, 32)], 32).await;
-                    assert_eq!(capacity[14] & 0x80 != 0, gives_back, "LBPME");
-                    let page = ask(&session, lun, &[(0, 0x12), (1, 1), (2, 0xb2), (4, 8)], 8).await;
-                    let expected = if gives_back { [0xe4, 0x02] } else { [0, 0] };
-                    assert_eq!(page[5..7], expected, "LBPU and its like; thin");
-                }
-            });
-        }
-    }
 }
 
 #[test]

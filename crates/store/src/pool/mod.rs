@@ -233,11 +233,6 @@ impl Pool {
         self.0.check_disk(disk, wipe).await
     }
 
-    /// Whether zeroing gives no space back: all of its disks are files that were reserved.
-    pub fn is_reserved(&self) -> bool {
-        self.0.layout().disks.all().iter().all(|disk| disk.is_reserved())
-    }
-
     /// How full it is.
     pub fn usage(&self) -> Usage {
         self.0.usage()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::{BlockCount, BlockSize};
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{AccessState, LuConfig, LuState};
-use store::{Pool, PoolId, SliceSpec, Stripe, VolumeInfo, VolumeKind};
+use store::{Pool, PoolId, SliceSpec, Stripe, VolumeInfo};
 
 use super::super::change::{Changing, WaitsFor};
 use super::super::copies::Worth;
@@ -85,7 +85,7 @@ impl Control {
             blocks: BlockCount(info.capacity.0 >> info.block_size.shift()),
             stripe: info.stripe,
             specs: self.specs_by_core(pool, info.id)?,
-            config: paths.in_config(info.id, &self.access(), numbers, &lu_config(pool, info)),
+            config: paths.in_config(info.id, &self.access(), numbers, &lu_config(info)),
             paths,
             state,
             copy,
@@ -171,14 +171,13 @@ async fn open_here(opening: &Opening) {
 }
 
 /// How a volume shows itself over SCSI, but for the ways that lead to it.
-fn lu_config(pool: &Pool, info: &VolumeInfo) -> LuConfig {
+fn lu_config(info: &VolumeInfo) -> LuConfig {
     LuConfig {
         identity: identity(info.id),
         block_size: info.block_size,
         physical_exponent: info.physical_exponent,
         blocks: BlockCount(info.capacity.0 >> info.block_size.shift()),
-        // What a volume with copies says of itself is the same on all nodes, whatever their pools are.
-        unmap: info.copy.is_some() || info.kind == VolumeKind::Ram || !pool.is_reserved(),
+        unmap: true,
         solid_state: true,
         read_only: false,
         // A power cut may tear a write in place at any sector: nothing to promise.

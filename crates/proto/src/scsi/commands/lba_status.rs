@@ -20,12 +20,6 @@ pub(super) fn get_lba_status(unit: &mut LogicalUnit, request: Request) -> Result
     if allocation == 0 {
         return Ok(Step::Done(Outcome::good()));
     }
-    let config = unit.config();
-    if !config.unmap {
-        // All blocks of a fully provisioned unit are mapped (SBC-3 clause 4), whatever the disk has put where.
-        let rest = (Lba(lba), BlockCount(config.blocks.0 - lba), Provisioning::Mapped);
-        return Ok(Step::Done(Outcome::parameters(&encode(&[rest]), allocation)));
-    }
     let fitting = allocation.saturating_sub(HEADER) / DESCRIPTOR;
     Ok(pending::ask_status(Lba(lba), fitting.clamp(1, LBA_STATUS_DESCRIPTORS_MAX), allocation))
 }
