@@ -31,7 +31,8 @@ pub struct FloatingAddress {
     pub since: Option<u64>,
     /// The holder waits until the node that had it before, which is silent, has taken it off.
     pub waits: bool,
-    /// Whether the holder says that it has it.
+    /// Whether the holder says that it has it. Nodes of older versions do not tell.
+    #[serde(default)]
     pub state: AddressState,
     /// Which nodes could not put it on a device, take it off or give it up when they last tried, and why. Of nodes that do not answer nothing is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -39,7 +40,7 @@ pub struct FloatingAddress {
 }
 
 /// Whether a node has an address: the cluster's record says which is to have it, and that node whether it is on a network device there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressState {
     /// It is on a device of the holder, and hosts can come by it.
@@ -49,6 +50,7 @@ pub enum AddressState {
     /// No node holds it.
     Nobody,
     /// The holder does not answer, or its version does not say it.
+    #[default]
     Unknown,
     /// A later version has written into the record what it is, or who holds it, and the node that is asked cannot read that: it leaves it as it is.
     Unreadable,

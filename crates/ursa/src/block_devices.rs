@@ -37,12 +37,19 @@ struct Places<'a> {
     mountinfo: &'a str,
 }
 
+static ASKED: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// All of this machine's, by name; `pools` are the disks of the node's pools, and what these are called.
 pub async fn all(pools: Vec<(PathBuf, String)>) -> io::Result<Vec<BlockDevice>> {
-    let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
-    let (block, by_id) = (Path::new("/sys/class/block"), Path::new("/dev/disk/by-id"));
-    let pools = pools.into_iter().filter_map(|(path, pool)| Some((device_name(&path)?, pool))).collect();
-    let found = known(&Places { block, by_id, mountinfo: &mountinfo }, &pools)?;
+    // Who asks beside another would find each device looked at already.
+    let _alone = ASKED.lock().await;
+    let found = tokio::task::spawn_blocking(move || {
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
+        let (block, by_id) = (Path::new("/sys/class/block"), Path::new("/dev/disk/by-id"));
+        let pools = pools.into_iter().filter_map(|(path, pool)| Some((device_name(&path)?, pool))).collect();
+        known(&Places { block, by_id, mountinfo: &mountinfo }, &pools)
+    });
+    let found = found.await.map_err(io::Error::other)??;
     // All at once: those that hang are waited for together.
     let looks: Vec<(Option<oneshot::Receiver<Held>>, BlockDevice)> =
         found.into_iter().map(|device| (is_free(&device).then(|| look(&device.name)), device)).collect();
@@ -63,11 +70,12 @@ type Held = Result<Content, String>;
 /// As sysfs, the mounts and the node's pools say.
 fn known(places: &Places<'_>, pools: &BTreeMap<String, String>) -> io::Result<Vec<BlockDevice>> {
     let mut all = BTreeMap::new();
+    let mounts: Vec<Mount<'_>> = places.mountinfo.lines().filter_map(Mount::of).collect();
     for entry in fs::read_dir(places.block)? {
         let entry = entry?.path();
         let Some(device) = of_sysfs(&entry) else { continue };
         let numbers = text(&entry.join("dev")).unwrap_or_default();
-        let mounted_at = mounts(places.mountinfo, &numbers, &device.name);
+        let mounted_at = places_of(&mounts, &numbers, &device.name);
         let pool = pools.get(&device.name).cloned();
         all.insert(device.name.clone(), BlockDevice { mounted_at, pool, ..device });
     }
@@ -121,18 +129,29 @@ fn names_in(directory: &Path) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Where a device is mounted, by `mountinfo` (proc_pid_mountinfo(5)). File systems of several devices, as btrfs, have numbers of their own there: of
-/// these the source names one device.
-fn mounts(mountinfo: &str, numbers: &str, name: &str) -> Vec<String> {
-    let at = |line: &str| {
+/// A line of `mountinfo` (proc_pid_mountinfo(5)). File systems of several devices, as btrfs, have numbers of their own there: of these the
+/// source names one device.
+struct Mount<'a> {
+    numbers: &'a str,
+    place: &'a str,
+    source: Option<String>,
+}
+
+impl Mount<'_> {
+    fn of(line: &str) -> Option<Mount<'_>> {
         let (mount, source) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(2);
-        let (of, place) = (fields.next()?, fields.nth(1)?);
+        let (numbers, place) = (fields.next()?, fields.nth(1)?);
         let source = source.split(' ').nth(1)?;
-        let is_it = of == numbers || device_name(Path::new(source)).is_some_and(|source| source == name);
-        is_it.then(|| place.replace("\\040", " "))
-    };
-    let places: BTreeSet<String> = mountinfo.lines().filter_map(at).collect();
+        Some(Mount { numbers, place, source: device_name(Path::new(source)) })
+    }
+}
+
+/// Where a device is mounted.
+fn places_of(mounts: &[Mount<'_>], numbers: &str, name: &str) -> Vec<String> {
+    let of_it =
+        mounts.iter().filter(|mount| mount.numbers == numbers || mount.source.as_deref() == Some(name));
+    let places: BTreeSet<String> = of_it.map(|mount| mount.place.replace("\\040", " ")).collect();
     places.into_iter().collect()
 }
 

@@ -78,9 +78,11 @@ impl Session {
             tracing::debug!(tsih = self.birth.tsih, ?function, "no data comes any more for what was aborted");
         }
         let answered = rt::now();
+        // A session that ended meanwhile has reset nothing, and nobody waits for that any more.
+        let is_asked = !self.ended.get();
         self.brain.borrow_mut().task_done(id, response);
         self.pump();
-        if function == TaskFunction::TargetColdReset {
+        if is_asked && function == TaskFunction::TargetColdReset {
             self.end_all_of_target(answered).await;
         }
     }

@@ -388,7 +388,8 @@ impl Planner<'_> {
             addresses::compare(&self.declared.addresses, self.present);
         self.plan.steps.extend(added);
         self.conflicts.extend(conflicts);
-        match self.prune {
+        // A file that names none may be older than they are.
+        match self.prune && !self.declared.addresses.is_empty() {
             true => self.addresses_gone = surplus,
             false => self.plan.kept.extend(surplus.iter().map(kept)),
         }

@@ -128,6 +128,9 @@ impl Step {
             }
             Step::DeleteTarget(name) => Some(format!("delete target {name}")),
             Step::DeleteHost(name) => Some(format!("delete host {name}")),
+            Step::ChangeTarget { name, change: TargetChange { chap: Some(None), .. }, .. } => {
+                Some(format!("take the secret of target {name} away, which hosts may ask a proof of"))
+            }
             Step::RemoveAddress { shown, .. } => {
                 Some(format!("remove the floating address {shown} with the sessions through it"))
             }

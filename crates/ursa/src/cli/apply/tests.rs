@@ -295,6 +295,9 @@ fn addresses_come_last_and_go_first() {
     let named = "\n[[address]]\naddress = \"192.0.2.10/24\"\nnodes = [1, 2]\n";
     let plan = changes(&format!("{FILE}{named}"), &present, false, &[]);
     assert_eq!(plan.kept, ["address fd00::10/64"]);
+    // A file that is older than they are takes none away.
+    let plan = changes(FILE, &present, true, &[]);
+    assert_eq!(plan.kept, ["address 192.0.2.10/24", "address fd00::10/64"]);
 
     let other = "\n[[address]]\naddress = \"192.0.2.11/24\"\nprefer = 3\n";
     let new_map = FILE.replace("volume = \"db\"\nhost = \"esx\"", "volume = \"db\"\nhost = \"local\"");
@@ -366,7 +369,14 @@ fn a_target_gets_another_alias_in_place() {
     let mut named = present();
     named.targets[0].alias = Some("a".into());
     named.targets[0].chap_user = Some("t".into());
-    changes(FILE, &named, false, &["~ target iqn.x:t: alias from a to none, CHAP name from t to none"]);
+    let plan =
+        changes(FILE, &named, false, &["~ target iqn.x:t: alias from a to none, CHAP name from t to none"]);
+    assert_eq!(
+        plan.destroyed().len(),
+        1,
+        "hosts that ask for a proof are asked about: {:?}",
+        plan.destroyed()
+    );
 }
 
 #[test]

@@ -72,6 +72,15 @@ impl Session {
         is_asked_for
     }
 
+    /// An R2T whose turn comes when nobody wants its data any more is not sent. Says whether it is such a one.
+    pub(super) fn withdraw_r2t(&mut self, key: TaskKey) -> bool {
+        let discarded = self.tasks.get_mut(key).filter(|task| matches!(task.state, TaskState::Discarding));
+        let Some(write) = discarded.and_then(|task| task.write.as_mut()) else { return false };
+        write.withdraw_r2t();
+        self.proceed(key);
+        true
+    }
+
     /// Throws the data of a command away, that which is there and that which comes.
     fn throw_away(&mut self, key: TaskKey, state: TaskState) {
         let Some(task) = self.tasks.get_mut(key) else { return };

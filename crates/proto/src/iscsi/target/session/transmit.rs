@@ -71,6 +71,11 @@ impl Session {
             let connection = &mut self.connections[at];
             let Some(output) = connection.queue.pop_front() else { break };
             connection.queued_bytes -= output.queued_bytes();
+            if let Output::R2t(key, _) = output
+                && self.withdraw_r2t(key)
+            {
+                continue;
+            }
             let Output::Answer(key) = output else {
                 self.send(at, output, batch);
                 continue;

@@ -101,6 +101,11 @@ impl WriteData {
         Some(number)
     }
 
+    /// The last R2T has not been sent, and will not be.
+    pub(super) fn withdraw_r2t(&mut self) {
+        self.r2ts_sent = self.r2ts_sent.saturating_sub(1);
+    }
+
     /// What the R2T of this number asks for; nothing if all data comes before it.
     pub(super) fn burst(&self, number: u32, max_burst: u32) -> Option<Burst> {
         let max_burst = max_burst.max(1);

@@ -287,6 +287,20 @@ fn functions_on_many_tasks_wait_for_data_that_was_asked_for() {
     }
 }
 
+/// An initiator that hears of a task that it no longer has drops the connection.
+#[test]
+fn r2ts_that_were_not_sent_yet_are_not_sent_for_what_is_aborted() {
+    let mut peer = Peer::new();
+    peer.send(write(1, FIRST, 8192).encode(0), &[]);
+    peer.send(task(TaskManagementFunction::LogicalUnitReset, 2, FIRST + 1).encode(), &[]);
+    let (id, ..) = peer.task_event();
+    assert!(peer.output().is_empty(), "the R2T had not left");
+    assert!(!peer.session.awaits_data(id), "and so no data is waited for");
+    assert_eq!(peer.session.census(), TaskCensus::default());
+    peer.session.task_done(id, TaskResponse::Complete);
+    assert_eq!(peer.task_response(), (2, 0));
+}
+
 /// open-iscsi answers no R2T after a reset (FastAbort): the driver waits for a while only.
 #[test]
 fn data_that_does_not_come_is_given_up_with_the_answer() {
