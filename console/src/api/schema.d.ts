@@ -1879,7 +1879,7 @@ export interface components {
              * @description Since when, in seconds since 1970.
              */
             since?: number | null;
-            /** @description Whether the holder says that it has it. */
+            /** @description Whether the holder says that it has it. Nodes of older versions do not tell. */
             state: components["schemas"]["AddressState"];
             /** @description Which nodes could not put it on a device, take it off or give it up when they last tried, and why. Of nodes that do not answer nothing is known. */
             troubles?: components["schemas"]["AddressTrouble"][];
@@ -2467,7 +2467,7 @@ export interface components {
                  * @description Since when, in seconds since 1970.
                  */
                 since?: number | null;
-                /** @description Whether the holder says that it has it. */
+                /** @description Whether the holder says that it has it. Nodes of older versions do not tell. */
                 state: components["schemas"]["AddressState"];
                 /** @description Which nodes could not put it on a device, take it off or give it up when they last tried, and why. Of nodes that do not answer nothing is known. */
                 troubles?: components["schemas"]["AddressTrouble"][];

@@ -33,6 +33,7 @@ pub struct FloatingAddress {
     pub waits: bool,
     /// Whether the holder says that it has it. Nodes of older versions do not tell.
     #[serde(default)]
+    #[schema(required = true)]
     pub state: AddressState,
     /// Which nodes could not put it on a device, take it off or give it up when they last tried, and why. Of nodes that do not answer nothing is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -337,7 +337,8 @@ fn addresses_come_last_and_go_first() {
     let later = &mut present.addresses[0];
     (later.address, later.state, later.portal_group) = ("192.0.2.10".into(), AddressState::Unreadable, None);
     conflicts(&format!("{FILE}{named}"), &present, "address 192.0.2.10: a later version of ursa");
-    changes(FILE, &present, true, &["- address fd00::10/64"]);
+    let expected = ["- address fd00::10/64", "+ address 192.0.2.11/24"];
+    changes(&format!("{FILE}{other}"), &present, true, &expected);
     assert!(!export::text(&export::declared(&present)).contains("192.0.2.10"));
 
     let alone = Present { nodes: Vec::new(), addresses: Vec::new(), ..present };
