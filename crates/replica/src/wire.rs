@@ -265,6 +265,9 @@ pub fn decode(
     if !reader.0.is_empty() || !brings_data && header.payload_bytes != 0 {
         return Err(Malformed::Length);
     }
+    if header.zeros && !brings_data {
+        return Err(Malformed::Value);
+    }
     Ok(Envelope { epoch: header.epoch, incarnation: header.incarnation, message })
 }
 
