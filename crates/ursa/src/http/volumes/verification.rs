@@ -67,6 +67,7 @@ pub(in crate::http) async fn begin(
     responses(
         (status = OK, description = "What was found so far", body = Verification),
         (status = NOT_FOUND, description = "`volume_not_found`, `not_verified`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_ambiguous`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn show(
