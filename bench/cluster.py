@@ -16,11 +16,16 @@ class Node(peers.Peer):
     name = "ursa"
     poll = None
     pool = "1G"
-    cores = "1"
+    #: What `ursa serve --cores` is given.
+    own_cores = "1"
+
+    def processors(self):
+        """A node is pinned to what `--pin` names: a processor, or a range."""
+        return self.cpu
 
     def start(self):
         api = self.port + 1
-        serve = [URSA, "serve", "--data-dir", self.files, "--cores", self.cores, "--pool-size", self.pool, "--ram-max", "2G"]
+        serve = [URSA, "serve", "--data-dir", self.files, "--cores", self.own_cores, "--pool-size", self.pool, "--ram-max", "2G"]
         serve += ["--iscsi-listen", f"127.0.0.1:{self.port}", "--api-listen", f"127.0.0.1:{api}"]
         if self.poll is not None:
             serve += ["--poll-us", self.poll]

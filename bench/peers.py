@@ -51,8 +51,12 @@ class Peer:
         log = open(os.path.join(self.files, "log"), "w")
         pinned = command
         if self.cpu is not None:
-            pinned = ["taskset", "-c", f"{self.cpu}-{self.cpu + self.cores - 1}"] + command
+            pinned = ["taskset", "-c", self.processors()] + command
         self.process = subprocess.Popen(pinned, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **options)
+
+    def processors(self):
+        """Those that it is pinned to, as taskset takes them."""
+        return f"{self.cpu}-{self.cpu + self.cores - 1}"
 
     def wait_for_port(self, port):
         end = time.time() + READY_SECONDS
