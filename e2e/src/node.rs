@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -156,6 +156,17 @@ impl Node {
         let pid = Pid::from_child(self.process.as_ref().expect("it runs"));
         kill_process(pid, Signal::STOP).expect("it runs");
         Frozen(pid)
+    }
+
+    /// From now on what it writes beyond this byte of a file fails (EFBIG), as on a disk that is bad there; `None`: no more. By a limit on the size of its
+    /// files: that needs neither root nor modules of the kernel, as device mapper's failing disks do, and works on any file system, while it runs.
+    /// It does not die of the signal that comes with such an error: its cores take none. Its record, the largest of its other files, has 32 MiB.
+    pub fn fail_writes_beyond(&self, bytes: Option<u64>) {
+        let pid = Pid::from_child(self.process.as_ref().expect("it runs"));
+        // The node has the limits that we have.
+        let Rlimit { current, maximum } = getrlimit(Resource::Fsize);
+        let limit = Rlimit { current: bytes.or(current), maximum };
+        prlimit(Some(pid), Resource::Fsize, limit).expect("it is ours, and the hard limit stays");
     }
 
     /// Asks it to end, and waits until it has.

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const DOUBTS_MAX: usize = 3;
 
 /// Makes the volume `db` with copies on these nodes: what leads to it by one portal of each of the first two.
-fn create(nodes: &[Node], on: &str) -> Export {
+pub fn create(nodes: &[Node], on: &str) -> Export {
     nodes[0].ursa(&["volume", "create", "db", "--size", "128M", "--on", on, "--target", TARGET]).expect_ok();
     wait_until_in_sync(&nodes[0], "db");
     let portals = nodes[..2].iter().map(|node| node.portals()[0]).collect();
@@ -26,8 +26,9 @@ fn create(nodes: &[Node], on: &str) -> Export {
 }
 
 /// What the product tells its users to type.
-fn host_setup(node: &Node, export: &Export) -> String {
-    let mut arguments = vec!["host-setup".to_owned(), "linux".into(), "--target".into(), TARGET.into()];
+pub fn host_setup(node: &Node, export: &Export) -> String {
+    let target = export.target.clone();
+    let mut arguments = vec!["host-setup".to_owned(), "linux".into(), "--target".into(), target];
     for portal in Guest::portals(export) {
         arguments.extend(["--portal".to_owned(), portal]);
     }
@@ -38,19 +39,19 @@ fn host_setup(node: &Node, export: &Export) -> String {
 
 /// Runs a script that begins with `ways`; gives what it prints.
 #[track_caller]
-fn look(guest: &Guest, export: &Export, variables: &str, script: &str) -> String {
+pub fn look(guest: &Guest, export: &Export, variables: &str, script: &str) -> String {
     guest.run(export, &format!("{variables}\n{}", script!("ways")), script).expect_ok()
 }
 
 /// Waits until the guest has its ways in these states; gives what was told of them then.
 #[track_caller]
-fn wait_for_paths(guest: &Guest, export: &Export, wanted: &str) -> String {
+pub fn wait_for_paths(guest: &Guest, export: &Export, wanted: &str) -> String {
     look(guest, export, &format!("WANTED='{wanted}'"), script!("paths"))
 }
 
 /// All copies have the same data.
 #[track_caller]
-fn verify(node: &Node) {
+pub fn verify(node: &Node) {
     let found = node.ursa_json(&["volume", "verify", "db"]);
     assert_eq!(found["equal"], Value::Bool(true), "{found}");
 }

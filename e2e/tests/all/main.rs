@@ -13,6 +13,7 @@ mod etcd;
 mod forks;
 mod guest;
 mod guest_cluster;
+mod guest_failed_disk;
 mod links;
 mod multipath;
 mod out_of_range;
