@@ -143,6 +143,35 @@ fn a_cold_reset_ends_all_sessions_of_its_target_and_no_others() {
     });
 }
 
+/// Who asked was cut off before its writes had landed. Nobody waits for the reset any more, and the target goes on.
+#[test]
+fn a_cold_reset_whose_session_has_ended_meanwhile_drops_nobody() {
+    each_seed(2, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let (asker, other) = client.run(|portal| async move {
+            (log_in(portal, "asker", LUN).await, log_in(portal, "other", LUN).await)
+        });
+        rig.world.set_disk_latency(rig.server, DISK, writes_that_take(100));
+        client.run(move |_| async move {
+            let writer = Rc::clone(&asker);
+            let write = rt::spawn(async move { write(&writer, 0, 1).await });
+            rt::sleep(Duration::from_millis(10)).await;
+            let answer = asker.manage(TaskFunction::TargetColdReset, Lun(LUN)).await;
+            assert!(matches!(answer, Err(Error::Ended(_))), "{answer:?}");
+            assert!(write.await.is_err());
+        });
+        // Until the write has landed, and what the reset has begun is over.
+        rig.world.set_disk_latency(rig.server, DISK, DiskLatency::default());
+        rig.world.run_for(Duration::from_secs(100));
+        client.run(move |_| async move {
+            assert!(other.ended().is_none(), "a session that nobody has reset is dropped");
+            other.make_ready(Lun(LUN)).await.unwrap();
+        });
+    });
+}
+
 #[test]
 fn a_unit_reset_does_not_wait_for_those_who_come_after_it() {
     each_seed(2, |seed| {
