@@ -1,8 +1,8 @@
 //! The block devices of this machine, and what uses them: for whoever makes a pool and has no shell there.
 //!
-//! What the kernel says (`/sys/class/block`, `/proc/self/mountinfo`) is read without touching a disk. A device that nothing is known to use is read
-//! from, some KiB at its start. That one may hang: it is read by a thread of its own, which nobody waits for without end, and of which there is one
-//! a device.
+//! What the kernel says (`/sys/class/block`, `/proc/self/mountinfo`, `/proc/swaps`) is read without touching a disk. A device that nothing is known
+//! to use is read from, some KiB at its start. That one may hang: it is read by a thread of its own, which nobody waits for without end, and of which
+//! there is one a device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -35,6 +35,7 @@ struct Places<'a> {
     block: &'a Path,
     by_id: &'a Path,
     mountinfo: &'a str,
+    swaps: &'a str,
 }
 
 static ASKED: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -45,9 +46,11 @@ pub async fn all(pools: Vec<(PathBuf, String)>) -> io::Result<Vec<BlockDevice>> 
     let _alone = ASKED.lock().await;
     let found = tokio::task::spawn_blocking(move || {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
+        // A kernel that cannot swap has no such file.
+        let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
         let (block, by_id) = (Path::new("/sys/class/block"), Path::new("/dev/disk/by-id"));
         let pools = pools.into_iter().filter_map(|(path, pool)| Some((device_name(&path)?, pool))).collect();
-        known(&Places { block, by_id, mountinfo: &mountinfo }, &pools)
+        known(&Places { block, by_id, mountinfo: &mountinfo, swaps: &swaps }, &pools)
     });
     let found = found.await.map_err(io::Error::other)??;
     // All at once: those that hang are waited for together.
@@ -67,17 +70,20 @@ pub async fn all(pools: Vec<(PathBuf, String)>) -> io::Result<Vec<BlockDevice>> 
 /// What a look at a device's start has found; or why it has not.
 type Held = Result<Content, String>;
 
-/// As sysfs, the mounts and the node's pools say.
+/// As sysfs, the mounts, the swap space in use and the node's pools say.
 fn known(places: &Places<'_>, pools: &BTreeMap<String, String>) -> io::Result<Vec<BlockDevice>> {
     let mut all = BTreeMap::new();
     let mounts: Vec<Mount<'_>> = places.mountinfo.lines().filter_map(Mount::of).collect();
+    let swapped_to = swap_devices(places.swaps);
     for entry in fs::read_dir(places.block)? {
         let entry = entry?.path();
         let Some(device) = of_sysfs(&entry) else { continue };
         let numbers = text(&entry.join("dev")).unwrap_or_default();
         let mounted_at = places_of(&mounts, &numbers, &device.name);
         let pool = pools.get(&device.name).cloned();
-        all.insert(device.name.clone(), BlockDevice { mounted_at, pool, ..device });
+        let is_swapped_to = swapped_to.contains(&device.name);
+        let problem = is_swapped_to.then(|| "the kernel swaps to it".to_owned()).or(device.problem);
+        all.insert(device.name.clone(), BlockDevice { mounted_at, pool, problem, ..device });
     }
     let parts: Vec<(String, String)> =
         all.values().filter_map(|part| Some((part.part_of.clone()?, part.name.clone()))).collect();
@@ -153,6 +159,13 @@ fn places_of(mounts: &[Mount<'_>], numbers: &str, name: &str) -> Vec<String> {
         mounts.iter().filter(|mount| mount.numbers == numbers || mount.source.as_deref() == Some(name));
     let places: BTreeSet<String> = of_it.map(|mount| mount.place.replace("\\040", " ")).collect();
     places.into_iter().collect()
+}
+
+/// The devices with swap space in use, by the kernel's table of them (proc(5)): a line with titles, then one each, which begins with the path. Swap
+/// files are on devices that are mounted.
+fn swap_devices(swaps: &str) -> BTreeSet<String> {
+    let paths = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    paths.filter_map(|path| device_name(Path::new(path))).collect()
 }
 
 /// What the kernel calls the device at this path, through links.
@@ -292,7 +305,8 @@ mod tests {
         let mountinfo = "22 1 8:1 / /a\\040b rw,relatime shared:1 - ext4 /dev/none rw\n\
                          23 1 0:21 / /proc rw - proc proc rw\n";
         let pools = [("sdc".to_owned(), "main".to_owned())].into();
-        let found = known(&Places { block: &block, by_id: &by_id, mountinfo }, &pools).unwrap();
+        let places = Places { block: &block, by_id: &by_id, mountinfo, swaps: "" };
+        let found = known(&places, &pools).unwrap();
         let names: Vec<&str> = found.iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["sda", "sda1", "sdb", "sdc", "sdd"], "no media, no memory, nothing empty");
         let [sda, sda1, sdb, sdc, sdd] = found.as_slice() else { panic!("{found:?}") };
@@ -304,6 +318,27 @@ mod tests {
         assert_eq!((sdc.pool.as_deref(), is_free(sdc)), (Some("main"), false));
         assert_eq!((&sdd.used_by, is_free(sdd)), (&vec!["dm-0".to_owned()], false));
         assert_eq!(sdd.problem.as_deref(), Some("it is read-only"));
+    }
+
+    /// Of what is mounted and swapped to by a path, which is looked up below `/dev`: so these stand for disks that every machine has there.
+    #[test]
+    fn what_the_kernel_names_by_its_path_is_in_use() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, dev) in [("null", "8:0"), ("zero", "8:16"), ("full", "8:32")] {
+            put(&dir.path().join(name), &[("size", "2048"), ("dev", dev), ("ro", "0")]);
+        }
+        // One of the devices of a file system that has several, and a number of its own.
+        let mountinfo = "22 1 0:44 / /data rw,relatime - btrfs /dev/null rw,subvol=/\n";
+        let swaps = "Filename Type Size Used Priority\n\
+                     /dev/zero                               partition\t8388604\t\t0\t\t-2\n\
+                     /swapfile                               file\t\t8388604\t\t0\t\t-3\n";
+        let by_id = dir.path().join("none");
+        let places = Places { block: dir.path(), by_id: &by_id, mountinfo, swaps };
+        let found = known(&places, &BTreeMap::new()).unwrap();
+        let [full, null, zero] = found.as_slice() else { panic!("{found:?}") };
+        assert!(is_free(full), "{full:?}");
+        assert_eq!((&null.mounted_at, is_free(null)), (&vec!["/data".to_owned()], false));
+        assert_eq!((zero.problem.as_deref(), is_free(zero)), (Some("the kernel swaps to it"), false));
     }
 
     #[test]
