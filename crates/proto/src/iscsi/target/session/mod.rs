@@ -251,9 +251,9 @@ pub struct Session {
     immediate_tasks: usize,
     /// Bytes of write buffers, from their allocation to the command's answer, or to its end if it is answered before.
     write_bytes: usize,
-    /// How many commands hold some of them that are bounded by `data_bytes_max` alone (`granted`).
+    /// How many commands hold some of them that are bounded by `data_bytes_max` alone (`granted`), but for those that were aborted and run on.
     write_grants: usize,
-    /// Those of commands that were aborted, run on, and have given up the place in the window that bounded them.
+    /// Those of commands that were aborted and run on, and that no place in the window bounds: they were granted, or it is given up.
     orphan_bytes: usize,
     /// Writes that wait for memory before their R2Ts, oldest first; some may be gone.
     starved: VecDeque<TaskKey>,

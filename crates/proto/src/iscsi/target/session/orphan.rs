@@ -16,8 +16,8 @@ const PLACES_MAX: usize = 1024;
 pub(super) struct Orphan {
     /// Bytes counted in the session's `write_bytes`.
     charged: usize,
-    /// Its memory is a part of `data_bytes_max`, as it was before.
-    granted: bool,
+    /// Its memory is a part of `data_bytes_max`: it was granted, or its place is given up. Counted in the session's `orphan_bytes`.
+    is_alone: bool,
     /// It has kept its place, and whether that is among the immediate commands.
     place: Option<bool>,
 }
@@ -29,13 +29,17 @@ impl Session {
         let is_bounded = task.charged == 0 || task.granted || self.write_bytes <= self.config.data_bytes_max;
         let keeps_place = self.orphans.len() >= PLACES_MAX || !is_bounded;
         let place = keeps_place.then_some(task.immediate);
-        if !keeps_place && !task.granted {
+        let is_alone = task.granted || !keeps_place;
+        // It may hang, and give nothing back: nobody waits for that who has room beside it.
+        self.write_grants -= usize::from(task.granted);
+        if is_alone {
             self.orphan_bytes += task.charged;
         }
-        self.orphans.insert(key, Orphan { charged: task.charged, granted: task.granted, place });
+        self.orphans.insert(key, Orphan { charged: task.charged, is_alone, place });
         if !keeps_place {
             self.give_up_place(task.immediate);
         }
+        self.feed_starved();
         true
     }
 
@@ -43,11 +47,11 @@ impl Session {
     pub(super) fn end_orphan(&mut self, key: TaskKey) {
         let Some(orphan) = self.orphans.remove(&key) else { return };
         self.write_bytes -= orphan.charged;
-        self.write_grants -= usize::from(orphan.granted);
-        match orphan.place {
-            Some(immediate) => self.give_up_place(immediate),
-            None if orphan.granted => {}
-            None => self.orphan_bytes -= orphan.charged,
+        if orphan.is_alone {
+            self.orphan_bytes -= orphan.charged;
+        }
+        if let Some(immediate) = orphan.place {
+            self.give_up_place(immediate);
         }
         self.feed_starved();
     }

@@ -7,7 +7,7 @@
 //! So no more is held than `data_bytes_max` and FirstBurstLength for each place in the window. Whatever has no place there is a
 //! part of `data_bytes_max`: unsolicited data of immediate commands, which are rejected if there is no room for all of it, and
 //! that of commands which were aborted and run on (`orphan`), as long as it fits. The first in the row waits for the latter if both
-//! together do not fit.
+//! together do not fit, and only then: a disk that hangs under one unit stops the others' writes when what it holds leaves no room for them.
 
 use super::Session;
 use super::task::TaskKey;

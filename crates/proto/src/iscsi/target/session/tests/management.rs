@@ -192,6 +192,54 @@ fn the_first_in_the_row_waits_for_what_was_aborted_and_runs_on() {
     assert_eq!(peer.session.write_bytes(), 5 * LENGTH);
 }
 
+/// A write that hangs at one unit's disk when it is aborted holds its data, and no more: others have the rest, one at a time if unsolicited data
+/// fills it.
+#[test]
+fn what_was_aborted_and_runs_on_keeps_nobody_waiting_who_has_room_beside_it() {
+    const LENGTH: usize = 16384;
+    let config = SessionConfig { data_bytes_max: 4 * LENGTH, ..config() };
+    let mut peer = Peer::with(negotiated(), config);
+    let other_lun = [0, 1, 0, 0, 0, 0, 0, 0];
+    peer.send(ScsiCommand { lun: other_lun, ..write(0, FIRST, LENGTH as u32) }.encode(0), &[]);
+    let r2t = peer.r2t();
+    peer.send(data_out(0, r2t.target_tag, 0, 0, true).encode(LENGTH as u32), &[7; LENGTH]);
+    let hanging = peer.command().id;
+    let mut running = Vec::new();
+    for i in 1..4 {
+        peer.send(write(i, FIRST + i, LENGTH as u32).encode(LENGTH as u32), &[7; LENGTH]);
+        running.push(peer.command().id);
+    }
+    for i in 4..6 {
+        peer.send(write(i, FIRST + i, 2 * LENGTH as u32).encode(0), &[]);
+    }
+    assert!(peer.output().is_empty(), "all room is taken, and somebody gives some back");
+    peer.session.abort(hanging, false);
+    let first = peer.r2t();
+    assert_eq!(first.initiator_tag, InitiatorTag(4), "one of them");
+    assert_eq!(peer.session.write_bytes(), (1 + 3 + 2) * LENGTH);
+    peer.send(data_out(4, first.target_tag, 0, 0, true).encode(2 * LENGTH as u32), &[7; 2 * LENGTH]);
+    let written = peer.command().id;
+    assert!(peer.output().is_empty());
+    peer.session.complete(written, Outcome::good_out(2 * LENGTH as u64));
+    let output = peer.output();
+    let [(ResponsePdu::ScsiResponse(_), _), (ResponsePdu::R2t(second), _)] = &output[..] else {
+        panic!("{output:?}")
+    };
+    assert_eq!(second.initiator_tag, InitiatorTag(5));
+    // It is aborted, too, and runs on.
+    peer.send(data_out(5, second.target_tag, 0, 0, true).encode(2 * LENGTH as u32), &[7; 2 * LENGTH]);
+    let also_hanging = peer.command().id;
+    peer.session.abort(also_hanging, false);
+    peer.send(write(6, FIRST + 6, 2 * LENGTH as u32).encode(0), &[]);
+    assert!(peer.output().is_empty(), "beside both there is no room for it");
+    for id in running.into_iter().chain([also_hanging]) {
+        peer.session.complete(id, Outcome::good());
+    }
+    assert!(peer.output().iter().any(|(pdu, _)| matches!(pdu, ResponsePdu::R2t(_))));
+    peer.session.complete(hanging, Outcome::good());
+    assert_eq!(peer.session.write_bytes(), 2 * LENGTH);
+}
+
 #[test]
 fn abort_task_of_a_command_that_waits_for_data() {
     let mut peer = Peer::new();
