@@ -1,5 +1,6 @@
 //! Disks that fail or are full: clients hear the right thing, and others nothing.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Lba};
@@ -11,7 +12,7 @@ use rt::sim::{DiskFaults, DiskImage};
 
 use crate::commands::{register, set_write_cache};
 use crate::content::{Stamp, stamped};
-use crate::rig::{DISK, MIB, POOL, Rig, Shape, TARGET, log_in};
+use crate::rig::{Client, DISK, MIB, POOL, Rig, Shape, TARGET, log_in};
 use crate::seeds::each_seed;
 use crate::workload::volume_number;
 
@@ -207,19 +208,25 @@ fn a_volume_on_a_disk_out_of_service_is_not_ready_and_others_are() {
     });
 }
 
+/// A session that has written a block to the first unit, whose disk fails every flush from now on.
+fn written_before_flushes_fail(rig: &Rig, client: Client<'_>) -> Rc<Session> {
+    let session = client.run(|portal| async move {
+        let session = log_in(portal, "client", 0).await;
+        write(&session, 0, 0, 1).await.unwrap();
+        session
+    });
+    let faults = DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() };
+    rig.world.set_disk_faults(rig.server, DISK, faults);
+    session
+}
+
 #[test]
 fn a_failed_flush_is_told_and_not_forgotten() {
     each_seed(2, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
         let client = rig.client("client");
-        let session = client.run(|portal| async move {
-            let session = log_in(portal, "client", 0).await;
-            write(&session, 0, 0, 1).await.unwrap();
-            session
-        });
-        let faults = DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() };
-        rig.world.set_disk_faults(rig.server, DISK, faults);
+        let session = written_before_flushes_fail(&rig, client);
         let session = client.run(move |_| async move {
             let error = session.flush(Lun(0)).await.unwrap_err();
             assert_eq!(error.sense(), Some((MEDIUM_ERROR, 0x0c00)), "write error: {error}");
@@ -261,13 +268,7 @@ fn a_write_cache_that_cannot_be_flushed_is_not_turned_off_in_silence() {
     let rig = Rig::new(1, 2);
     rig.add(Shape::thick());
     let client = rig.client("client");
-    let session = client.run(|portal| async move {
-        let session = log_in(portal, "client", 0).await;
-        write(&session, 0, 0, 1).await.unwrap();
-        session
-    });
-    let faults = DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() };
-    rig.world.set_disk_faults(rig.server, DISK, faults);
+    let session = written_before_flushes_fail(&rig, client);
     client.run(move |_| async move {
         let error = set_write_cache(&session, 0, false).await.unwrap_err();
         assert_eq!(error.sense(), FAILED, "{error}");
