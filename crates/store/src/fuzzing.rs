@@ -38,29 +38,48 @@ pub fn catalog(bytes: &[u8]) {
     }
 }
 
-/// What [`superblock`] takes: disk 1 of 2.
+/// What [`superblock`] takes.
 pub fn superblock_seed() -> Vec<u8> {
-    let geometry = Geometry::new(8 << 20, 64 << 10, 216 << 10).expect("the disk has room for extents");
-    let superblock = Superblock {
-        version: Version::First,
-        pool: PoolId([1; 16]),
-        disk: DiskId([2; 16]),
-        index: 1,
-        count: 2,
-        generation: 7,
-        geometry,
-        reserved: Some(true),
-    };
-    let mut bytes = superblock.encode();
+    let mut bytes = superblock_example().encode();
     bytes.truncate(crate::superblock::CRC_AT);
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     bytes.truncate(end);
     bytes
 }
 
-/// What [`catalog`] takes, in both versions: one disk, and a volume of two slices.
+/// What [`catalog`] takes, in both versions.
 pub fn catalog_seeds() -> [Vec<u8>; 2] {
-    let run = |start| ExtentRun { disk: 0, start, count: 1 };
+    let catalog = catalog_example(512 << 20, &[4]);
+    [Version::First, Version::Copies].map(|version| catalog.encode(version))
+}
+
+/// Sixteen bytes that count up from `first`.
+pub(crate) fn id(first: u8) -> [u8; 16] {
+    std::array::from_fn(|index| first + index as u8)
+}
+
+/// Of disk 1 of 2.
+pub(crate) fn superblock_example() -> Superblock {
+    Superblock {
+        version: Version::First,
+        pool: PoolId(id(0x10)),
+        disk: DiskId(id(0x20)),
+        index: 1,
+        count: 2,
+        generation: 7,
+        geometry: Geometry {
+            disk_bytes: 8 << 20,
+            extent_bytes: 64 << 10,
+            extents: 113,
+            slot_bytes: 216 << 10,
+        },
+        reserved: Some(true),
+    }
+}
+
+/// One disk of 113 extents, and a volume of two slices, of which the first has these extents.
+pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
+    let run = |start: &u32| ExtentRun { disk: 0, start: *start, count: 1 };
     let volume = VolumeEntry {
         name: "db".into(),
         kind: VolumeKind::Thick,
@@ -71,17 +90,16 @@ pub fn catalog_seeds() -> [Vec<u8>; 2] {
         created: 1_700_000_000,
         copy: None,
         lu_state: vec![1, 2, 3],
-        slices: vec![vec![run(4)], vec![run(5)]],
+        slices: vec![first_slice.iter().map(run).collect(), vec![run(&5)]],
         map: Vec::new(),
     };
-    let catalog = Catalog {
+    Catalog {
         name: "p".into(),
-        host: Host { id: HostId([3; 16]), name: "node-a".into() },
+        host: Host { id: HostId([0xaa; 16]), name: "node-a".into() },
         exported: false,
-        disks: vec![DiskEntry { id: DiskId([2; 16]), bytes: 512 << 20, extents: 113 }],
-        volumes: BTreeMap::from([(VolumeId([4; 16]), Rc::new(volume))]),
-    };
-    [Version::First, Version::Copies].map(|version| catalog.encode(version))
+        disks: vec![DiskEntry { id: DiskId(id(0x20)), bytes: disk_bytes, extents: 113 }],
+        volumes: BTreeMap::from([(VolumeId(id(0x30)), Rc::new(volume))]),
+    }
 }
 
 #[cfg(test)]

@@ -1,24 +1,18 @@
 //! The formats of `docs/formats/pool.md`, byte by byte. The bytes were computed from the tables there, not by this
 //! crate. If one of these tests fails, pools that exist cannot be read any more: the version must change.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use base::{BlockSize, ByteLen, Rng};
+use base::{ByteLen, Rng};
 
-use crate::catalog::{Catalog, DiskEntry, Host, Malformed, VolumeEntry, VolumeKind};
+use crate::catalog::{Catalog, Malformed, VolumeEntry, VolumeKind};
 use crate::copy::{CopyOf, CopyState};
 use crate::extent::ExtentRun;
-use crate::geometry::Geometry;
-use crate::id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
+use crate::fuzzing::{self, id};
+use crate::id::{ClusterId, PoolId, VolumeId};
 use crate::slot::{self, Header};
 use crate::stripe::Stripe;
 use crate::superblock::{Superblock, Unreadable, Version};
-
-/// Sixteen bytes that count up from `first`.
-fn id(first: u8) -> [u8; 16] {
-    std::array::from_fn(|index| first + index as u8)
-}
 
 const SUPERBLOCK: [u8; 84] = [
     b'U', b'R', b'S', b'A', b'P', b'O', b'O', b'L', // magic
@@ -114,45 +108,11 @@ fn catalog_2_bytes() -> Vec<u8> {
 }
 
 fn superblock() -> Superblock {
-    Superblock {
-        version: Version::First,
-        pool: PoolId(id(0x10)),
-        disk: DiskId(id(0x20)),
-        index: 1,
-        count: 2,
-        generation: 7,
-        geometry: Geometry {
-            disk_bytes: 8 << 20,
-            extent_bytes: 64 << 10,
-            extents: 113,
-            slot_bytes: 216 << 10,
-        },
-        reserved: None,
-    }
+    Superblock { reserved: None, ..fuzzing::superblock_example() }
 }
 
 fn catalog() -> Catalog {
-    let run = |start| ExtentRun { disk: 0, start, count: 1 };
-    let volume = VolumeEntry {
-        name: "db".into(),
-        kind: VolumeKind::Thick,
-        block_size: BlockSize::B512,
-        physical_exponent: 3,
-        stripe: Stripe::new(2, ByteLen(64 << 10)),
-        capacity: ByteLen(192 << 10),
-        created: 1_700_000_000,
-        copy: None,
-        lu_state: vec![1, 2, 3],
-        slices: vec![vec![run(4), run(9)], vec![run(5)]],
-        map: Vec::new(),
-    };
-    Catalog {
-        name: "p".into(),
-        host: Host { id: HostId([0xaa; 16]), name: "node-a".into() },
-        exported: false,
-        disks: vec![DiskEntry { id: DiskId(id(0x20)), bytes: 8 << 20, extents: 113 }],
-        volumes: BTreeMap::from([(VolumeId(id(0x30)), Rc::new(volume))]),
-    }
+    fuzzing::catalog_example(8 << 20, &[4, 9])
 }
 
 /// With a volume that is a copy.
