@@ -1,39 +1,31 @@
 //! The node's part in a cluster: it makes one or joins one, and from then on begins each life with it.
 
+mod moving;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use cluster::Revision;
 use cluster::embedded::{Embedded, File, Identity, Saved, Settings};
 use cluster::etcd::Etcd;
-use cluster::{Revision, Transaction};
 use link::{ClusterAuthority, ClusterId, Limits, Links, NodeCredentials};
 use replica::{Incarnation, NodeId};
 use rt::{CoreId, Listener};
 use serde::{Deserialize, Serialize};
 
-use super::access::{HOSTS, TARGETS};
-use super::change::{Changing, WaitsFor, Work};
+use super::change::{Changing, Work};
 use super::record_place::{RecordPlace, etcd_settings};
 use super::turns::Thing;
 use super::{Control, ControlError};
-use crate::access::{HostGroup, Target};
 use crate::config::RecordEngine;
-use crate::copies::{
-    ClusterError, Copies, Engine, Keeper, LinkHandler, LinkRoles, RECORD_DEADLINE, node_key, peer,
-};
+use crate::copies::{Copies, Engine, Keeper, LinkHandler, LinkRoles, RECORD_DEADLINE, node_key, peer};
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 
 /// Where the node's own record says which cluster it is in.
 const CLUSTER: &str = "cluster";
-
-/// Entries that one transaction moves to the cluster's record: it takes a hundred, of 1 MiB together, and a large host group has 20 KiB.
-const MOVED_AT_ONCE: usize = 50;
-
-/// How often a node tries again to move what it had alone to the record of its cluster.
-const MOVE_AGAIN: Duration = Duration::from_secs(1);
 
 /// How often a node that cannot reach the cluster's record tries again to say that it is there.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
@@ -288,25 +280,6 @@ impl Control {
         .await
     }
 
-    /// Moves what is left to be moved, until that is done.
-    async fn move_later(self: Rc<Control>) {
-        while self.keeper().is_some_and(|keeper| !keeper.is_stopping()) {
-            rt::sleep(MOVE_AGAIN).await;
-            let control = Rc::clone(&self);
-            let moved = self.change(
-                Work::new("moving targets, hosts and users of", &self.host.name),
-                |changing| async move {
-                    let _record = changing.hold([Thing::Record]).await?;
-                    control.move_own_to_cluster(&changing).await
-                },
-            );
-            match moved.await {
-                Ok(()) => return,
-                Err(error) => tracing::debug!(%error, "not moved yet"),
-            }
-        }
-    }
-
     /// Begins a life in a cluster, and makes `also` durable with it. The caller holds the record.
     async fn begin(
         self: &Rc<Control>,
@@ -407,39 +380,6 @@ impl Control {
         }
     }
 
-    /// The targets, hosts, users and tokens that the node had alone when it made the cluster are the cluster's from now on. The caller holds the record.
-    ///
-    /// What is in the cluster's record already is left as it is there: it was moved before, by a life that ended in between. In the node's own record
-    /// everything stays until all of it is moved.
-    async fn move_own_to_cluster(&self, changing: &Changing) -> Result<(), ControlError> {
-        let (Some(keeper), Some(place)) = (self.keeper(), self.place()) else { return Ok(()) };
-        if !place.is_founders() {
-            return Ok(());
-        }
-        // People come last, and of these the marker: until then the cluster can still be set up.
-        let mut own = self.own_access();
-        own.extend(self.own_people());
-        if own.is_empty() {
-            return Ok(());
-        }
-        changing.waits_for(WaitsFor::ClusterRecord);
-        for some in own.chunks(MOVED_AT_ONCE) {
-            move_some(&keeper, some.to_vec()).await?;
-        }
-        self.commit(changing, own.into_iter().map(|(key, _)| delete(key)).collect()).await
-    }
-
-    /// What the node alone has of targets and hosts, by key.
-    fn own_access(&self) -> Vec<Change> {
-        let record = self.record.borrow();
-        let targets = record.list::<Target>(TARGETS).into_iter();
-        let hosts = record.list::<HostGroup>(HOSTS).into_iter();
-        let mut own: Vec<Change> =
-            targets.map(|target| set(format!("{TARGETS}{}", target.name), &target)).collect();
-        own.extend(hosts.map(|host| set(format!("{HOSTS}{}", host.name), &host)));
-        own
-    }
-
     /// Where certificates and the record lie.
     pub(super) fn cluster_directory(&self) -> Result<PathBuf, EnterError> {
         let directory = cluster_path();
@@ -455,22 +395,6 @@ impl Control {
 /// See [`Control::cluster_directory`], which makes it.
 pub(super) fn cluster_path() -> PathBuf {
     Shard::current().config().data_dir.join("cluster")
-}
-
-/// Puts these into the cluster's record, but for those that are there.
-async fn move_some(keeper: &Keeper, mut some: Vec<Change>) -> Result<(), ControlError> {
-    loop {
-        let put = |transaction: Transaction, (key, value): &Change| match value {
-            Some(value) => transaction.expect(key, None).put(key, value.get()),
-            None => transaction,
-        };
-        match keeper.commit(some.iter().fold(Keeper::transaction(), put)).await {
-            Err(ClusterError::Conflict(there)) if some.iter().any(|(key, _)| *key == there) => {
-                some.retain(|(key, _)| *key != there);
-            }
-            result => return Ok(result?),
-        }
-    }
 }
 
 /// Whether the node can listen there: known before anything is kept, since a node that is in a cluster and cannot does not start.

@@ -1,0 +1,90 @@
+//! What a node had alone when it made its cluster becomes the cluster's.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use cluster::Transaction;
+
+use super::super::access::{HOSTS, TARGETS};
+use super::super::change::{Changing, WaitsFor, Work};
+use super::super::turns::Thing;
+use super::super::{Control, ControlError};
+use crate::access::{HostGroup, Target};
+use crate::copies::{ClusterError, Keeper};
+use crate::record::{Change, delete, set};
+
+/// Entries that one transaction moves to the cluster's record: it takes a hundred, of 1 MiB together, and a large host group has 20 KiB.
+const MOVED_AT_ONCE: usize = 50;
+
+/// How often a node tries again to move what it had alone to the record of its cluster.
+const MOVE_AGAIN: Duration = Duration::from_secs(1);
+
+impl Control {
+    /// The targets, hosts, users and tokens that the node had alone when it made the cluster are the cluster's from now on. The caller holds the record.
+    ///
+    /// What is in the cluster's record already is left as it is there: it was moved before, by a life that ended in between. In the node's own record
+    /// everything stays until all of it is moved.
+    pub(super) async fn move_own_to_cluster(&self, changing: &Changing) -> Result<(), ControlError> {
+        let (Some(keeper), Some(place)) = (self.keeper(), self.place()) else { return Ok(()) };
+        if !place.is_founders() {
+            return Ok(());
+        }
+        // People come last, and of these the marker: until then the cluster can still be set up.
+        let mut own = self.own_access();
+        own.extend(self.own_people());
+        if own.is_empty() {
+            return Ok(());
+        }
+        changing.waits_for(WaitsFor::ClusterRecord);
+        for some in own.chunks(MOVED_AT_ONCE) {
+            move_some(&keeper, some.to_vec()).await?;
+        }
+        self.commit(changing, own.into_iter().map(|(key, _)| delete(key)).collect()).await
+    }
+
+    /// What the node alone has of targets and hosts, by key.
+    fn own_access(&self) -> Vec<Change> {
+        let record = self.record.borrow();
+        let targets = record.list::<Target>(TARGETS).into_iter();
+        let hosts = record.list::<HostGroup>(HOSTS).into_iter();
+        let mut own: Vec<Change> =
+            targets.map(|target| set(format!("{TARGETS}{}", target.name), &target)).collect();
+        own.extend(hosts.map(|host| set(format!("{HOSTS}{}", host.name), &host)));
+        own
+    }
+
+    /// Moves what is left to be moved, until that is done.
+    pub(super) async fn move_later(self: Rc<Control>) {
+        while self.keeper().is_some_and(|keeper| !keeper.is_stopping()) {
+            rt::sleep(MOVE_AGAIN).await;
+            let control = Rc::clone(&self);
+            let moved = self.change(
+                Work::new("moving targets, hosts and users of", &self.host.name),
+                |changing| async move {
+                    let _record = changing.hold([Thing::Record]).await?;
+                    control.move_own_to_cluster(&changing).await
+                },
+            );
+            match moved.await {
+                Ok(()) => return,
+                Err(error) => tracing::debug!(%error, "not moved yet"),
+            }
+        }
+    }
+}
+
+/// Puts these into the cluster's record, but for those that are there.
+async fn move_some(keeper: &Keeper, mut some: Vec<Change>) -> Result<(), ControlError> {
+    loop {
+        let put = |transaction: Transaction, (key, value): &Change| match value {
+            Some(value) => transaction.expect(key, None).put(key, value.get()),
+            None => transaction,
+        };
+        match keeper.commit(some.iter().fold(Keeper::transaction(), put)).await {
+            Err(ClusterError::Conflict(there)) if some.iter().any(|(key, _)| *key == there) => {
+                some.retain(|(key, _)| *key != there);
+            }
+            result => return Ok(result?),
+        }
+    }
+}
