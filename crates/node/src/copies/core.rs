@@ -3,6 +3,8 @@
 //! A message between two slices goes over the link of its number: of as many as the node with more cores has cores, that which the slice's number
 //! gives. So all that two slices say to each other stays in order, and mostly the link is on the slice's own core.
 
+mod link_handler;
+
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -10,12 +12,13 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use base::{Chain, Instant};
-use link::{ClusterId, Frame, Handler, Link, LinkName, Role};
+use link::{ClusterId, Frame, Link, LinkName, Role};
 use replica::wire::Malformed;
 use replica::{Incarnation, LeaseGrant, Leases, NodeId, Receivers, Revision, Slot, Slots, Terms};
 use rt::CoreId;
 use rt::sync::Notify;
 
+pub use self::link_handler::LinkHandler;
 use super::budget::{Budget, Turns};
 use super::linked::Linked;
 use super::lock::LockMessage;
@@ -23,7 +26,6 @@ use super::pace::Pace;
 use super::{Address, Keeper, SliceCopy, Traffic};
 use crate::parts::A_TURN;
 use crate::shard::Shard;
-use crate::volume::core_of;
 
 /// The kind of a frame between slices: the protocol's own.
 pub(super) const SLICE: u8 = 1;
@@ -473,73 +475,5 @@ pub(super) fn on_every_core(what: impl Fn() + Clone + Send + 'static) {
     what();
     for core in (0..rt::cores() as u16).map(CoreId).filter(|core| *core != rt::core()) {
         rt::send(core, what.clone());
-    }
-}
-
-/// What links tell a core.
-pub struct LinkHandler;
-
-impl Handler for LinkHandler {
-    fn up(&self, link: Rc<Link>) {
-        let LinkName { peer, role, number } = link.name();
-        let copies = Copies::current();
-        match role {
-            Role::Control => {
-                if let Some(keeper) = copies.keeper() {
-                    keeper.link_up(link);
-                }
-            }
-            Role::Replication => {
-                let of = link.peer_cores().max(rt::cores() as u16);
-                copies.links.borrow_mut().insert((peer, number), link);
-                on_every_core(move || Copies::current().link_up(peer, number, of));
-            }
-        }
-    }
-
-    fn down(&self, LinkName { peer, role, number }: LinkName) {
-        let copies = Copies::current();
-        let link = match role {
-            Role::Control => copies.keeper().and_then(|keeper| keeper.link_down(peer)),
-            Role::Replication => {
-                let link = copies.links.borrow_mut().remove(&(peer, number));
-                on_every_core(move || Copies::current().link_down(peer, number));
-                link
-            }
-        };
-        if let Some(link) = link {
-            let mut heard = copies.heard.borrow_mut();
-            let last = heard.entry((peer, role)).or_insert(link.heard());
-            *last = (*last).max(link.heard());
-        }
-    }
-
-    fn died(&self, node: NodeId, incarnation: Incarnation) {
-        if let Some(keeper) = Copies::current().keeper() {
-            keeper.handle_death(node, incarnation);
-        }
-    }
-
-    fn frame(&self, link: &Rc<Link>, frame: Frame) {
-        let LinkName { peer, role, .. } = link.name();
-        match role {
-            Role::Control => {
-                if let Some(keeper) = Copies::current().keeper() {
-                    keeper.frame(link, frame);
-                }
-            }
-            Role::Replication => {
-                let Some(address) =
-                    Address::of_channel(frame.channel).filter(|_| matches!(frame.kind, SLICE | LOCK))
-                else {
-                    link.close("it sent a frame of a kind that does not exist");
-                    return;
-                };
-                let life = link.peer_incarnation();
-                on_core(core_of(address.slice, rt::cores()), move || {
-                    Copies::current().receive(peer, life, address, frame);
-                });
-            }
-        }
     }
 }

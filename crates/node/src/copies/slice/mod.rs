@@ -5,6 +5,7 @@
 mod cache_policy;
 mod disk;
 mod hosts;
+mod sending;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ pub use self::cache_policy::CachePolicy;
 use self::disk::read_map;
 use super::Address;
 use super::budget::Restraint;
-use super::core::{Copies, SLICE};
+use super::core::Copies;
 use super::lock::Locks;
 use super::progress::{self, SliceSync};
 use super::view::SliceView;
@@ -465,59 +466,6 @@ impl SliceCopy {
                 }
             })
             .detach();
-        }
-    }
-
-    /// Sends in order. Acknowledgements wait for others to the end of the core's turn: for a write that is one of many they cost less then.
-    fn send(self: &Rc<Self>, slot: Slot, envelope: Envelope) {
-        let Message::Acknowledge { rounds } = &envelope.message else {
-            self.acknowledge_to(slot);
-            return self.send_now(slot, &envelope);
-        };
-        let mut waiting = self.acknowledgements.borrow_mut();
-        let is_first = waiting.iter().all(Option::is_none);
-        match &mut waiting[slot.index()] {
-            Some(Envelope { epoch, message: Message::Acknowledge { rounds: before }, .. })
-                if *epoch == envelope.epoch =>
-            {
-                before.extend(rounds);
-            }
-            other => {
-                if let Some(before) = other.replace(envelope) {
-                    self.send_now(slot, &before);
-                }
-            }
-        }
-        if is_first {
-            Copies::current().will_acknowledge(Rc::clone(self));
-        }
-    }
-
-    /// Sends the acknowledgements that wait.
-    pub(super) fn acknowledge(&self) {
-        Slot::all().for_each(|slot| self.acknowledge_to(slot));
-    }
-
-    /// They were for the other end of a link that is no more.
-    fn forget_acknowledgements(&self, slot: Slot) {
-        self.acknowledgements.borrow_mut()[slot.index()] = None;
-    }
-
-    fn acknowledge_to(&self, slot: Slot) {
-        let waiting = self.acknowledgements.borrow_mut()[slot.index()].take();
-        if let Some(envelope) = waiting {
-            self.send_now(slot, &envelope);
-        }
-    }
-
-    fn send_now(&self, slot: Slot, envelope: &Envelope) {
-        if let Some(node) = self.node_of(slot).filter(|_| !self.detached.get()) {
-            let copies = Copies::current();
-            if copies.reaches(node, self.address.slice) {
-                copies.count(node, |traffic| traffic.count_sent(envelope));
-                let (head, payload) = wire::encode(envelope);
-                copies.send(node, SLICE, self.address, head, payload);
-            }
         }
     }
 

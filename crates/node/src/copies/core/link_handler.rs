@@ -1,0 +1,78 @@
+//! What links to other nodes tell a core: control links are the keeper's, replication links those of its slices.
+
+use std::rc::Rc;
+
+use link::{Frame, Handler, Link, LinkName, Role};
+use replica::{Incarnation, NodeId};
+
+use super::super::Address;
+use super::{Copies, LOCK, SLICE, on_core, on_every_core};
+use crate::volume::core_of;
+
+/// What links tell a core.
+pub struct LinkHandler;
+
+impl Handler for LinkHandler {
+    fn up(&self, link: Rc<Link>) {
+        let LinkName { peer, role, number } = link.name();
+        let copies = Copies::current();
+        match role {
+            Role::Control => {
+                if let Some(keeper) = copies.keeper() {
+                    keeper.link_up(link);
+                }
+            }
+            Role::Replication => {
+                let of = link.peer_cores().max(rt::cores() as u16);
+                copies.links.borrow_mut().insert((peer, number), link);
+                on_every_core(move || Copies::current().link_up(peer, number, of));
+            }
+        }
+    }
+
+    fn down(&self, LinkName { peer, role, number }: LinkName) {
+        let copies = Copies::current();
+        let link = match role {
+            Role::Control => copies.keeper().and_then(|keeper| keeper.link_down(peer)),
+            Role::Replication => {
+                let link = copies.links.borrow_mut().remove(&(peer, number));
+                on_every_core(move || Copies::current().link_down(peer, number));
+                link
+            }
+        };
+        if let Some(link) = link {
+            let mut heard = copies.heard.borrow_mut();
+            let last = heard.entry((peer, role)).or_insert(link.heard());
+            *last = (*last).max(link.heard());
+        }
+    }
+
+    fn died(&self, node: NodeId, incarnation: Incarnation) {
+        if let Some(keeper) = Copies::current().keeper() {
+            keeper.handle_death(node, incarnation);
+        }
+    }
+
+    fn frame(&self, link: &Rc<Link>, frame: Frame) {
+        let LinkName { peer, role, .. } = link.name();
+        match role {
+            Role::Control => {
+                if let Some(keeper) = Copies::current().keeper() {
+                    keeper.frame(link, frame);
+                }
+            }
+            Role::Replication => {
+                let Some(address) =
+                    Address::of_channel(frame.channel).filter(|_| matches!(frame.kind, SLICE | LOCK))
+                else {
+                    link.close("it sent a frame of a kind that does not exist");
+                    return;
+                };
+                let life = link.peer_incarnation();
+                on_core(core_of(address.slice, rt::cores()), move || {
+                    Copies::current().receive(peer, life, address, frame);
+                });
+            }
+        }
+    }
+}
