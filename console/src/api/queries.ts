@@ -149,7 +149,7 @@ export interface EventsWanted {
   node?: OfNode
   /** That had happened until then, in seconds since 1970. */
   until?: number
-  /** That have happened to this, by the name that it had then. */
+  /** That have happened to this, by the name that it had then, or to the volume of this identity. */
   subject?: string
   /** As grave as this, or graver. */
   severity?: Event['severity']

@@ -14,7 +14,7 @@ import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { CopyBadge, State } from '../parts/State'
 import { SyncRow } from '../parts/SyncRow'
 import { link } from '../route'
-import { keyOf, ofVolumes } from '../words/events'
+import { keyOf } from '../words/events'
 import { LOSS_TONE } from '../words/losses'
 import { agreement, etcdDecides } from '../words/record'
 import { size } from '../words/size'
@@ -189,20 +189,20 @@ function LossPanel({ volume, at }: { volume: Volume; at: number }) {
 const EVENTS_MAX = 8
 
 function EventsPanel({ volume }: { volume: Volume }) {
-  // Of one that a node has alone: another one may have its name.
-  const wanted = { node: aloneAt(volume), subject: volume.name }
+  // By what stays when it gets another name, and no other volume has.
+  const wanted = { node: aloneAt(volume), subject: volume.id }
   const events = useEvents(wanted)
   const missing = useMissingEvents(wanted)
-  const all = newestFirst(ofVolumes(events.data ?? []))
+  const all = newestFirst(events.data ?? [])
   return (
-    <Panel title="Events" at={events.dataUpdatedAt} note="What nodes have seen of it under this name since they were started, as far as they remember; the newest first." right={<To href="#/events" small>All</To>}>
+    <Panel title="Events" at={events.dataUpdatedAt} note="What nodes have seen of it since they were started, whatever it was called, as far as they remember; the newest first." right={<To href="#/events" small>All</To>}>
       <MissingNote what="Events" missing={missing} />
       {events.error ? (
         <ProblemAlert error={events.error} what="The events cannot be read" />
       ) : !events.data ? (
         <Empty>The node is being asked.</Empty>
       ) : all.length === 0 ? (
-        <Empty>No node remembers anything that has happened to it under this name.</Empty>
+        <Empty>No node remembers anything that has happened to it.</Empty>
       ) : (
         <Stack gap={8}>
           {all.slice(0, EVENTS_MAX).map((event) => (

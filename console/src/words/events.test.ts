@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Event } from '../api/types'
-import { keyOf, ofVolumes, secondsOf, seenBy } from './events'
+import { keyOf, secondsOf, seenBy } from './events'
 
 describe('events of all nodes', () => {
   it('are told apart by the node that has counted them', () => {
@@ -13,11 +13,6 @@ describe('events of all nodes', () => {
     expect(seenBy({ seen_by: [3, 1, 2] })).toBe('seen by nodes 1, 2 and 3')
     expect(seenBy({ seen_by: [5, 4, 3, 2, 1] })).toBe('seen by nodes 1, 2, 3 and 2 more')
     expect(seenBy({})).toBeUndefined()
-  })
-  it('are those of a volume, and not of what has the same name', () => {
-    const codes = ['volume_made', 'copies_differ', 'copy_lost', 'went_on_alone', 'fork_found', 'pool_made', 'host_made', 'node_lost']
-    const told = codes.map((code, at): Event => ({ id: at, at, severity: 'info', code, text: '', subject: 'db' }))
-    expect(ofVolumes(told).map((event) => event.code)).toEqual(codes.slice(0, 5))
   })
   it('are asked for until a moment', () => {
     expect(secondsOf('1970-01-02T00:00Z')).toBe(86_459)

@@ -12,12 +12,6 @@ export function seenBy({ seen_by }: Pick<Event, 'seen_by'>): string | undefined 
   return `seen by ${seen_by.length > 1 ? 'nodes' : 'node'} ${listed([...seen_by].sort((a, b) => a - b).map(String))}`
 }
 
-/** Codes of what happens to volumes (docs/use/events.md): nodes, pools and hosts may have the same name. */
-const OF_VOLUMES = /^(volume|copy|copies|sync|strategy|fork)_|^went_on_alone$/
-
-/** Those that are about volumes. */
-export const ofVolumes = (events: Event[]) => events.filter((event) => OF_VOLUMES.test(event.code))
-
 /** Until when a field says (`2026-11-23T08:05`, by the clock of whoever reads, with all of that minute), in seconds since 1970; undefined: none, or none since then. */
 export function secondsOf(moment: string): number | undefined {
   const seconds = Math.floor(Date.parse(moment) / 1000)

@@ -23,9 +23,13 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "silent")]
     pub cause: Option<String>,
-    /// What it has happened to: a name.
+    /// What it has happened to: the name that it had then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
+    /// The identity of the volume that it has happened to, which stays when that gets another name: its `id`. Absent: it has happened to something else, or an older version tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "3f0a9c5e7d2b41868e6f1a2b3c4d5e6f")]
+    pub subject_id: Option<String>,
     /// What has happened, in a sentence.
     pub text: String,
     /// What to do about it.
@@ -114,7 +118,7 @@ pub struct EventsQuery {
     pub limit: usize,
     /// The number of a node, or `all`; `None`: of the node that is asked.
     pub node: Option<String>,
-    /// Only what has happened to this, by the name that it had then.
+    /// Only what has happened to this, by the name that it had then, or to the volume of this identity.
     pub subject: Option<String>,
     /// Only what is as grave as this, or graver.
     pub severity: Option<Severity>,
@@ -133,6 +137,7 @@ mod tests {
             code: "node_lost".into(),
             cause: None,
             subject: Some("san3".into()),
+            subject_id: None,
             text: "nothing is heard of san3 any more".into(),
             action: None,
             node: Some(3),

@@ -187,6 +187,7 @@ impl Control {
     pub async fn map(self: &Rc<Control>, volume: &str, spec: MapSpec) -> Result<u16, ControlError> {
         let (control, (pool, volume)) = (Rc::clone(self), self.volume_named(volume)?);
         self.change(Work::new("mapping volume", &volume.name), |changing| async move {
+            changing.concerns(volume.id);
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
             let _record = changing.hold([Thing::Record]).await?;
             let target = control.target_named(&spec.target)?;

@@ -20,9 +20,9 @@ use crate::events::code::{
     CHANGE_FAILED, CHANGE_LATE, CLUSTER_FORCED, CLUSTER_JOINED, CLUSTER_MADE, HOST_CHANGED, HOST_DELETED,
     HOST_MADE, MAPS_CHANGED, POOL_EXPORTED, POOL_FORGOTTEN, POOL_GROWN, POOL_IMPORTED, POOL_MADE,
     POOL_REOPENED, TARGET_CHANGED, TARGET_DELETED, TARGET_MADE, VOLUME_DELETED, VOLUME_GROWN, VOLUME_MADE,
-    VOLUME_RENAMED,
 };
 use crate::events::{Code, Event};
+use crate::volume::VolumeId;
 
 /// How long somebody waits for a change. A request makes two of them at most (another name and another size), and the
 /// HTTP interface gives an answer after two minutes.
@@ -174,6 +174,8 @@ pub(super) struct Changing {
     zeroing: ZeroingWatch,
     /// Nobody waits for it any more.
     late: Cell<bool>,
+    /// The volume that it does something to, once that is known; `None`: it does it to something else.
+    volume: Cell<Option<VolumeId>>,
 }
 
 impl Control {
@@ -207,6 +209,7 @@ impl Control {
             waits_for: RefCell::new(WaitsFor::Cores),
             zeroing: ZeroingWatch::default(),
             late: Cell::new(false),
+            volume: Cell::new(None),
         });
         self.changes.under_way.borrow_mut().push(Rc::clone(&changing));
         let (ended, result) = rt::sync::oneshot();
@@ -230,6 +233,11 @@ impl Changing {
     /// Says what the change waits for from now on.
     pub(super) fn waits_for(&self, what: WaitsFor) {
         self.waits_for.replace(what);
+    }
+
+    /// Says which volume the change does something to: what is told of it has its identity.
+    pub(super) fn concerns(&self, volume: VolumeId) {
+        self.volume.set(Some(volume));
     }
 
     /// For the pool, which tells how far the zeroing is that belongs to the change.
@@ -259,7 +267,7 @@ impl Changing {
         let status = self.status();
         tracing::warn!(work = %status.work, waits_for = %status.waits_for, "a change takes long; it goes on");
         let text = format!("{} takes long, and goes on: it waits for {}", status.work, status.waits_for);
-        self.control.events().tell(Event::new(CHANGE_LATE, &status.work.name, text));
+        self.control.events().tell(self.event(CHANGE_LATE, text));
         ControlError::Unfinished(Box::new(status))
     }
 
@@ -278,7 +286,7 @@ impl Changing {
                 let error = error as &dyn std::error::Error;
                 tracing::error!(work = %self.work, error, "a change that took long has failed");
                 let text = format!("{} took long and has failed: {error}", self.work);
-                self.control.events().tell(Event::new(CHANGE_FAILED, &self.work.name, text));
+                self.control.events().tell(self.event(CHANGE_FAILED, text));
             }
         }
     }
@@ -304,8 +312,12 @@ impl Changing {
         if is_shared && self.control.keeper().is_some() {
             return;
         }
-        let event = Event::new(code, &self.work.name, text);
-        self.control.events().tell_unless_told(self.began, &self.work.name, event);
+        self.control.events().tell_unless_told(self.began, &self.work.name, self.event(code, text));
+    }
+
+    /// What is told of it.
+    fn event(&self, code: Code, text: String) -> Event {
+        Event { volume: self.volume.get(), ..Event::new(code, &self.work.name, text) }
     }
 
     fn busy(&self, first: Work) -> ControlError {
@@ -340,7 +352,6 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
     let (code, is_shared, text) = match work.doing {
         "making volume" => (VOLUME_MADE, false, format!("volume {name} was made")),
         "growing volume" => (VOLUME_GROWN, false, format!("volume {name} was made larger")),
-        "renaming volume" => (VOLUME_RENAMED, false, format!("volume {name} has another name now")),
         "deleting volume" => (VOLUME_DELETED, false, format!("volume {name} was deleted")),
         "making target" => (TARGET_MADE, true, format!("target {name} was made")),
         "changing target" => (TARGET_CHANGED, true, format!("target {name} was changed")),
@@ -363,7 +374,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         "making a new cluster of" => {
             (CLUSTER_FORCED, false, format!("{name} was made a cluster of its own, without the others"))
         }
-        // Steps of other changes, and what viewers are not shown.
+        // Steps of other changes, what is told where it is done, and what viewers are not shown.
         _ => return None,
     };
     Some((code, is_shared, text))

@@ -153,6 +153,11 @@ impl Control {
         Shard::current().control()
     }
 
+    /// What this node is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.host.name
+    }
+
     /// What happens here.
     pub(crate) fn events(&self) -> &Events {
         &self.events

@@ -348,6 +348,7 @@ impl Control {
         let called = name.clone();
         let renamed =
             self.change(Work::new("renaming the copy of volume", &info.name), |changing| async move {
+                changing.concerns(id);
                 let things =
                     [Thing::Volume(id), Thing::VolumeName(name.clone()), Thing::VolumesOf(pool.name())];
                 let _volume = changing.hold(things).await?;
@@ -408,6 +409,7 @@ impl Control {
         };
         let (control, keeper) = (Rc::clone(self), Rc::clone(keeper));
         self.change(Work::new("deleting the copy of volume", &info.name), |changing| async move {
+            changing.concerns(info.id);
             let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
             // Whoever had the volume until now may have begun a copy anew, with what is here.
             let Some(info) = pool.volume(id).filter(|info| control.is_left(&keeper, info, dropped)) else {

@@ -281,7 +281,7 @@ impl Control {
         let found = verifying.shown();
         if found.different > 0 {
             let text = format!("copies of volume {} differ in {} bytes", found.volume, found.different);
-            tell(Event::new(COPIES_DIFFER, &found.volume, text));
+            tell(Event::new(COPIES_DIFFER, &found.volume, text).of_volume(id));
         }
         self.note_compared(id, found);
     }

@@ -214,14 +214,24 @@ impl Control {
             .collect()
     }
 
-    /// Volumes of open pools that are not served, by name, and why.
-    pub(crate) fn unserved_volumes(&self) -> Vec<(String, String)> {
+    /// Volumes of open pools that this node does not serve: identity, name, and why.
+    pub(crate) fn unserved_volumes(&self) -> Vec<(VolumeId, String, String)> {
         let unserved = self.unserved.borrow();
         if unserved.is_empty() {
             return Vec::new();
         }
+        let keeper = self.keeper();
+        // The record's name comes first: a pool may not know yet what its copy is called.
+        let in_record = |info: &VolumeInfo| {
+            let copies = keeper.as_ref().filter(|_| info.copy.is_some())?.volume(info.id)?;
+            Some(copies.entry.name)
+        };
         let volumes = self.open_pools().into_iter().flat_map(|pool| pool.volumes());
-        volumes.filter_map(|info| Some((info.name, unserved.get(&info.id)?.to_string()))).collect()
+        let unserved = volumes.filter_map(|info| {
+            let why = unserved.get(&info.id)?.to_string();
+            Some((info.id, in_record(&info).unwrap_or(info.name), why))
+        });
+        unserved.collect()
     }
 }
 

@@ -10,7 +10,7 @@ use super::code::{
 use super::{Code, Event};
 use crate::control::{Control, PoolStatus};
 
-/// What was wrong when it was last looked at: what is told when it goes away, by what it is.
+/// What was wrong when it was last looked at: what is told when it goes away, by what it is; volumes by their identity.
 type Wrong = BTreeMap<(&'static str, String), (Event, Option<Event>)>;
 
 /// What was seen last.
@@ -24,10 +24,14 @@ impl Control {
         for pool in self.pools() {
             of_pool(&pool, &mut now);
         }
-        for (volume, why) in self.unserved_volumes() {
-            let lost = Event::new(VOLUME_UNSERVED, &volume, format!("volume {volume} is not served: {why}"));
-            let back = Event::new(VOLUME_SERVED, &volume, format!("volume {volume} is served again"));
-            now.insert((VOLUME_UNSERVED.as_str(), volume), (lost, Some(back)));
+        // Other nodes may serve it all the same: this one speaks for itself.
+        let node = self.name();
+        for (id, volume, why) in self.unserved_volumes() {
+            let text = format!("volume {volume} is not served by {node}: {why}");
+            let lost = Event::new(VOLUME_UNSERVED, &volume, text).of_volume(id);
+            let text = format!("volume {volume} is served by {node} again");
+            let back = Event::new(VOLUME_SERVED, &volume, text).of_volume(id);
+            now.insert((VOLUME_UNSERVED.as_str(), id.to_string()), (lost, Some(back)));
         }
         let events = self.events();
         let before = std::mem::replace(&mut *events.seen.borrow_mut(), Seen(now.clone())).0;

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use base::Instant;
 use rt::sync::Notify;
+use store::VolumeId;
 
 pub use self::code::{Code, Severity};
 use self::look::Seen;
@@ -35,6 +36,8 @@ pub struct Event {
     pub code: Code,
     /// What it has happened to: a name, or an iSCSI name.
     pub subject: String,
+    /// The identity of the volume that it has happened to, which stays when that gets another name; `None`: it has happened to something else.
+    pub volume: Option<VolumeId>,
     /// Why, for programs.
     pub cause: Option<&'static str>,
     /// The number of the node that it is about; `None`: the one that tells it.
@@ -48,7 +51,14 @@ pub struct Event {
 impl Event {
     /// An event without a cause, about the node that tells it.
     pub fn new(code: Code, subject: impl Into<String>, text: impl Into<String>) -> Event {
-        Event { code, subject: subject.into(), cause: None, node: None, revision: None, text: text.into() }
+        let (subject, text) = (subject.into(), text.into());
+        Event { code, subject, volume: None, cause: None, node: None, revision: None, text }
+    }
+
+    /// That has happened to this volume.
+    #[must_use]
+    pub fn of_volume(self, volume: VolumeId) -> Event {
+        Event { volume: Some(volume), ..self }
     }
 
     /// With why.

@@ -40,7 +40,8 @@ pub struct Events {
     /// Of another node of the cluster, by its number, or of all
     #[arg(long, value_name = "NUMBER|all")]
     node: Option<String>,
-    /// Only what has happened to this: a volume, pool, host group, target or node, by the name that it had then
+    /// Only what has happened to this: a volume, pool, host group, target or node, by the name that it had then; a volume
+    /// also by its identity, whatever it was called
     #[arg(long, value_name = "NAME")]
     subject: Option<String>,
     /// Only what is as grave as this, or graver
@@ -237,6 +238,7 @@ mod tests {
             code: "node_lost".into(),
             cause: Some("silent".into()),
             subject: Some("san3".into()),
+            subject_id: None,
             text: "nothing is heard of san3 any more".into(),
             action: None,
             node: Some(3),

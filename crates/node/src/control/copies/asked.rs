@@ -76,6 +76,7 @@ impl Control {
         };
         let control = Rc::clone(self);
         self.change(Work::new("making a copy of volume", &copy.name), |changing| async move {
+            changing.concerns(id);
             let pool = match copy.pool {
                 Some(pool) => pool,
                 None => control.only_pool()?.name(),
@@ -131,6 +132,7 @@ impl Control {
         let (control, id) = (Rc::clone(self), id.to_owned());
         self.change(Work::new("deleting a copy of volume", &id), |changing| async move {
             let Ok((pool, info)) = control.volume_named(&id) else { return Ok(()) };
+            changing.concerns(info.id);
             let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
             let Some(copy) = info.copy else {
                 return Err(ControlError::Internal("a volume that no other node has was to be deleted"));
@@ -158,6 +160,7 @@ impl Control {
     async fn grow_copy(self: &Rc<Control>, id: &str, size: ByteLen) -> Result<(), ControlError> {
         let (control, (pool, before)) = (Rc::clone(self), self.volume_named(id)?);
         self.change(Work::new("growing the copy of volume", &before.name), |changing| async move {
+            changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, before) = control.volume_still(&before)?;
             if before.capacity >= size {

@@ -54,6 +54,7 @@ impl Control {
             return Err(ControlError::Exists { kind: "volume", name: name.into() });
         }
         let id = VolumeId::random();
+        changing.concerns(id);
         let copy = |slot: usize| NewCopy {
             id: id.to_string(),
             slot: slot as u8,

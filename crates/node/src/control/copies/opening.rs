@@ -140,6 +140,7 @@ impl Control {
         let control = Rc::clone(self);
         let closed =
             self.change(Work::new("closing the copy of volume", &id.to_string()), |changing| async move {
+                changing.concerns(id);
                 if let Ok((pool, _)) = control.volume_named(&id.to_string()) {
                     control.close_volume(&changing, &pool, id).await;
                 }

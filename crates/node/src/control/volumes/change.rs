@@ -12,6 +12,8 @@ use super::super::{Control, ControlError};
 use super::{VolumeStatus, has_empty_slices, whole_blocks};
 use crate::access::VolumeName;
 use crate::copies::volume_name_key;
+use crate::events::Event;
+use crate::events::code::VOLUME_RENAMED;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
@@ -27,6 +29,7 @@ impl Control {
     ) -> Result<VolumeStatus, ControlError> {
         let (control, (pool, before)) = (Rc::clone(self), self.volume_named(name)?);
         self.change(Work::new("growing volume", &before.name), |changing| async move {
+            changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, before) = control.volume_still(&before)?;
             if before.copy.is_some() {
@@ -89,6 +92,7 @@ impl Control {
         let new_name: VolumeName = new_name.parse()?;
         let (control, (pool, before)) = (Rc::clone(self), self.volume_named(name)?);
         self.change(Work::new("renaming volume", &before.name), |changing| async move {
+            changing.concerns(before.id);
             let things = [
                 Thing::Volume(before.id),
                 Thing::VolumeName(new_name.to_string()),
@@ -109,6 +113,9 @@ impl Control {
             }
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             let info = pool.rename_volume(before.id, new_name.as_str()).await?;
+            // Of one with copies the cluster's record tells it, in the same words.
+            let text = format!("volume {} is called {} now", before.name, info.name);
+            control.events().tell(Event::new(VOLUME_RENAMED, &info.name, text).of_volume(info.id));
             Ok(control.volume_status(info, &pool.name()))
         })
         .await

@@ -90,6 +90,7 @@ impl Control {
         };
         changing.waits_for(WaitsFor::Disks(pool.paths()));
         let info = pool.create_volume_watched(spec, changing.zeroing()).await?;
+        changing.concerns(info.id);
         let shown = self.show_new_volume(changing, &pool, &info, new.map).await;
         if let Err(error) = shown {
             self.take_back(changing, &pool, &info).await;

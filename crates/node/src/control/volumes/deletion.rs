@@ -25,6 +25,7 @@ impl Control {
         let (control, (pool, volume)) = (Rc::clone(self), self.volume_named(name)?);
         let target = target.map(str::to_owned);
         self.change(Work::new("deleting volume", &volume.name), |changing| async move {
+            changing.concerns(volume.id);
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, volume) = control.volume_still(&volume)?;
             control.unmap_volume(&changing, &volume, force, target.as_deref()).await?;

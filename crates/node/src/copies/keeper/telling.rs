@@ -153,7 +153,8 @@ impl Keeper {
             };
             let (why, from, to) = (entry.cause(copy.slot), self.named(source.0), self.named(copy.node));
             let text = format!("{from} brings the copy of volume {} on {to} up to date: {why}", entry.name);
-            tell(Event::new(SYNC_STARTED, &entry.name, text).because(cause_of(why)).of_node(copy.node));
+            let event = about(&entry.id, Event::new(SYNC_STARTED, &entry.name, text));
+            tell(event.because(cause_of(why)).of_node(copy.node));
         }
     }
 
@@ -224,25 +225,26 @@ impl Keeper {
                 let copies = now.copies.len();
                 let word = if copies == 1 { "copy" } else { "copies" };
                 let text = format!("volume {} was made, with {copies} {word}", now.name);
-                return tell(Event::new(VOLUME_MADE, now.name, text));
+                return tell(about(&now.id, Event::new(VOLUME_MADE, &now.name, text)));
             }
             (Some(before), None) => {
                 self.told.borrow_mut().syncs.remove(&before.number);
                 let text = format!("volume {} was deleted", before.name);
-                return tell(Event::new(VOLUME_DELETED, before.name, text));
+                return tell(about(&before.id, Event::new(VOLUME_DELETED, &before.name, text)));
             }
             (Some(before), Some(now)) => (before, now),
         };
         if before.name != now.name {
             let text = format!("volume {} is called {} now", before.name, now.name);
-            tell(Event::new(VOLUME_RENAMED, &now.name, text));
+            tell(about(&now.id, Event::new(VOLUME_RENAMED, &now.name, text)));
         }
         if before.size < now.size {
             let text = format!("volume {} has {} bytes now, before {}", now.name, now.size, before.size);
-            tell(Event::new(VOLUME_GROWN, &now.name, text));
+            tell(about(&now.id, Event::new(VOLUME_GROWN, &now.name, text)));
         }
         let event = |code: Code, node: u16, text: String, why: &str| {
-            tell(Event::new(code, &now.name, text).because(cause_of(why)).of_node(node));
+            let event = about(&now.id, Event::new(code, &now.name, text));
+            tell(event.because(cause_of(why)).of_node(node));
         };
         for copy in &now.copies {
             let node = self.named(copy.node);
@@ -278,7 +280,7 @@ impl Keeper {
                 _ => continue,
             };
             let text = format!("the sync of the copy of volume {} on {node} {what}", now.name);
-            tell(Event::new(code, &now.name, text).of_node(copy.node));
+            tell(about(&now.id, Event::new(code, &now.name, text)).of_node(copy.node));
         }
         for copy in &before.copies {
             if !now.copies.iter().any(|now| (now.slot, now.node) == (copy.slot, copy.node)) {
@@ -326,7 +328,7 @@ impl Keeper {
                 ),
             ),
         };
-        tell(Event::new(STRATEGY_CHANGED, name, text).because(cause));
+        tell(about(id, Event::new(STRATEGY_CHANGED, name, text)).because(cause));
     }
 
     fn tell_split(&self, id: &str, pair: (Option<SplitEntry>, Option<SplitEntry>), tell: Teller<'_>) {
@@ -352,8 +354,13 @@ impl Keeper {
             }
             _ => return,
         };
-        tell(event);
+        tell(about(id, event));
     }
+}
+
+/// An event of the volume with this identity, as the record has it.
+fn about(volume: &str, event: Event) -> Event {
+    Event { volume: VolumeId::parse(volume), ..event }
 }
 
 fn tell_node(pair: (Option<NodeEntry>, Option<NodeEntry>), tell: Teller<'_>) {

@@ -130,11 +130,12 @@ struct Course {
     missing: BTreeMap<u16, Missing>,
     /// The nodes that still tell what is older than the reader, which had nothing of them.
     passing: BTreeSet<u16>,
+    wanted: Wanted,
 }
 
 impl Course {
-    fn from(place: Place) -> Course {
-        Course { place, told: Told::default(), missing: BTreeMap::new(), passing: BTreeSet::new() }
+    fn from(place: Place, wanted: Wanted) -> Course {
+        Course { place, told: Told::default(), missing: BTreeMap::new(), passing: BTreeSet::new(), wanted }
     }
 
     /// What is new in these answers.
@@ -160,7 +161,8 @@ impl Course {
             if let Some(next) = next {
                 self.place.after.insert(node, next);
             }
-            events.extend(items);
+            // Before they are put together: what an older version tells without an identity is not to keep out what another node tells with it.
+            events.extend(items.into_iter().filter(|event| self.wanted.has(event)));
         }
         let news = merged(events, usize::MAX).into_iter().filter(|event| self.told.is_news(event));
         messages.extend(news.map(Message::Event));
@@ -205,7 +207,6 @@ pub(super) struct Follower {
     course: Course,
     /// What has come of the first questions.
     first: Round,
-    wanted: Wanted,
 }
 
 impl Follower {
@@ -221,9 +222,9 @@ impl Follower {
     ) -> Result<Follower, Refusal> {
         let begins = place.is_none();
         let place = place.unwrap_or_else(|| Place { since: unix_now(), after: BTreeMap::new() });
-        let mut course = Course::from(place);
+        let mut course = Course::from(place, wanted);
         let first = course.ask(state, asked, begins).await?;
-        Ok(Follower { state: state.clone(), asked, course, first, wanted })
+        Ok(Follower { state: state.clone(), asked, course, first })
     }
 
     /// Sends all that happens.
@@ -231,16 +232,11 @@ impl Follower {
     /// # Errors
     /// [`Gone`]: nobody reads any more, or the node that was named is none any more, or this one has stopped.
     pub(super) async fn send_all(self, messages: Messages) -> Result<(), Gone> {
-        let Follower { state, asked, mut course, first: mut round, wanted } = self;
+        let Follower { state, asked, mut course, first: mut round } = self;
         let mut place = None;
         loop {
             let is_more = round.is_more;
             for message in round.messages {
-                if let Message::Event(event) = &message
-                    && !wanted.has(event)
-                {
-                    continue;
-                }
                 send(&messages, &message).await?;
             }
             let now = course.place.written(asked);
@@ -306,6 +302,7 @@ mod tests {
             code: "volume_made".into(),
             cause: None,
             subject: Some("db".into()),
+            subject_id: None,
             text: "volume db was made".into(),
             action: None,
             node: None,
@@ -326,7 +323,7 @@ mod tests {
 
     fn course(after: &[(u16, u64)]) -> Course {
         let place = Place { since: 100, after: after.iter().copied().collect() };
-        Course::from(place)
+        Course::from(place, Wanted::default())
     }
 
     fn missing(node: u16) -> Missing {

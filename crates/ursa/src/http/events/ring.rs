@@ -145,7 +145,7 @@ impl Remembered {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
         }
-        let Happened { code, subject, cause, node: about, revision, text } = event;
+        let Happened { code, subject, volume, cause, node: about, revision, text } = event;
         self.events.push_back(Event {
             id: self.next,
             at: unix_now().saturating_sub(age.as_secs()),
@@ -153,6 +153,7 @@ impl Remembered {
             code: code.as_str().to_owned(),
             cause: cause.map(str::to_owned),
             subject: Some(subject).filter(|subject| !subject.is_empty()),
+            subject_id: volume.map(|id| id.to_string()),
             text,
             action: code.action().map(str::to_owned),
             // The record is all nodes': what changes in it is not about the one that tells it.
@@ -203,7 +204,8 @@ fn severity(code: Code) -> Severity {
 
 #[cfg(test)]
 mod tests {
-    use ::node::events::code::VOLUME_MADE;
+    use ::node::events::code::{VOLUME_MADE, VOLUME_RENAMED};
+    use store::VolumeId;
 
     use super::*;
 
@@ -297,6 +299,28 @@ mod tests {
         assert_eq!(subjects(&ring.after(None, 10, &at_least(Severity::Warning))), ["10.0.0.1"]);
         assert!(ring.after(None, 10, &at_least(Severity::Critical)).items.is_empty());
         assert_eq!(ring.after(None, usize::MAX, &at_least(Severity::Info)).items.len(), 102);
+    }
+
+    #[test]
+    fn a_volume_is_found_by_its_identity_whatever_it_was_called() {
+        let ring = Ring::new(START);
+        let (one, other) = (VolumeId([1; 16]), VolumeId([2; 16]));
+        let tell = |event| ring.tell(None, Duration::ZERO, event);
+        tell(made("db").of_volume(one));
+        tell(Happened::new(VOLUME_RENAMED, "mail", "volume db is called mail now").of_volume(one));
+        tell(made("db").of_volume(other));
+        tell(made("db"));
+        let of = |subject: String| {
+            let wanted = Wanted { subject: Some(subject), ..ALL };
+            ring.after(None, 10, &wanted).items
+        };
+        let ids = |events: Vec<Event>| -> Vec<u64> {
+            events.iter().map(|event| event.id - START * NUMBERS_PER_SECOND).collect()
+        };
+        assert_eq!(ids(of(one.to_string())), [0, 1]);
+        assert_eq!(ids(of(other.to_string())), [2]);
+        assert_eq!(ids(of("db".into())), [0, 2, 3], "by the name that they had then");
+        assert_eq!(of("mail".into())[0].subject_id, Some(one.to_string()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ const SUBJECT_MAX: usize = 4096;
 /// What events must be like; without anything all are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Wanted {
-    /// What they have happened to.
+    /// What they have happened to: the name that it had then, or a volume's identity.
     pub(super) subject: Option<String>,
     /// How grave they are at least.
     pub(super) severity: Option<Severity>,
@@ -31,6 +31,14 @@ impl Wanted {
     /// Whether it is one of them.
     pub(super) fn has(&self, event: &Event) -> bool {
         let is_grave = self.severity.is_none_or(|least| event.severity >= least);
-        is_grave && self.subject.as_ref().is_none_or(|subject| event.subject.as_ref() == Some(subject))
+        let is_of = |subject: &String| {
+            [&event.subject, &event.subject_id].into_iter().flatten().any(|it| it == subject)
+        };
+        is_grave && self.subject.as_ref().is_none_or(is_of)
+    }
+
+    /// Whether all events are.
+    pub(super) fn is_all(&self) -> bool {
+        *self == Wanted::default()
     }
 }

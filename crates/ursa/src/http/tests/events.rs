@@ -30,7 +30,10 @@ fn what_is_done_is_told_with_names() {
     for code in ["volume_made", "volume_renamed", "volume_grown", "volume_deleted"] {
         assert_eq!(told.iter().filter(|told| **told == code).count(), 1, "{code}: {events:?}");
     }
-    let made = events.iter().find(|event| event["code"] == "volume_made").unwrap();
+    let one = |code: &str| events.iter().find(|event| event["code"] == code).unwrap();
+    let renamed = one("volume_renamed");
+    assert_eq!((&renamed["subject"], &renamed["text"]), (&json!("mail"), &json!("volume db is called mail now")));
+    let made = one("volume_made");
     assert_eq!((&made["subject"], &made["severity"]), (&json!("db"), &json!("info")));
     assert!(made["at"].as_u64().unwrap() > 1_700_000_000);
 
@@ -40,6 +43,32 @@ fn what_is_done_is_told_with_names() {
     let rest = rig.get(&format!("/v1/events?after={}", page["next"])).json(200);
     assert_eq!(rest["items"].as_array().unwrap().len(), events.len() - 1);
     rig.get("/v1/events?limit=x").refused(400, "query_invalid");
+}
+
+#[test]
+fn what_has_happened_to_a_volume_is_found_by_its_identity_and_not_taken_for_anothers() {
+    let rig = Rig::new();
+    let first = until(&rig, 0, "node_started").last().unwrap()["id"].as_u64().unwrap();
+    let make = |name: &str| {
+        let made = rig.post("/v1/volumes", json!({"name": name, "size": 1 << 20, "map": false})).json(201);
+        made["id"].as_str().unwrap().to_owned()
+    };
+    let before = make("db");
+    rig.patch("/v1/volumes/db", json!({"name": "mail"})).json(200);
+    let after = make("db");
+    rig.delete("/v1/volumes/db").empty(204);
+    until(&rig, first, "volume_deleted");
+    let of = |subject: &str| {
+        let events = rig.get(&format!("/v1/events?subject={subject}")).json(200)["items"].clone();
+        let told = events.as_array().unwrap().iter().map(|event| event["code"].as_str().unwrap().to_owned());
+        told.collect::<Vec<String>>()
+    };
+    assert_eq!(of(&before), ["volume_made", "volume_renamed"]);
+    assert_eq!(of(&after), ["volume_made", "volume_deleted"]);
+    assert_eq!(of("db"), ["volume_made", "volume_made", "volume_deleted"], "whatever was called so");
+    let stream = format!("/v1/events/stream?after={first}&subject={before}");
+    let told = rig.read_stream(&stream, |text| text.contains("volume_renamed"));
+    assert!(!told.contains("volume_deleted") && told.contains(&format!("\"subject_id\":\"{before}\"")), "{told}");
 }
 
 #[test]

@@ -113,7 +113,8 @@ impl Keeper {
             record.without,
             FORK_SILENCE.as_secs()
         );
-        tell(Event::new(WENT_ON_ALONE, name, text).because("silent").of_node(self.me().0));
+        let event = Event::new(WENT_ON_ALONE, name, text).of_volume(id);
+        tell(event.because("silent").of_node(self.me().0));
         self.go_alone(id);
     }
 
