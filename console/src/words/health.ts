@@ -4,7 +4,7 @@ import type { ClusterNode, Missing, Node, NodeProblem, Pool, Since, Volume } fro
 import { listed } from './missing'
 import { plural } from './size'
 import { progress, syncsOf } from './sync'
-import { aloneOn, unserved, volumeLink } from './volume'
+import { aloneOn, canServe, unserved, volumeLink } from './volume'
 
 /**
  * From well to the worst. `advice`: it is as it was set up, and could be better. `working` mends itself: nothing is to be done but wait. `warning`: all is served, and less can be lost than
@@ -57,7 +57,7 @@ export function findings(observed: Observed): Finding[] {
   // Of etcd the node says itself what is the matter, and there no node votes.
   const inEtcd = observed.node?.record?.place === 'etcd'
   const found = [
-    ...observed.volumes.flatMap(ofVolume),
+    ...observed.volumes.flatMap((volume) => ofVolume(volume, nodes)),
     ...observed.pools.flatMap((pool) => ofPool(pool, observed)),
     ...(inEtcd ? [] : ofVotes(nodes)),
     ...nodes.flatMap((node) => ofNode(node, nodes)),
@@ -155,7 +155,7 @@ function ofMissing({ nodes = [], silent, missing }: Observed): Finding[] {
   }))
 }
 
-function ofVolume(volume: Volume): Finding[] {
+function ofVolume(volume: Volume, nodes: ClusterNode[]): Finding[] {
   const link = volumeLink(volume)
   if (volume.fork?.split) {
     return [{
@@ -164,7 +164,7 @@ function ofVolume(volume: Volume): Finding[] {
       action: 'Look at both sides, then decide whose data is kept.',
     }]
   }
-  const problem = unserved(volume)
+  const problem = unserved(volume, nodes)
   if (problem) {
     return [{
       key: `problem ${volume.id}`, severity: 'critical', link,
@@ -173,7 +173,17 @@ function ofVolume(volume: Volume): Finding[] {
     }]
   }
   const copies = volume.copies ?? []
-  if (copies.length > 0 && !copies.some((copy) => copy.state === 'in_sync')) {
+  if (copies.length > 0 && !copies.some((copy) => canServe(copy, nodes))) {
+    const inSync = copies.filter((copy) => copy.state === 'in_sync')
+    if (inSync.length > 0) {
+      const down = nodes.filter((node) => inSync.some((copy) => copy.node === node.id))
+      return [{
+        // Since the last of them is not there.
+        key: `none ${volume.id}`, severity: 'critical', link, since: last(down.map((node) => node.down_since)),
+        cause: `Nobody serves volume ${volume.name}: no node that has a copy in sync is there.`,
+        action: 'Bring back a node that has a copy in sync.',
+      }]
+    }
     return [{
       // Since the last of them is not.
       key: `none ${volume.id}`, severity: 'critical', link, since: last(copies.map((copy) => copy.sync?.since)),

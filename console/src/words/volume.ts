@@ -1,6 +1,6 @@
 // The state of a volume in a word.
 
-import type { Volume, VolumeCopy } from '../api/types'
+import type { ClusterNode, Volume, VolumeCopy } from '../api/types'
 import { link } from '../route'
 import type { Severity } from './health'
 
@@ -21,10 +21,16 @@ export function volumeState(volume: Volume): { tone: Severity; word: string; why
   return { tone: 'ok', word: 'in sync', why: copies.length > 0 ? 'All copies are in sync.' : 'It is served, by one node alone.' }
 }
 
-/** Why nobody serves it, if that is so. What the asked node says is of its own copy alone while another one is in sync: then that one serves. */
-export function unserved(volume: Volume): string | undefined {
-  const servesElsewhere = (volume.copies ?? []).some((copy) => !copy.here && copy.state === 'in_sync')
+/** Why nobody serves it, if that is so. What the asked node says is of its own copy alone while another one is in sync: then that one serves. `nodes`: those of the cluster, if they are known. */
+export function unserved(volume: Volume, nodes: ClusterNode[] = []): string | undefined {
+  const servesElsewhere = (volume.copies ?? []).some((copy) => !copy.here && canServe(copy, nodes))
   return servesElsewhere ? undefined : (volume.problem ?? undefined)
+}
+
+/** Whether a copy is in sync, and its node is there. One that others reach is; so is one of which nobody has said that it is down. */
+export function canServe(copy: VolumeCopy, nodes: ClusterNode[]): boolean {
+  const isDown = (node: ClusterNode) => node.id === copy.node && !node.up && (node.reached_by ?? []).length === 0
+  return copy.state === 'in_sync' && !nodes.some(isDown)
 }
 
 /** Whether nothing of it is on the node that was asked, which then need not serve it: its copies are on others, or another one has it alone. */

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Observed;
 use crate::cli::table::age;
-use crate::cli::volume::served::unserved;
+use crate::cli::volume::served::{can_serve, unserved};
 
 /// How it is, from well to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -68,7 +68,7 @@ const FREE_PERCENT_MIN: u64 = 5;
 /// All findings, the worst first.
 pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     let nodes = observed.nodes.as_deref().unwrap_or_default();
-    let mut found: Vec<Finding> = observed.volumes.iter().flat_map(of_volume).collect();
+    let mut found: Vec<Finding> = observed.volumes.iter().flat_map(|volume| of_volume(volume, nodes)).collect();
     found.extend(observed.pools.iter().flat_map(|pool| of_pool(pool, observed)));
     // Of etcd the node says itself what is the matter.
     let in_etcd = observed.node.record.as_ref().is_some_and(|record| record.place == RecordPlace::Etcd);
@@ -158,23 +158,32 @@ fn degraded(cause: String, action: &str, command: String) -> Finding {
     finding(Health::Degraded, cause, action, command)
 }
 
-fn of_volume(volume: &Volume) -> Option<Finding> {
+fn of_volume(volume: &Volume, nodes: &[ClusterNode]) -> Option<Finding> {
     let name = &volume.name;
     let of = volume.node.map(|node| format!(" --node {node}")).unwrap_or_default();
     let show = format!("ursa volume show {name}{of}");
-    let in_sync = volume.copies.iter().any(|copy| copy.state == CopyState::InSync);
+    let in_sync = |copy: &VolumeCopy| copy.state == CopyState::InSync;
     if volume.fork.as_ref().is_some_and(|fork| fork.split) {
         let cause = format!("Volume {name} is split: two nodes have data of it that the other has not.");
         let action = "Save what you need, then decide whose data is kept";
         let command = format!("ursa volume resolve-fork {name} --keep NODE --discard-other");
         return Some(lost(cause, action, command).since(fork_since(volume)));
     }
-    if let Some(problem) = unserved(volume) {
+    if let Some(problem) = unserved(volume, nodes) {
         let of = volume.node.map(|node| format!(" of node {node}")).unwrap_or_default();
         let cause = format!("Volume {name}{of} is not served: {problem}");
         return Some(lost(cause, "See what it waits for", show));
     }
-    if !volume.copies.is_empty() && !in_sync {
+    if !volume.copies.is_empty() && !volume.copies.iter().any(|copy| can_serve(copy, nodes)) {
+        if volume.copies.iter().any(in_sync) {
+            let cause = format!("Nobody serves volume {name}: no node that has a copy in sync is there.");
+            let has_one =
+                |node: &&ClusterNode| volume.copies.iter().any(|copy| copy.node == node.id && in_sync(copy));
+            // Since the last of them is not.
+            let down = nodes.iter().filter(has_one).filter_map(|node| node.down_since);
+            let since = down.max_by_key(|since| since.at);
+            return Some(lost(cause, "Bring back a node that has a copy in sync", show).since(since));
+        }
         let cause = format!("Nobody serves volume {name}: none of its copies is in sync.");
         // Since the last of them is not.
         let since = volume.copies.iter().filter_map(behind_since).max_by_key(|since| since.at);

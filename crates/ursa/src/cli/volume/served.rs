@@ -1,17 +1,25 @@
 //! Whether a volume is served, in words.
 
-use api::{CopyState, Volume};
+use api::{ClusterNode, CopyState, Volume, VolumeCopy};
 
 /// Why nobody serves it, if that is so. What the asked node says is of its own copy alone while another one is in sync: then that one serves.
-pub fn unserved(volume: &Volume) -> Option<&str> {
-    let serves_elsewhere = volume.copies.iter().any(|copy| !copy.here && copy.state == CopyState::InSync);
+///
+/// `nodes`: those of the cluster; none if they are not known.
+pub fn unserved<'a>(volume: &'a Volume, nodes: &[ClusterNode]) -> Option<&'a str> {
+    let serves_elsewhere = volume.copies.iter().any(|copy| !copy.here && can_serve(copy, nodes));
     volume.problem.as_deref().filter(|_| !serves_elsewhere)
+}
+
+/// Whether a copy is in sync, and its node is there. One that others reach is; so is one of which nobody has said that it is down.
+pub fn can_serve(copy: &VolumeCopy, nodes: &[ClusterNode]) -> bool {
+    let is_down = |node: &ClusterNode| node.id == copy.node && !node.up && node.reached_by.is_empty();
+    copy.state == CopyState::InSync && !nodes.iter().any(is_down)
 }
 
 /// For a line of its own.
 pub(super) fn served(volume: &Volume) -> String {
     match (&volume.problem, volume.serving) {
-        (Some(problem), _) if unserved(volume).is_some() => format!("NO: {problem}"),
+        (Some(problem), _) if unserved(volume, &[]).is_some() => format!("NO: {problem}"),
         (Some(problem), _) => format!("by other nodes; NOT THROUGH THIS NODE: {problem}"),
         (None, false) if volume.copies.is_empty() => {
             "through the node that has it, not through this one".into()
@@ -29,7 +37,7 @@ pub(super) fn remark(volume: &Volume) -> Option<String> {
     volume.problem.as_ref()?;
     let name = &volume.name;
     let of = volume.node.map(|node| format!(" --node {node}")).unwrap_or_default();
-    let is = match unserved(volume) {
+    let is = match unserved(volume, &[]) {
         Some(_) => "is NOT SERVED",
         None => "is served by other nodes, and NOT THROUGH THIS ONE",
     };
@@ -57,7 +65,7 @@ mod tests {
         use CopyState::{InSync, Outside};
         for copies in [[Outside, InSync], [InSync, InSync]] {
             let volume = failed(&copies);
-            assert_eq!(unserved(&volume), None);
+            assert_eq!(unserved(&volume, &[]), None);
             assert_eq!(served(&volume), "by other nodes; NOT THROUGH THIS NODE: a write to this copy failed");
             let remark = remark(&volume).unwrap();
             assert!(remark.starts_with("Volume db is served by other nodes, and NOT THROUGH"), "{remark}");
@@ -65,11 +73,20 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_in_sync_does_not_serve_while_its_node_is_down() {
+        let volume = failed(&[CopyState::InSync, CopyState::InSync]);
+        let second = |up, reached_by| ClusterNode { up, reached_by, ..samples::node(2) };
+        assert_eq!(unserved(&volume, &[second(true, Vec::new())]), None);
+        assert!(unserved(&volume, &[second(false, Vec::new())]).is_some());
+        assert_eq!(unserved(&volume, &[second(false, vec![3])]), None, "others reach it");
+    }
+
+    #[test]
     fn a_failed_copy_is_a_loss_when_no_other_one_is_in_sync() {
         use CopyState::{InSync, Outside};
         for copies in [&[][..], &[InSync], &[InSync, Outside], &[Outside, Outside]] {
             let volume = failed(copies);
-            assert!(unserved(&volume).is_some(), "{copies:?}");
+            assert!(unserved(&volume, &[]).is_some(), "{copies:?}");
             assert_eq!(served(&volume), "NO: a write to this copy failed");
             assert_eq!(remark(&volume).unwrap(), "Volume db is NOT SERVED: see `ursa volume show db`.");
         }
