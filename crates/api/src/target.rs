@@ -40,8 +40,9 @@ pub struct TargetCreate {
     /// Its iSCSI name.
     #[schema(example = "iqn.2026-11.io.ursa:db")]
     pub name: String,
-    /// A name for people.
+    /// A name for people: at most 255 bytes of UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 255)]
     pub alias: Option<String>,
     /// What it proves itself with to initiators that ask (mutual CHAP).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +53,7 @@ pub struct TargetCreate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetChange {
-    /// A name for people; `null`: none.
+    /// A name for people, at most 255 bytes of UTF-8; `null`: none.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub alias: Option<Option<String>>,

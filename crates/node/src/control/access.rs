@@ -81,6 +81,19 @@ impl Place {
 const SECRET_BYTES_MIN: usize = 12;
 const SECRET_BYTES_MAX: usize = 255;
 
+/// RFC 7143 6.1: a text value has at most 255 bytes unless something else is said, and nothing is said of TargetAlias (13.6), which is UTF-8 without null characters.
+const ALIAS_BYTES_MAX: usize = 255;
+
+fn check_alias(alias: Option<&str>) -> Result<(), ControlError> {
+    match alias {
+        Some(alias) if alias.len() > ALIAS_BYTES_MAX || alias.contains('\0') => {
+            let reason = "an alias has at most 255 bytes, and no null characters";
+            Err(ControlError::Invalid { field: "alias", reason })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_host(host: &HostGroup) -> Result<(), ControlError> {
     if host.is_built_in() {
         return Err(ControlError::BuiltIn(host.name.to_string()));
@@ -113,7 +126,7 @@ impl Control {
     /// Makes a target.
     ///
     /// # Errors
-    /// A name that is none or taken, a secret that cannot be.
+    /// A name that is none or taken, an alias or a secret that cannot be.
     pub async fn create_target(self: &Rc<Control>, spec: TargetSpec) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new("making target", &spec.name), |changing| async move {
@@ -128,7 +141,7 @@ impl Control {
     /// login on.
     ///
     /// # Errors
-    /// [`ControlError::NotFound`], a secret that cannot be.
+    /// [`ControlError::NotFound`], an alias or a secret that cannot be.
     pub async fn change_target(
         self: &Rc<Control>,
         name: &str,
@@ -154,6 +167,8 @@ impl Control {
         change: TargetChange,
     ) -> Result<(Target, Target), ControlError> {
         let before = self.target_named(name)?;
+        // What it has already stays: an older version may have taken a longer one.
+        check_alias(change.alias.as_ref().and_then(Option::as_deref))?;
         let after = Target {
             alias: change.alias.unwrap_or_else(|| before.alias.clone()),
             chap: change.chap.unwrap_or_else(|| before.chap.clone()),
@@ -341,6 +356,7 @@ impl Control {
 
     fn new_target(&self, spec: TargetSpec) -> Result<Target, ControlError> {
         let name: TargetName = spec.name.parse()?;
+        check_alias(spec.alias.as_deref())?;
         check_chap(spec.chap.as_ref())?;
         let access = self.access();
         if access.target(name.as_str()).is_some() {

@@ -86,6 +86,28 @@ fn a_targets_alias_and_secret_change_and_its_maps_stay() {
 }
 
 #[test]
+fn an_alias_is_what_initiators_can_be_told() {
+    let rig = Rig::new();
+    let path = format!("/v1/targets/{TARGET}");
+    let longest = "ü".repeat(127) + "n";
+    let refused = [format!("{longest}n"), "a\0b".to_owned()];
+    for alias in &refused {
+        let problem = rig.post("/v1/targets", json!({"name": TARGET, "alias": alias})).refused(422, "field_invalid");
+        assert_eq!(problem["field"], "alias");
+    }
+    rig.post("/v1/targets", json!({"name": TARGET, "alias": longest})).json(201);
+    for alias in &refused {
+        for query in ["", "?dry_run=true"] {
+            let problem =
+                rig.patch(&format!("{path}{query}"), json!({"alias": alias})).refused(422, "field_invalid");
+            assert_eq!(problem["field"], "alias");
+        }
+    }
+    assert_eq!(rig.get(&path).json(200)["alias"], json!(longest));
+    assert_eq!(rig.patch(&path, json!({"alias": "n".repeat(255)})).json(200)["alias"], json!("n".repeat(255)));
+}
+
+#[test]
 fn a_target_with_maps_goes_by_force() {
     let rig = Rig::new();
     rig.post("/v1/volumes", json!({"name": "a", "size": MIB, "target": TARGET})).json(201);
