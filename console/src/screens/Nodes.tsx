@@ -88,7 +88,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
   const node = chosen?.node
   return (
     <Panel title={plural(nodes.length, 'node')} at={at} note={etcd ? NO_VOTES : undefined} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setInviting(true)}>Let a node join</DeedButton>}>
-      <Rows width={640} head={['Node', 'State', 'Version', !etcd && 'Votes', 'Copies in sync', '']}>
+      <Rows width={640} head={['Node', 'State', 'Version', 'Cores', !etcd && 'Votes', 'Copies in sync', '']}>
         {nodes.map((one) => (
           <Table.Tr key={one.id}>
             <Table.Td>
@@ -103,8 +103,10 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
               <State tone={!one.up ? 'critical' : one.maintenance ? 'warning' : 'ok'}>{!one.up ? downWord(one) : one.maintenance ? 'maintenance' : 'up'}</State>
               {!one.up && one.maintenance && <Text size="xs">in maintenance</Text>}
               <Lasting node={one} />
+              {one.up && !one.maintenance && typeof one.uptime === 'number' && <Text size="xs">for {duration(one.uptime)}</Text>}
             </Table.Td>
             <Table.Td>{one.version ?? '–'}</Table.Td>
+            <Table.Td>{one.cores ?? '–'}</Table.Td>
             {!etcd && (
               <Table.Td>
                 {one.votes ? 'yes' : 'no'}

@@ -53,6 +53,12 @@ pub struct ClusterNode {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "0.1.0")]
     pub version: Option<String>,
+    /// How many cores it runs on, or ran on when it was last there; absent: it was never there, or is older than this was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u16>,
+    /// Seconds since it was started, by its own clock and that of the node that was asked; absent: it is not up, or is older than this was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uptime: Option<u64>,
     /// It has the cluster's authority: by it, tokens are made for nodes that join. It is the node that made the cluster.
     #[serde(default)]
     pub authority: bool,

@@ -238,6 +238,8 @@ impl Cluster {
                 incarnation: 0,
                 version: None,
                 authority: false,
+                cores: None,
+                started: None,
             })
             .collect();
         self.control(0, move |control| async move {

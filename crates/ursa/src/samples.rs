@@ -53,6 +53,8 @@ pub fn node(id: u16) -> ClusterNode {
         reached_by: Vec::new(),
         down_since: None,
         version: None,
+        cores: None,
+        uptime: None,
         authority: id == 1,
         votes: true,
         leads: id == 1,

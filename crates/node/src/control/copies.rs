@@ -183,7 +183,7 @@ impl Control {
         announce(access, concerned).await;
     }
 
-    /// The node's portals, its version, and that this life of it is there, as the cluster's record should have it.
+    /// The node's portals, its version, its cores, and since when this life of it is there, as the cluster's record should have it.
     pub(crate) async fn announce_node(
         &self,
         keeper: &Keeper,
@@ -202,6 +202,8 @@ impl Control {
             incarnation: keeper.incarnation().0,
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             authority,
+            cores: u16::try_from(rt::cores()).ok(),
+            started: self.started,
         };
         if known.as_ref().is_some_and(|(node, _)| *node == entry) {
             return Ok(());

@@ -91,6 +91,8 @@ use crate::volume::VolumeId;
 /// The control of a node, on core 0.
 pub struct Control {
     record: RefCell<Record>,
+    /// When this life of the node began, in seconds since 1970; `None`: it has no wall clock, as in the simulator.
+    started: Option<u64>,
     changes: Changes,
     /// The pools of the record, by name.
     pools: RefCell<BTreeMap<String, KnownPool>>,

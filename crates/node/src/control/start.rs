@@ -105,9 +105,11 @@ impl Control {
         let record = record.map_err(|rt::Elapsed| StartError::RecordSilent(path))??;
         let known: Option<NodeRecord> = record.get(NODE);
         let id = known.as_ref().and_then(|node| HostId::parse(&node.id)).unwrap_or_else(HostId::random);
+        let now = (config.unix_now)();
         let control = Rc::new(Control {
             record: RefCell::new(record),
-            changes: Changes::of_life((config.unix_now)()),
+            started: Some(now).filter(|now| *now > 0),
+            changes: Changes::of_life(now),
             pools: RefCell::new(BTreeMap::new()),
             unserved: RefCell::default(),
             set_aside: RefCell::default(),

@@ -104,6 +104,12 @@ pub struct NodeEntry {
     /// It has the cluster's authority, and so makes tokens for nodes that join.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub authority: bool,
+    /// How many cores it runs on, or ran on when it was last there. `None`: as of the version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u16>,
+    /// When its present life, or its last one, began, in seconds since 1970 by its own clock. `None`: as of the version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<u64>,
 }
 
 /// A volume with copies.

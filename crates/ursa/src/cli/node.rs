@@ -12,7 +12,7 @@ use super::confirm::{Confirm, show_would};
 use super::exit::CliError;
 use super::links;
 use super::output::Output;
-use super::table::{Table, lasting, list, say_missing, size};
+use super::table::{Table, age, lasting, list, say_missing, size};
 use crate::clock::unix_now;
 use crate::duration::parse_duration;
 use crate::size::{InvalidSize, Size};
@@ -309,10 +309,10 @@ fn with_role(node: &ClusterNode, address: &str) -> String {
     node.link_roles.get(address).map_or(address.to_owned(), |role| format!("{address} ({role})"))
 }
 
-/// Whether the node is up, and since when it is not, or is in maintenance.
+/// Whether the node is up, and for how long; or since when it is not, or is in maintenance.
 fn up(node: &ClusterNode, now: u64) -> String {
     let (word, since) = match (node.up, node.maintenance) {
-        (true, false) => return "yes".into(),
+        (true, false) => return node.uptime.map_or("yes".into(), |uptime| format!("yes, for {}", age(uptime))),
         (true, true) => ("maintenance", node.maintenance_since.map(Since::exactly)),
         (false, true) => ("NO (maintenance)", node.down_since),
         (false, false) if !node.reached_by.is_empty() => ("CUT OFF", node.down_since),
@@ -322,7 +322,8 @@ fn up(node: &ClusterNode, now: u64) -> String {
 }
 
 fn table(nodes: &[ClusterNode], now: u64) -> String {
-    let mut table = Table::new(&["NODE", "NAME", "UP", "VOTES", "LEADS", "IN SYNC", "VERSION", "ADDRESSES"]);
+    let mut table =
+        Table::new(&["NODE", "NAME", "UP", "VOTES", "LEADS", "IN SYNC", "CORES", "VERSION", "ADDRESSES"]);
     let yes = |is: bool| if is { "yes" } else { "" }.to_owned();
     for node in nodes {
         table.row([
@@ -332,6 +333,7 @@ fn table(nodes: &[ClusterNode], now: u64) -> String {
             format!("{}{}", yes(node.votes), if node.preferred { " (preferred)" } else { "" }),
             yes(node.leads),
             if node.witness { "witness".into() } else { format!("{} of {}", node.in_sync, node.copies) },
+            node.cores.map_or("-".into(), |cores| cores.to_string()),
             node.version.clone().unwrap_or_else(|| "-".into()),
             list(node.addresses.iter().map(|address| with_role(node, address)), "-"),
         ]);
@@ -355,6 +357,8 @@ mod tests {
             reached_by: if id == 4 { vec![3] } else { Vec::new() },
             down_since: (!up).then(|| Since::exactly(815)),
             version: (id != 4).then(|| "0.1.0".into()),
+            cores: (id != 4).then_some(16),
+            uptime: (id == 1).then_some(90_000),
             authority: id == 1,
             votes: true,
             leads: id == 1,
@@ -378,11 +382,11 @@ mod tests {
                 1000
             ),
             "\
-NODE      NAME     UP                  VOTES  LEADS  IN SYNC  VERSION  ADDRESSES
-1 (here)  server1  yes                 yes    yes    2 of 3   0.1.0    10.0.0.1:3270
-2         server2  NO, for 3m05s       yes           2 of 3   0.1.0    10.0.0.2:3270 (replication)
-3         server3  yes                 yes           witness  0.1.0    10.0.0.3:3270
-4         server4  CUT OFF, for 3m05s  yes           2 of 3   -        10.0.0.4:3270
+NODE      NAME     UP                  VOTES  LEADS  IN SYNC  CORES  VERSION  ADDRESSES
+1 (here)  server1  yes, for 1d01h      yes    yes    2 of 3   16     0.1.0    10.0.0.1:3270
+2         server2  NO, for 3m05s       yes           2 of 3   16     0.1.0    10.0.0.2:3270 (replication)
+3         server3  yes                 yes           witness  16     0.1.0    10.0.0.3:3270
+4         server4  CUT OFF, for 3m05s  yes           2 of 3   -      -        10.0.0.4:3270
 "
         );
         let maintained = |up, maintenance_since| {

@@ -402,6 +402,9 @@ pub(super) fn shown(node: NodeStatus) -> ClusterNode {
         reached_by,
         down_since: silent.map(since),
         version: entry.version,
+        cores: entry.cores,
+        // Its clock may be ahead.
+        uptime: entry.started.filter(|_| up).map(|started| unix_now().saturating_sub(started)),
         authority: entry.authority,
         votes,
         leads,

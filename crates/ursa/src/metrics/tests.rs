@@ -160,6 +160,8 @@ fn member(id: u16, up: bool) -> NodeStatus {
             incarnation: 1,
             version: None,
             authority: false,
+            cores: None,
+            started: None,
         },
         here: id == 1,
         up,

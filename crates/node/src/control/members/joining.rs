@@ -171,6 +171,8 @@ impl Control {
             // It says so itself.
             version: None,
             authority: false,
+            cores: None,
+            started: None,
         };
         let key = node_key(NodeId(number));
         let transaction = Keeper::transaction()

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::rig::{MIB, Rig};
+use crate::clock::unix_now;
 
 #[test]
 fn a_node_alone_is_in_no_cluster() {
@@ -49,9 +50,11 @@ fn what_cannot_be_a_cluster_is_refused_and_leaves_nothing() {
 
 #[test]
 fn a_cluster_of_one_has_volumes_with_one_copy() {
-    let rig = Rig::new();
+    let rig = Rig::with(|_| {}, |config| config.unix_now = || unix_now() - 100);
     let nodes = rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
-    assert_eq!((&nodes["items"][0]["id"], &nodes["items"][0]["here"]), (&json!(1), &json!(true)));
+    let node = &nodes["items"][0];
+    assert_eq!((&node["id"], &node["here"], &node["cores"]), (&json!(1), &json!(true), &json!(2)));
+    assert!((100..160).contains(&node["uptime"].as_u64().unwrap()), "{node}");
     rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).refused(409, "cluster_already");
     let made = rig.post("/v1/cluster/tokens", json!({"valid_seconds": 60})).json(201);
     assert!(made["token"].as_str().is_some_and(|token| token.len() > 20), "{made}");
