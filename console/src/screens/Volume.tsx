@@ -33,7 +33,7 @@ export function VolumeScreen({ name, node }: { name: string; node?: number }) {
   }
   const one = volume.data
   const at = volume.dataUpdatedAt
-  const { tone, word, why } = volumeState(one)
+  const { tone, word, why } = volumeState(one, nodes.data ?? [])
   return (
     <Stack gap="md">
       <Group justify="space-between" align="flex-start">
@@ -54,7 +54,7 @@ export function VolumeScreen({ name, node }: { name: string; node?: number }) {
       </Group>
       {volume.error && <ProblemAlert error={volume.error} what="The figures below are old" />}
       {(one.problem || one.fork) && (
-        <Alert color={tone === 'critical' ? 'red' : 'yellow'} icon={<Icon name={tone} />} title={alertTitle(one)}>
+        <Alert color={tone === 'critical' ? 'red' : 'yellow'} icon={<Icon name={tone} />} title={alertTitle(one, nodes.data ?? [])}>
           <Text size="sm">{one.problem ?? why}</Text>
           {one.fork && (
             <Text size="sm">
@@ -77,10 +77,10 @@ export function VolumeScreen({ name, node }: { name: string; node?: number }) {
   )
 }
 
-function alertTitle(volume: Volume): string {
+function alertTitle(volume: Volume, nodes: ClusterNode[]): string {
   if (volume.fork?.split) return 'This volume is split'
   if (volume.fork) return `Node ${volume.fork.node} goes on alone`
-  return unserved(volume) ? 'This volume is not served' : 'The node that this page asks does not serve it: other nodes do'
+  return unserved(volume, nodes) ? 'This volume is not served' : 'The node that this page asks does not serve it: other nodes do'
 }
 
 /** Why there is nothing to be shown of a volume. */

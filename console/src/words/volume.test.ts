@@ -17,6 +17,16 @@ it('says of a volume whose disk has failed here that others serve it, as long as
   expect(volumeState(failed([[1, 'in_sync']])).word).toBe('not served')
 })
 
+it('says of a volume that nobody serves it while no node is there that has a copy in sync', () => {
+  const down = (id: number, reached_by: number[] = []) => node(id, { up: false, reached_by })
+  const both = volume('db', [[2, 'in_sync'], [3, 'in_sync']], { serving: false })
+  expect(volumeState(both, [node(1), node(2), down(3)]).tone).toBe('ok')
+  expect(volumeState(both, [node(1), down(2), down(3)])).toMatchObject({ tone: 'critical', word: 'not served' })
+  expect(volumeState(both, [node(1), down(2), down(3, [4]), node(4)]).tone, 'others reach it').toBe('ok')
+  const failed = volume('db', [[1, 'in_sync'], [2, 'in_sync']], { serving: false, problem: 'a write to this copy failed' })
+  expect(volumeState(failed, [node(1), down(2), node(3)])).toMatchObject({ word: 'not served', why: 'a write to this copy failed' })
+})
+
 it('says of a volume that a node has alone which node that is', () => {
   const there = volume('my db', [], { node: 2, node_name: 'n2', serving: false })
   expect(volumeState(there).tone).toBe('ok')

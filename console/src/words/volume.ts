@@ -4,13 +4,15 @@ import type { ClusterNode, Volume, VolumeCopy } from '../api/types'
 import { link } from '../route'
 import type { Severity } from './health'
 
-export function volumeState(volume: Volume): { tone: Severity; word: string; why: string } {
+/** `nodes`: those of the cluster, if they are known. */
+export function volumeState(volume: Volume, nodes: ClusterNode[] = []): { tone: Severity; word: string; why: string } {
   const copies = volume.copies ?? []
   const inSync = copies.filter((copy) => copy.state === 'in_sync').length
   if (volume.fork?.split) return { tone: 'critical', word: 'split', why: 'Both nodes have data that the other has not.' }
-  const problem = unserved(volume)
+  const problem = unserved(volume, nodes)
   if (problem) return { tone: 'critical', word: 'not served', why: problem }
   if (copies.length > 0 && inSync === 0) return { tone: 'critical', word: 'no copy in sync', why: 'Nobody serves it.' }
+  if (copies.length > 0 && !copies.some((copy) => canServe(copy, nodes))) return { tone: 'critical', word: 'not served', why: 'No node that has a copy in sync is there.' }
   if (volume.fork) return { tone: 'warning', word: 'alone', why: `Node ${volume.fork.node} goes on alone with it.` }
   if (inSync < copies.length) {
     const syncing = copies.some((copy) => copy.sync && !copy.sync.waits_for)

@@ -227,11 +227,11 @@ impl Control {
             Some(copies.entry.name)
         };
         let volumes = self.open_pools().into_iter().flat_map(|pool| pool.volumes());
-        let unserved = volumes.filter_map(|info| {
+        let found = volumes.filter_map(|info| {
             let why = unserved.get(&info.id)?.to_string();
             Some((info.id, in_record(&info).unwrap_or(info.name), why))
         });
-        unserved.collect()
+        found.collect()
     }
 }
 

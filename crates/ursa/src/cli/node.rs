@@ -312,7 +312,9 @@ fn with_role(node: &ClusterNode, address: &str) -> String {
 /// Whether the node is up, and for how long; or since when it is not, or is in maintenance.
 fn up(node: &ClusterNode, now: u64) -> String {
     let (word, since) = match (node.up, node.maintenance) {
-        (true, false) => return node.uptime.map_or("yes".into(), |uptime| format!("yes, for {}", age(uptime))),
+        (true, false) => {
+            return node.uptime.map_or("yes".into(), |uptime| format!("yes, for {}", age(uptime)));
+        }
         (true, true) => ("maintenance", node.maintenance_since.map(Since::exactly)),
         (false, true) => ("NO (maintenance)", node.down_since),
         (false, false) if !node.reached_by.is_empty() => ("CUT OFF", node.down_since),

@@ -68,7 +68,8 @@ const FREE_PERCENT_MIN: u64 = 5;
 /// All findings, the worst first.
 pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     let nodes = observed.nodes.as_deref().unwrap_or_default();
-    let mut found: Vec<Finding> = observed.volumes.iter().flat_map(|volume| of_volume(volume, nodes)).collect();
+    let mut found: Vec<Finding> =
+        observed.volumes.iter().flat_map(|volume| of_volume(volume, nodes)).collect();
     found.extend(observed.pools.iter().flat_map(|pool| of_pool(pool, observed)));
     // Of etcd the node says itself what is the matter.
     let in_etcd = observed.node.record.as_ref().is_some_and(|record| record.place == RecordPlace::Etcd);

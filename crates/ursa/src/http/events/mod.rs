@@ -450,7 +450,8 @@ mod tests {
     fn a_node_of_an_older_version_that_tells_all_is_asked_for_enough() {
         let of_db = Wanted { subject: Some("db".into()), severity: None };
         let question = |after, wanted| Question { after, until: None, limit: 2, skip: 0, wanted };
-        let asked_for = |question: Question| -> Question { serde_json::from_str(&question.written()).unwrap() };
+        let asked_for =
+            |question: Question| -> Question { serde_json::from_str(&question.written()).unwrap() };
         assert_eq!(asked_for(question(None, Wanted::default())).limit, 2);
         assert_eq!(asked_for(question(None, of_db.clone())).limit, LIMIT_MAX);
         // It tells these of all, whatever is wanted.

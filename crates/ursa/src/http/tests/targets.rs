@@ -92,19 +92,19 @@ fn an_alias_is_what_initiators_can_be_told() {
     let longest = "ü".repeat(127) + "n";
     let refused = [format!("{longest}n"), "a\0b".to_owned()];
     for alias in &refused {
-        let problem = rig.post("/v1/targets", json!({"name": TARGET, "alias": alias})).refused(422, "field_invalid");
-        assert_eq!(problem["field"], "alias");
+        let answer = rig.post("/v1/targets", json!({"name": TARGET, "alias": alias}));
+        assert_eq!(answer.refused(422, "field_invalid")["field"], "alias");
     }
     rig.post("/v1/targets", json!({"name": TARGET, "alias": longest})).json(201);
     for alias in &refused {
         for query in ["", "?dry_run=true"] {
-            let problem =
-                rig.patch(&format!("{path}{query}"), json!({"alias": alias})).refused(422, "field_invalid");
-            assert_eq!(problem["field"], "alias");
+            let answer = rig.patch(&format!("{path}{query}"), json!({"alias": alias}));
+            assert_eq!(answer.refused(422, "field_invalid")["field"], "alias");
         }
     }
     assert_eq!(rig.get(&path).json(200)["alias"], json!(longest));
-    assert_eq!(rig.patch(&path, json!({"alias": "n".repeat(255)})).json(200)["alias"], json!("n".repeat(255)));
+    let other = "n".repeat(255);
+    assert_eq!(rig.patch(&path, json!({"alias": other})).json(200)["alias"], json!(other));
 }
 
 #[test]
