@@ -262,6 +262,11 @@ fn what_has_happened_and_was_done_on_all_nodes_is_told_by_any() {
     let of_db = first.json(&["events", "--node", "all", "--subject", "db", "--severity", "info"]);
     let of_db = of_db["items"].as_array().unwrap();
     assert!(!of_db.is_empty() && of_db.iter().all(|event| event["subject"] == "db"), "{of_db:?}");
+    let id = first.json(&["volume", "show", "db"])["id"].as_str().unwrap().to_owned();
+    let by_identity = first.json(&["events", "--node", "all", "--subject", &id]);
+    let by_identity = by_identity["items"].as_array().unwrap();
+    assert!(by_identity.iter().any(|event| event["code"] == "volume_made"), "{by_identity:?}");
+    assert!(by_identity.iter().all(|event| event["subject_id"] == id), "{by_identity:?}");
     let grave = first.json(&["events", "--subject", "db", "--severity", "critical"]);
     assert_eq!(grave["items"], json!([]));
 
