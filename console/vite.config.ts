@@ -18,5 +18,5 @@ export default defineConfig({
     // Nothing of it becomes a data: URL, which the content security policy would have to allow.
     assetsInlineLimit: 0,
   },
-  server: { proxy: { '/v1': toNode, '/metrics': toNode } },
+  server: { proxy: { '/v1': toNode } },
 })

@@ -413,7 +413,7 @@ it('changes volumes and hosts as the command line does', async () => {
 
   await button('Make a target').click()
   await field(/^Name/).fill('shared')
-  await said('An iSCSI name begins with iqn., eui. or naa.')
+  await said('An iSCSI name is iqn.YYYY-MM.reversed.domain:name')
   await field(/^Name/).fill('iqn.2026-11.example:shared')
   await field('Alias').fill('for all')
   await page.getByRole('switch', { name: 'It proves itself to hosts (mutual CHAP)' }).check()

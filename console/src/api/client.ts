@@ -46,6 +46,24 @@ async function answered(request: Request): Promise<Response> {
   }
 }
 
+/** The answer came, and ended before all of it was here. */
+const cutOff = (error: unknown): Problem => ({
+  type: 'about:blank',
+  title: 'The answer broke off',
+  status: 0,
+  code: 'cut_off',
+  detail: `the node answered, and its answer cannot be read to the end (${String(error)})`,
+})
+
+/** What is read of an answer. A refusal that is in it stays one. */
+async function whole<T>(read: Promise<T>): Promise<T> {
+  try {
+    return await read
+  } catch (error) {
+    throw error instanceof Refusal ? error : new Refusal(cutOff(error))
+  }
+}
+
 const client = createClient<paths>({
   baseUrl: location.origin,
   // Shows that a page of ours asks, not a form of a stranger's: browsers let no other site send it unasked.
@@ -59,6 +77,9 @@ export function whenLoginIsNeeded(callback: () => void) {
   onLoginNeeded = callback
 }
 
+/** Bad Gateway, Gateway Timeout. */
+const GATEWAY_STATUS = [502, 504]
+
 async function refusalOf(response: Response, body: unknown): Promise<Refusal> {
   if (response.status === 401) onLoginNeeded()
   if (body && typeof body === 'object' && 'detail' in body) return new Refusal(body as Problem)
@@ -66,14 +87,15 @@ async function refusalOf(response: Response, body: unknown): Promise<Refusal> {
     type: 'about:blank',
     title: response.statusText || 'Refused',
     status: response.status,
-    code: 'unknown',
+    // What stands between this page and the node says so, and does not know what the node has done.
+    code: GATEWAY_STATUS.includes(response.status) ? 'gateway' : 'unknown',
     detail: `the node answered with status ${response.status}`,
   })
 }
 
 /** The data of an answer of the typed client; throws a `Refusal` otherwise. */
 export async function data<T>(answer: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
-  const { data, error, response } = await answer
+  const { data, error, response } = await whole(answer)
   if (!response.ok) throw await refusalOf(response, error)
   return data as T
 }
@@ -92,7 +114,7 @@ export async function json<T>(method: string, path: string, body?: unknown): Pro
   const init: RequestInit = { method }
   if (body !== undefined) init.body = JSON.stringify(body)
   const response = await raw(path, init)
-  return (response.status === 204 ? undefined : await response.json()) as T
+  return (response.status === 204 ? undefined : await whole(response.json())) as T
 }
 
 export const api = client

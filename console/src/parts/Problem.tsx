@@ -2,17 +2,22 @@ import { Alert, Anchor, List, Stack, Text } from '@mantine/core'
 import type { ReactNode } from 'react'
 import { problemOf } from '../api/client'
 import type { Candidate } from '../api/types'
-import { headline } from '../words/problem'
+import { type Wanted, headline } from '../words/problem'
 import { Icon } from './Icon'
 import { COLOR } from './State'
 
-/** What a node has refused, what went wrong, or what goes on though it was not answered for: what, why, and what to do. */
-export function ProblemAlert({ error, what }: { error: unknown; what?: string }) {
+/** What a node has refused, what went wrong, or what goes on or may have been done though it was not answered for: what, why, and what to do. */
+export function ProblemAlert({ error, ...wanted }: { error: unknown } & Wanted) {
   const problem = problemOf(error)
-  const { title, severity, link } = headline(problem, what)
+  const { title, severity, link, first } = headline(problem, wanted)
   return (
     <Alert color={COLOR[severity]} icon={<Icon name={severity} />} title={title} role="alert">
       <Text size="sm">{sentence(problem.detail)}</Text>
+      {first && (
+        <Text size="sm" mt={4}>
+          <b>Before you try again:</b> {sentence(first)}
+        </Text>
+      )}
       {problem.hint && (
         <Text size="sm" mt={4}>
           <b>What to do:</b> {sentence(problem.hint)}

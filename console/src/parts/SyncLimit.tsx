@@ -33,7 +33,7 @@ export function SyncLimit() {
         <Text size="xs" c="dimmed">
           The same: <code>ursa node sync-limit {text || '500M'}</code>
         </Text>
-        {error !== undefined && <ProblemAlert error={error} what="Not changed" />}
+        {error !== undefined && <ProblemAlert error={error} change="changed" />}
       </Stack>
     </Panel>
   )

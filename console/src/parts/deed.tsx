@@ -121,7 +121,7 @@ export function Ask({ opened, close, title, children, command, act, label, dange
             />
           )}
           {command && <Paste text={command} label="The same on the command line" />}
-          {error !== undefined && <ProblemAlert error={error} what="Not done" />}
+          {error !== undefined && <ProblemAlert error={error} change="done" />}
           <Group justify="flex-end">
             <Button variant="default" onClick={leave} disabled={busy}>
               Leave it

@@ -43,7 +43,7 @@ export function Copies({ name }: { name: string }) {
       </div>
       {(one.copies ?? []).length === 0 || !nodes.data ? (
         <Panel title="Copies" at={volume.dataUpdatedAt}>
-          <Empty>This volume is on one node alone, and the others do not know of it; it cannot get copies. Create one that has them, and copy the data over on a host.</Empty>
+          <Empty>This volume is on one node alone, in no record of the cluster, and cannot get copies. Create one that has them, and copy the data over on a host.</Empty>
         </Panel>
       ) : (
         <>
@@ -196,7 +196,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
             <Tried path={`/v1/volumes/${volume.id}/copies`} body={body} failure="It cannot be done so" />
           ))}
         <Paste text={command} label="The same on the command line" />
-        {error !== undefined && <ProblemAlert error={error} what="Not done" />}
+        {error !== undefined && <ProblemAlert error={error} change="done" />}
         <Group justify="flex-end">
           <DeedButton color={isNew ? undefined : 'red'} loading={busy} because={problem ?? (ready ? undefined : 'Choose the node first.')} onClick={() => void act()}>
             {deed === 'add' ? 'Add the copy' : deed === 'move' ? 'Move the copy' : deed === 'replace' ? 'Replace the copy' : 'Take the copy away'}
@@ -238,7 +238,7 @@ function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
       return 'It is taken away first, with all that it has: until the new one is in sync, there is a copy less.'
     case 'remove': {
       const left = inSync - (leaving?.state === 'in_sync' ? 1 : 0)
-      return left >= 2 ? `${left} copies in sync are left.` : left === 1 ? 'One copy in sync is left: when its node is lost, nobody can use the volume until it is back.' : 'No copy in sync would be left: that is refused.'
+      return left >= 2 ? `${left} copies in sync are left.` : left === 1 ? `One copy in sync is left: ${volume.kind === 'ram' ? 'it is in memory, and lost with each restart of its node' : 'when its node is lost, nobody can use the volume until it is back'}.` : 'No copy in sync would be left: that is refused.'
     }
   }
 }
@@ -285,7 +285,7 @@ function StrategyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[]
         <Text size="xs" c="dimmed">
           The same: <code>{ursa('volume', 'strategy', volume.name, chosen, chosen === 'heartbeat' ? '--accept-split-brain' : undefined)}</code>
         </Text>
-        {error !== undefined && <ProblemAlert error={error} what="Not chosen" />}
+        {error !== undefined && <ProblemAlert error={error} change="chosen" />}
         <Group justify="flex-end">
           <DeedButton variant="default" loading={busy} because={chosen === now ? 'It is so already.' : chosen === 'heartbeat' && !agreed ? 'Accept the risk first.' : undefined} onClick={() => void act()}>
             Choose it

@@ -13,8 +13,9 @@ import { go, link } from '../route'
 import { createVolume } from '../words/command'
 import { type Draft, type Known, SLICES, STEPS, emptyDraft, poolsOf, problemsOf, requestOf } from '../words/draft'
 import { defaultTarget } from '../words/iscsi'
+import { LUN_MAX, NAME_HINT } from '../words/names'
 import { poolChoices } from '../words/pools'
-import { etcdDecides, exposure } from '../words/record'
+import { aloneMeans, etcdDecides, exposure } from '../words/record'
 import { plural, size } from '../words/size'
 
 /** A volume, asked for step by step: what is wrong is said at once, and so is the command line that does the same. */
@@ -80,7 +81,7 @@ export function CreateVolume() {
                 </>
               )}
             </Stack>
-            {error !== undefined && <ProblemAlert error={error} what="Not made" />}
+            {error !== undefined && <ProblemAlert error={error} change="made" />}
             <Group justify="space-between">
               <Button variant="default" disabled={step === 0 || busy} onClick={() => setStep(step - 1)}>
                 Back
@@ -118,17 +119,14 @@ const said = (problem: string | undefined, typed: unknown) => (typed === '' ? un
 function What({ draft, set, problems }: Step) {
   return (
     <>
-      <TextInput label="Name" description="Letters, digits, - _ and . ; 63 at most" value={draft.name} onChange={(event) => set({ name: event.currentTarget.value })} error={said(problems.name, draft.name)} required data-autofocus autoFocus />
+      <TextInput label="Name" description={NAME_HINT} value={draft.name} onChange={(event) => set({ name: event.currentTarget.value })} error={said(problems.name, draft.name)} required data-autofocus autoFocus />
       <TextInput label="Size" description="As 512M, 10G or 1.5T (powers of 1024). It can grow later, in use, but never shrink." value={draft.size} onChange={(event) => set({ size: event.currentTarget.value })} error={said(problems.size, draft.size)} required />
       <Radio.Group label="Kind" value={draft.kind} onChange={(kind) => set({ kind: kind as Draft['kind'] })}>
         <Stack gap={6} mt={6}>
           <Radio value="thick" label="Thick" description="In place on the pool’s disks; all its space is taken now, so that it cannot run out later" />
-          <Radio value="ram" label="In memory" description="Fast, and empty after each start of its node; with copies it gets its data from another one" />
+          <Radio value="ram" label="In memory" description="Fast, and empty after each start of its node; with copies it gets its data from another one. Of the memory that each node gives such volumes (ram-max, 1G unless told otherwise)" />
         </Stack>
       </Radio.Group>
-      {draft.kind === 'ram' && draft.place === 'alone' && (
-        <Alert color="yellow">Its data is lost with each restart of the node.</Alert>
-      )}
       <Radio.Group label="Blocks" description="512 is what every host takes; 4096 suits Linux and databases that write 4 KiB pages" value={String(draft.blockSize)} onChange={(bytes) => set({ blockSize: Number(bytes) as 512 | 4096 })}>
         <Group mt={6}>
           <Radio value="512" label="512 bytes" />
@@ -154,7 +152,7 @@ function Advanced({ draft, set }: Pick<Step, 'draft' | 'set'>) {
         <Stack gap="md" mt="sm">
           <Select
             label="Slices"
-            description="Over how many it is striped, and so over how many cores"
+            description="Over how many parts it is striped, each of which one core serves. It cannot be changed later"
             placeholder="One a core"
             data={SLICES.map(String)}
             value={draft.slices === null ? null : String(draft.slices)}
@@ -183,7 +181,7 @@ function Where({ draft, set, problems, known }: Step) {
   const pool = (
     <Select
       label="Pool"
-      description={`${draft.place === 'copies' || draft.place === 'nodes' ? 'Of that name on each of the nodes. ' : ''}Empty: the only one, or the one named default`}
+      description={`${draft.kind === 'ram' ? 'It keeps the volume’s name and settings; the data takes no space there. ' : ''}${draft.place === 'copies' || draft.place === 'nodes' ? 'Of that name on each of the nodes. ' : ''}Empty: the only one, or the one named default`}
       data={poolChoices(poolsOf(draft, known))}
       value={draft.pool}
       onChange={(pool) => set({ pool })}
@@ -194,7 +192,7 @@ function Where({ draft, set, problems, known }: Step) {
   if (!cluster) {
     return (
       <>
-        <Alert color="blue">This node is alone, and so is the volume: when the node is lost, it cannot be used until it is back. Copies need a cluster: <code>ursa node init --listen ADDRESS</code></Alert>
+        <Alert color={draft.kind === 'ram' ? 'yellow' : 'blue'}>This node is alone, and so is the volume: {aloneMeans(draft.kind)}. Copies need a cluster: <code>ursa node init --listen ADDRESS</code>, or “Nodes”.</Alert>
         {pool}
       </>
     )
@@ -204,15 +202,15 @@ function Where({ draft, set, problems, known }: Step) {
       <Radio.Group label="Copies" value={draft.place} onChange={(place) => set({ place: place as Draft['place'] })} error={problems.place}>
         <Stack gap={6} mt={6}>
           <Radio value="copies" label="On several nodes, which Ursa chooses" description="All of them serve it at once; a write is answered when all copies in sync have it" />
-          <Radio value="nodes" label="On nodes that I choose" />
-          <Radio value="alone" label="On this node alone" description="When it is lost, nobody can use the volume until it is back, and copies cannot be added later" />
+          <Radio value="nodes" label="On nodes that I choose" description="The same, on one to four of them" />
+          <Radio value="alone" label="On this node alone" description={`Copies cannot be added later, and ${aloneMeans(draft.kind)}`} />
         </Stack>
       </Radio.Group>
       {draft.place === 'copies' && (
-        <NumberInput label="How many" description={exposure(draft.copies, known.nodes.length, etcd)} value={draft.copies} onChange={(copies) => set({ copies: Number(copies) })} min={1} max={Math.min(4, able.length)} error={problems.copies} w={220} />
+        <NumberInput label="How many" description={exposure(draft.kind, draft.copies, known.nodes.length, etcd)} value={draft.copies} onChange={(copies) => set({ copies: Number(copies) })} min={1} max={Math.min(4, able.length)} error={problems.copies} w={220} />
       )}
       {draft.place === 'nodes' && (
-        <Checkbox.Group label="Nodes" description={exposure(draft.nodes.length, known.nodes.length, etcd)} value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })} error={problems.nodes}>
+        <Checkbox.Group label="Nodes" description={exposure(draft.kind, draft.nodes.length, known.nodes.length, etcd)} value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })} error={problems.nodes}>
           <Stack gap={6} mt={6}>
             {able.map((node) => (
               <Checkbox key={node.id} value={String(node.id)} label={`${node.name} (node ${node.id})${node.here ? ', asked by this page' : ''}`} description={node.up ? plural(node.copies, 'copy', 'copies') : 'it is down'} disabled={!node.up} />
@@ -234,7 +232,7 @@ function Who({ draft, set, problems, hosts }: Step & { hosts: string[] }) {
           <Select label="Host group" description="Who sees it. local is each node’s own machine. Make groups under “Hosts and access”." data={hosts} value={draft.host} onChange={(host) => set({ host: host ?? 'local' })} allowDeselect={false} />
           {draft.host === 'any' && <Alert color="yellow">“any” is everybody who reaches the nodes’ iSCSI ports.</Alert>}
           <TextInput label="Target" description="The iSCSI name that hosts log in to; made if it does not exist" placeholder={defaultTarget(draft.name || 'name')} value={draft.target} onChange={(event) => set({ target: event.currentTarget.value })} error={problems.target} />
-          <NumberInput label="LUN" description="Empty: the lowest that is free" value={draft.lun} onChange={(lun) => set({ lun: typeof lun === 'number' ? lun : '' })} min={0} max={16383} allowDecimal={false} error={problems.lun} w={220} />
+          <NumberInput label="LUN" description="Empty: the lowest that is free" value={draft.lun} onChange={(lun) => set({ lun: typeof lun === 'number' ? lun : '' })} min={0} max={LUN_MAX} allowDecimal={false} error={problems.lun} w={220} />
         </>
       )}
     </>
@@ -252,11 +250,6 @@ function Review({ request, known }: { request: VolumeCreate; known: Known }) {
       <Text size="sm">
         {request.map === false ? 'Nobody sees it until it is mapped.' : `Host group ${request.host ?? 'local'} sees it at ${request.target ?? defaultTarget(request.name)}, LUN ${request.lun ?? 'as is free'}.`}
       </Text>
-      {request.kind !== 'ram' && (
-        <Text size="sm" c="dimmed">
-          There is no cache to choose yet.
-        </Text>
-      )}
     </>
   )
 }

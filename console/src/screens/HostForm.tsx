@@ -4,7 +4,8 @@ import { api, data } from '../api/client'
 import type { Host } from '../api/types'
 import { Ask, Said } from '../parts/deed'
 import { ursa } from '../words/command'
-import { SECRET_HINT, isIscsiName, isTooShort } from '../words/iscsi'
+import { ISCSI_NAME_HINT, SECRET_HINT, isIscsiName, isTooShort } from '../words/iscsi'
+import { isName, nameProblem } from '../words/names'
 
 /** Makes a host group, or changes one. */
 export function HostForm({ host, close }: { host?: Host; close: () => void }) {
@@ -15,9 +16,8 @@ export function HostForm({ host, close }: { host?: Host; close: () => void }) {
   const [user, setUser] = useState(host?.chap_user ?? '')
   const [secret, setSecret] = useState('')
   const short = isTooShort(secret)
-  const wrongName = name !== '' && !/^[A-Za-z0-9_.-]{1,63}$/.test(name)
   const wrongInitiator = initiators.find((one) => !isIscsiName(one))
-  const ready = name !== '' && !wrongName && !wrongInitiator && (chap !== 'new' || (user !== '' && secret !== '' && !short))
+  const ready = (host !== undefined || isName(name)) && !wrongInitiator && (chap !== 'new' || (user !== '' && secret !== '' && !short))
   const sent = chap === 'new' ? { user, secret } : undefined
   const options = [
     ...(host && initiators.length === 0 && host.initiators.length > 0 ? ['--any-initiator'] : initiators.flatMap((one) => ['--initiator', one])),
@@ -39,8 +39,8 @@ export function HostForm({ host, close }: { host?: Host; close: () => void }) {
       }
       done={host ? `Host group ${name} is changed.` : `Host group ${name} is made: now map volumes for it.`}
     >
-      {!host && <TextInput label="Name" description="For people: the host’s name, for instance" value={name} onChange={(event) => setName(event.currentTarget.value)} error={wrongName && 'Only letters, digits, - _ and . ; 63 at most'} data-autofocus />}
-      <TagsInput label="Initiators" description="iSCSI names of its initiators, Enter after each; none: any name" placeholder={initiators.length === 0 ? 'iqn.1993-08.org.debian:01:5ad4e2f0c1' : ''} value={initiators} onChange={setInitiators} error={wrongInitiator && `${wrongInitiator} is no iSCSI name: it begins with iqn., eui. or naa.`} acceptValueOnBlur />
+      {!host && <TextInput label="Name" description="For people: the host’s name, for instance" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} data-autofocus />}
+      <TagsInput label="Initiators" description="iSCSI names of its initiators, Enter after each; none: any name" placeholder={initiators.length === 0 ? 'iqn.1993-08.org.debian:01:5ad4e2f0c1' : ''} value={initiators} onChange={setInitiators} error={wrongInitiator && `${wrongInitiator} is no iSCSI name: ${ISCSI_NAME_HINT}`} acceptValueOnBlur />
       <TagsInput label="Addresses" description="Where they may come from: addresses, or ranges as 10.1.0.0/16; none: from anywhere" placeholder={addresses.length === 0 ? '10.1.0.0/16' : ''} value={addresses} onChange={setAddresses} acceptValueOnBlur />
       {initiators.length === 0 && addresses.length === 0 && <Said>Without names and addresses everybody belongs to it who knows the secret; without a secret everybody.</Said>}
       <Radio.Group label="Secret (CHAP)" description="Names and addresses can be forged by whoever is on the network; a secret cannot" value={chap} onChange={(value) => setChap(value as typeof chap)}>

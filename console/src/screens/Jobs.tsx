@@ -142,7 +142,7 @@ function Resume({ job }: { job: Job }) {
       <DeedButton size="compact-sm" loading={busy} onClick={() => void run(() => data(api.POST('/v1/jobs/{id}/resume', { params: { path: { id: job.id } } })), 'It goes on.')}>
         Go on
       </DeedButton>
-      {error !== undefined && <ProblemAlert error={error} what="It stays paused" />}
+      {error !== undefined && <ProblemAlert error={error} change="resumed" />}
     </>
   )
 }

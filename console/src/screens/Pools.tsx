@@ -17,6 +17,7 @@ import { onNode, ursa } from '../words/command'
 import { type Wanted, diskChoices, diskLine } from '../words/disks'
 import { nameOf } from '../words/health'
 import { elsewhere } from '../words/missing'
+import { isName, nameProblem } from '../words/names'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
 
 type Deed = 'disk' | 'reopen' | 'export' | 'forget'
@@ -223,7 +224,7 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
   const node = chosen === null ? undefined : Number(chosen)
   const bytes = parseSize(text)
   const relative = paths.find((path) => !path.startsWith('/'))
-  const ready = /^[A-Za-z0-9_.-]{1,63}$/.test(name) && paths.length > 0 && !relative && (!file || bytes !== undefined)
+  const ready = isName(name) && paths.length > 0 && !relative && (!file || bytes !== undefined)
   const choices = useChoices(node, 'unused', opened && !file)
   const body = { name, disks: paths.map((path) => (file ? { path, size: bytes, reserve } : { path })), wipe }
   return (
@@ -238,7 +239,7 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
       act={() => data(api.POST('/v1/pools', { params: { query: { node } }, body }))}
       done={`Pool ${name} is made: volumes can be made on it.`}
     >
-      <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name !== '' && !/^[A-Za-z0-9_.-]{1,63}$/.test(name) && 'Only letters, digits, - _ and . ; 63 at most'} data-autofocus />
+      <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} data-autofocus />
       <OnNode chosen={chosen} choose={setChosen} />
       <TagsInput label="Disks" description={PATHS} data={file ? [] : choices.paths} renderOption={choices.option} value={paths} onChange={setPaths} error={relative && `${relative} is no absolute path`} acceptValueOnBlur />
       {!file && choices.note}
@@ -266,7 +267,7 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
       title="Import a pool"
       label="Import it"
       danger={force}
-      ready={paths.length > 0}
+      ready={paths.length > 0 && nameProblem(name) === undefined}
       command={ursa('pool', 'import', ...(paths.length ? paths : ['DISK']), ...(name ? ['--name', name] : []), ...(force ? ['--force'] : []), ...onNode(node))}
       act={() => data(api.POST('/v1/pools/import', { params: { query: { node } }, body }))}
       done="The pool is open."
@@ -275,7 +276,7 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
       <OnNode chosen={chosen} choose={setChosen} />
       <TagsInput label="Disks" description={PATHS} data={choices.paths} renderOption={choices.option} value={paths} onChange={setPaths} acceptValueOnBlur data-autofocus />
       {choices.note}
-      <TextInput label="Name" description="Empty: as it is called" value={name} onChange={(event) => setName(event.currentTarget.value)} />
+      <TextInput label="Name" description="Empty: as it is called" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} />
       <Checkbox label="Though another server has not given it away" description="Only if that server is certainly off: two servers on one pool destroy it" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} />
       {paths.length > 0 && force && <Tried path={ofNode('/v1/pools/import', node)} body={body} failure="It cannot be imported so" />}
     </Ask>

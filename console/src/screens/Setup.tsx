@@ -5,6 +5,7 @@ import { queries } from '../api/queries'
 import { ProblemAlert } from '../parts/Problem'
 import { useDoing } from '../parts/deed'
 import { go } from '../route'
+import { isName, nameProblem } from '../words/names'
 import { Front } from './Login'
 
 /** Characters; the API counts bytes. */
@@ -18,7 +19,7 @@ export function Setup({ cluster, token: given }: { cluster?: string; token: stri
   const { busy, error, run } = useDoing()
   const short = password !== '' && password.length < PASSWORD_MIN
   const differs = again !== '' && again !== password
-  const ready = token !== '' && name !== '' && password.length >= PASSWORD_MIN && again === password
+  const ready = token !== '' && isName(name) && password.length >= PASSWORD_MIN && again === password
   async function submit(event: FormEvent) {
     event.preventDefault()
     // The session's cookie comes with the answer.
@@ -32,11 +33,11 @@ export function Setup({ cluster, token: given }: { cluster?: string; token: stri
       <form onSubmit={(event) => void submit(event)}>
         <Stack>
           <Text size="sm">Nobody can log in yet. Make the first user, an admin, who makes the others.</Text>
-          {error !== undefined && <ProblemAlert error={error} what="Not set up" />}
+          {error !== undefined && <ProblemAlert error={error} change="set up" />}
           {given === '' && (
             <TextInput label="Set-up token" description="From the link that the node’s first start has printed (journalctl -u ursa)" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" required />
           )}
-          <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} autoComplete="username" required />
+          <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} autoComplete="username" required />
           <PasswordInput label="Password" description={`${PASSWORD_MIN} characters at least; a few words are better than one with odd letters`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} autoComplete="new-password" error={short && `${PASSWORD_MIN - password.length} more`} autoFocus required />
           <PasswordInput label="Password again" value={again} onChange={(event) => setAgain(event.currentTarget.value)} autoComplete="new-password" error={differs && 'This is another one'} required />
           <Button type="submit" loading={busy} disabled={!ready}>

@@ -4,7 +4,7 @@ import { api, data } from '../api/client'
 import type { Target } from '../api/types'
 import { Ask, Said } from '../parts/deed'
 import { ursa } from '../words/command'
-import { SECRET_HINT, isIscsiName, isTooShort } from '../words/iscsi'
+import { ISCSI_NAME_HINT, SECRET_HINT, isIscsiName, isTooShort } from '../words/iscsi'
 
 /** Makes a target without a volume. */
 export function TargetForm({ close }: { close: () => void }) {
@@ -27,7 +27,7 @@ export function TargetForm({ close }: { close: () => void }) {
       done={`Target ${name} is made: now map volumes to it.`}
     >
       <Said>A volume gets a target of its own when it is made. Make one here for several volumes, or to have it prove itself to hosts.</Said>
-      <TextInput label="Name" description="iqn.YYYY-MM.reversed.domain:name" placeholder="iqn.2026-11.io.ursa:shared" value={name} onChange={(event) => setName(event.currentTarget.value)} error={wrongName && 'An iSCSI name begins with iqn., eui. or naa.'} data-autofocus />
+      <TextInput label="Name" description="iqn.YYYY-MM.reversed.domain:name" placeholder="iqn.2026-11.io.ursa:shared" value={name} onChange={(event) => setName(event.currentTarget.value)} error={wrongName && `An iSCSI name is ${ISCSI_NAME_HINT}`} data-autofocus />
       <TextInput label="Alias" description="A name for people; may be empty" value={alias} onChange={(event) => setAlias(event.currentTarget.value)} />
       <Switch label="It proves itself to hosts (mutual CHAP)" description="To those that ask for it. What hosts prove themselves with is their host group’s" checked={proves} onChange={(event) => setProves(event.currentTarget.checked)} />
       {proves && <Proof user={user} setUser={setUser} secret={secret} setSecret={setSecret} />}

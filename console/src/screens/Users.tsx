@@ -12,6 +12,7 @@ import { Empty, ProblemAlert } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
+import { isName, nameProblem } from '../words/names'
 import { duration } from '../words/size'
 import { PASSWORD_MIN } from './Setup'
 
@@ -21,7 +22,6 @@ const ROLES: { value: Role; label: string }[] = [
   { value: 'admin', label: 'admin: also changes pools, the cluster, users and tokens' },
 ]
 
-const NAME = /^[A-Za-z0-9_.-]{1,63}$/
 const DAY = 86_400
 
 export function Users() {
@@ -130,7 +130,7 @@ function UserForm({ user, close }: { user?: User; close: () => void }) {
   const [password, setPassword] = useState('')
   const short = password !== '' && password.length < PASSWORD_MIN
   const changed = user ? role !== user.role || password !== '' : true
-  const ready = NAME.test(name) && !short && changed && (user !== undefined || password !== '')
+  const ready = isName(name) && !short && changed && (user !== undefined || password !== '')
   return (
     <Ask
       opened
@@ -146,7 +146,7 @@ function UserForm({ user, close }: { user?: User; close: () => void }) {
       }
       done={user ? `User ${name} is changed; its sessions have ended.` : `User ${name} is made.`}
     >
-      {!user && <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name !== '' && !NAME.test(name) && 'Only letters, digits, - _ and . ; 63 at most'} autoComplete="off" data-autofocus />}
+      {!user && <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} autoComplete="off" data-autofocus />}
       <Select label="Role" data={ROLES} value={role} onChange={(value) => setRole((value as Role | null) ?? 'viewer')} allowDeselect={false} />
       <PasswordInput label={user ? 'New password' : 'Password'} description={`${PASSWORD_MIN} characters at least${user ? '; empty: it stays' : ''}`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={short && `${PASSWORD_MIN - password.length} more`} autoComplete="new-password" />
       {user && <Said>Its sessions end: whoever is logged in as {user.name} logs in again.</Said>}
@@ -208,13 +208,13 @@ function MakeToken({ close }: { close: () => void }) {
       title="Make a token"
       label="Make it"
       stays
-      ready={NAME.test(name) && secret === undefined}
+      ready={isName(name) && secret === undefined}
       command={ursa('token', 'create', name || 'NAME', '--role', role, ...(valid ? ['--valid', `${days}d`] : []))}
       act={async () => setSecret((await json<{ secret: string }>('POST', '/v1/tokens', { name, role, ...(valid ? { valid_seconds: valid } : {}) })).secret)}
     >
       {secret === undefined ? (
         <>
-          <TextInput label="What it is for" placeholder="backup" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name !== '' && !NAME.test(name) && 'Only letters, digits, - _ and . ; 63 at most'} autoComplete="off" data-autofocus />
+          <TextInput label="What it is for" placeholder="backup" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} autoComplete="off" data-autofocus />
           <Select label="Role" data={ROLES} value={role} onChange={(value) => setRole((value as Role | null) ?? 'viewer')} allowDeselect={false} />
           <NumberInput label="Good for so many days" description="Empty: until it is deleted" value={days} onChange={setDays} min={1} max={3650} w={240} />
         </>

@@ -9,7 +9,8 @@ import { ProblemAlert } from '../parts/Problem'
 import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
 import { onNode, ursa } from '../words/command'
-import { defaultTarget } from '../words/iscsi'
+import { ISCSI_NAME_HINT, defaultTarget, isIscsiName } from '../words/iscsi'
+import { LUN_MAX, isName, nameProblem } from '../words/names'
 import { exactSize, parseSize, size } from '../words/size'
 import { aloneAt, aloneOn, volumeLink } from '../words/volume'
 
@@ -93,7 +94,7 @@ function Rename({ volume, opened, close }: Dialogue) {
       close={close}
       title={`Rename ${volume.name}`}
       label="Rename it"
-      ready={name !== '' && name !== volume.name}
+      ready={isName(name) && name !== volume.name}
       command={ursa('volume', 'rename', volume.name, name || 'NEW-NAME', ...onNode(aloneAt(volume)))}
       act={async () => {
         await data(api.PATCH('/v1/volumes/{name}', { ...path(volume), body: { name } }))
@@ -102,7 +103,7 @@ function Rename({ volume, opened, close }: Dialogue) {
       done={`It is called ${name} now.`}
     >
       <Said>Hosts do not notice: their names for it stay. Its target keeps its name, too.</Said>
-      <TextInput label="New name" value={name} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
+      <TextInput label="New name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} data-autofocus />
     </Ask>
   )
 }
@@ -120,7 +121,7 @@ function MapIt({ volume, opened, close }: Dialogue) {
       close={close}
       title={`Map ${volume.name} for a host group`}
       label="Map it"
-      ready={host !== null && target !== ''}
+      ready={host !== null && isIscsiName(target) && (number === undefined || number <= LUN_MAX)}
       command={[
         ...(known ? [] : [`# if there is no such target yet:\n${ursa('target', 'create', target)}`]),
         ursa('map', 'create', target, volume.name, '--host', host ?? 'HOST', ...(number === undefined ? [] : ['--lun', number]), ...onNode(aloneAt(volume))),
@@ -136,8 +137,8 @@ function MapIt({ volume, opened, close }: Dialogue) {
     >
       <Said>A host group is a host, or several that are treated alike. A volume that several hosts use at once needs a file system made for that (VMFS, GFS2, OCFS2): ext4 or XFS mounted twice is destroyed.</Said>
       <Select label="Host group" placeholder="Choose one" data={(hosts.data ?? []).map((one) => one.name)} value={host} onChange={setHost} description="Make groups under “Hosts and access”." />
-      <TextInput label="Target" value={target} onChange={(event) => setTarget(event.currentTarget.value)} description="The iSCSI name that initiators log in to; made if it does not exist." />
-      <NumberInput label="LUN" placeholder="the lowest that is free" value={lun} onChange={setLun} min={0} max={16383} allowDecimal={false} />
+      <TextInput label="Target" value={target} onChange={(event) => setTarget(event.currentTarget.value)} description="The iSCSI name that initiators log in to; made if it does not exist." error={target !== '' && !isIscsiName(target) && `An iSCSI name is ${ISCSI_NAME_HINT}`} />
+      <NumberInput label="LUN" placeholder="the lowest that is free" value={lun} onChange={setLun} min={0} max={LUN_MAX} allowDecimal={false} />
     </Ask>
   )
 }

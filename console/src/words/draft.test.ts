@@ -18,6 +18,7 @@ it('says what is wrong before it is sent', () => {
   const wrong = (change: object) => Object.keys(problemsOf({ ...good, ...change }, known))
   expect(wrong({ name: 'db' })).toEqual(['name'])
   expect(wrong({ name: 'a b' })).toEqual(['name'])
+  for (const name of ['', '-db', '_db', '.db']) expect(wrong({ name }), name).toEqual(['name'])
   // Alone on the node that is asked, and alone on another one, whose own that name is.
   expect(problemsOf({ ...good, name: 'mine' }, { ...known, volumes: [volume('mine', [], { node: 1 })] })).toHaveProperty('name')
   expect(problemsOf({ ...good, name: 'theirs' }, { ...known, volumes: [volume('theirs', [], { node: 2 })] })).toEqual({})
@@ -33,6 +34,8 @@ it('says what is wrong before it is sent', () => {
   expect(wrong({ target: 'iqn.2026-11.io.ursa:my_vm' })).toEqual([])
   expect(wrong({ target: 'iqn.2026-11.io.ursa:x', lun: 0 })).toEqual(['lun'])
   expect(wrong({ target: 'iqn.2026-11.io.ursa:x', lun: 1 })).toEqual([])
+  expect(wrong({ lun: 255 })).toEqual([])
+  expect(wrong({ lun: 256 })).toEqual(['lun'])
   // The target that it gets when none is named.
   expect(wrong({ name: 'X', lun: 0 })).toEqual(['lun'])
 })

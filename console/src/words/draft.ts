@@ -1,8 +1,9 @@
 // A volume that is being asked for, and what is wrong with it so far.
 
 import type { ClusterNode, Pool, Target, Volume, VolumeCreate } from '../api/types'
-import { defaultTarget, isTargetName } from './iscsi'
+import { ISCSI_NAME_HINT, defaultTarget, isIscsiName } from './iscsi'
 import { elsewhere } from './missing'
+import { LUN_MAX, nameProblem } from './names'
 import { poolProblem } from './pools'
 import { parseSize } from './size'
 
@@ -92,8 +93,8 @@ export const STEPS: { name: string; fields: (keyof Draft)[] }[] = [
 
 export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Draft, string>> {
   const problems: Partial<Record<keyof Draft, string>> = {}
-  if (draft.name === '') problems.name = 'A volume needs a name'
-  else if (!/^[A-Za-z0-9_.-]{1,63}$/.test(draft.name)) problems.name = 'Only letters, digits, - _ and . ; 63 at most'
+  const wrongName = draft.name === '' ? 'A volume needs a name' : nameProblem(draft.name)
+  if (wrongName !== undefined) problems.name = wrongName
   // What another node has alone has a name of that node's own.
   else if (known.volumes.some((volume) => volume.name === draft.name && elsewhere(volume, known.nodes) === undefined)) problems.name = 'There is a volume of that name'
   const bytes = parseSize(draft.size)
@@ -113,9 +114,10 @@ export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Dra
   if (wrongPool !== undefined) problems.pool = wrongPool
   if (draft.map) {
     const target = draft.target || defaultTarget(draft.name)
-    if (draft.target !== '' && !isTargetName(draft.target)) problems.target = 'An iSCSI name: iqn.2026-11.io.ursa:NAME, in small letters'
+    if (draft.target !== '' && !isIscsiName(draft.target)) problems.target = `An iSCSI name is ${ISCSI_NAME_HINT}`
     const maps = known.targets.find((one) => one.name === target)?.maps ?? []
-    if (draft.lun !== '' && maps.some((map) => map.lun === draft.lun && map.host === draft.host)) problems.lun = `LUN ${draft.lun} of that target is taken for ${draft.host}`
+    if (draft.lun !== '' && (draft.lun < 0 || draft.lun > LUN_MAX)) problems.lun = `0 to ${LUN_MAX}`
+    else if (draft.lun !== '' && maps.some((map) => map.lun === draft.lun && map.host === draft.host)) problems.lun = `LUN ${draft.lun} of that target is taken for ${draft.host}`
   }
   return problems
 }

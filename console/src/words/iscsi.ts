@@ -15,15 +15,13 @@ export function defaultTarget(volume: string): string {
   return `iqn.2026-11.io.ursa:${volume.toLowerCase().replaceAll('_', '-')}`
 }
 
+/** What such a name looks like. */
+export const ISCSI_NAME_HINT = 'iqn.YYYY-MM.reversed.domain:name, eui. with 16 or naa. with 16 or 32 hexadecimal digits; small letters'
+
 /** Bytes of a name (RFC 7143 4.2.7). */
 const NAME_MAX = 223
 
-/** What the API takes for a target: an iSCSI name in its normal form, in small letters. */
-export function isTargetName(name: string): boolean {
-  return name.length <= NAME_MAX && /^(iqn\.\d{4}-(0[1-9]|1[0-2])\.[a-z0-9._-][a-z0-9.:_-]*|eui\.[0-9a-f]{16}|naa\.[0-9a-f]{16}([0-9a-f]{16})?)$/.test(name)
-}
-
-/** As far as can be told at a glance; the node knows all of it. */
+/** What the API takes for a target or an initiator: a name in its normal form, in small letters. */
 export function isIscsiName(name: string): boolean {
-  return /^(iqn|eui|naa)\../.test(name)
+  return name.length <= NAME_MAX && /^(iqn\.\d{4}-(0[1-9]|1[0-2])\.[a-z0-9._-][a-z0-9.:_-]*|eui\.[0-9a-f]{16}|naa\.[0-9a-f]{16}([0-9a-f]{16})?)$/.test(name)
 }

@@ -1,12 +1,33 @@
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { headline } from './problem'
 
-it('heads what a node refuses with what is not done', () => {
-  expect(headline({ code: 'volume_exists', title: 'Conflict' }, 'Not made')).toEqual({ title: 'Not made: conflict', severity: 'critical' })
-  expect(headline({ code: 'console', title: 'The console failed' })).toEqual({ title: 'The console failed', severity: 'critical' })
-  expect(headline({ code: 'timeout', title: 'Gateway Timeout' }, 'Not made').severity).toBe('critical')
+describe('a refusal', () => {
+  it.each([
+    ['volume_exists', 'Conflict', { change: 'made' }, 'Not made: conflict'],
+    ['no_space', 'Insufficient Storage', { change: 'changed' }, 'Not changed: insufficient storage'],
+    // Where nothing was begun.
+    ['node_unreachable', 'Service Unavailable', { change: 'done' }, 'Not done: service unavailable'],
+    ['busy', 'Service Unavailable', { change: 'done' }, 'Not done: service unavailable'],
+    ['unknown', 'Refused', { what: 'The nodes cannot be listed' }, 'The nodes cannot be listed: refused'],
+    ['console', 'The console failed', {}, 'The console failed'],
+  ])('%s is headed with what is not done, in red', (code, title, wanted, headed) => {
+    expect(headline({ code, title }, wanted)).toEqual({ title: headed, severity: 'critical' })
+  })
 })
 
-it('does not say of a change that goes on that it is not made', () => {
-  expect(headline({ code: 'unfinished', title: 'Gateway Timeout' }, 'Not made')).toEqual({ title: 'It goes on', severity: 'working', link: '#/jobs' })
+describe('a change that was not answered for', () => {
+  it('goes on, where the node says so', () => {
+    expect(headline({ code: 'unfinished', title: 'Gateway Timeout' }, { change: 'made' })).toEqual({ title: 'It goes on', severity: 'working', link: '#/jobs' })
+  })
+
+  it.each(['node_unanswered', 'member_unanswered', 'core_silent', 'timeout', 'no_answer', 'cut_off', 'gateway'])('is not said to be undone: %s', (code) => {
+    const { title, severity, first } = headline({ code, title: 'Gateway Timeout' }, { change: 'made' })
+    expect([title, severity]).toEqual(['Not known whether it was made', 'warning'])
+    expect(first).toMatch(/^look /)
+  })
+
+  // Nothing is changed by looking.
+  it.each(['node_unanswered', 'timeout', 'no_answer', 'cut_off', 'gateway'])('is none where something was to be shown: %s', (code) => {
+    expect(headline({ code, title: 'No answer' }, { what: 'The nodes cannot be listed' })).toEqual({ title: 'The nodes cannot be listed: no answer', severity: 'critical' })
+  })
 })

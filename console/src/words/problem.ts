@@ -1,17 +1,41 @@
-// What stands above what a node has answered in place of what was asked for.
+// What stands above what a node has answered in place of what was asked for, or above that it has not answered.
 
 import type { Problem } from '../api/types'
 import type { Severity } from './health'
+
+/** What was asked for and is not there. */
+export interface Wanted {
+  /** What cannot be shown, as a sentence. */
+  what?: string
+  /** What a change would have done, as a participle: `made`. */
+  change?: string
+}
 
 export interface Headline {
   title: string
   severity: Severity
   /** Where in the console it is seen what becomes of it. */
   link?: string
+  /** What to do before it is tried again. */
+  first?: string
 }
 
-/** `what`: what has not been done, or cannot be shown. A change that could not be answered for in time is none of that: it goes on as a job, and may not be begun again. */
-export function headline({ code, title }: Pick<Problem, 'code' | 'title'>, what?: string): Headline {
+/**
+ * Those after which a change may have been made all the same: the node, another one that it asked, one of its cores, or what lies between did not answer
+ * in time, or not to the end.
+ */
+const NOT_KNOWN = new Set(['node_unanswered', 'member_unanswered', 'core_silent', 'timeout', 'no_answer', 'cut_off', 'gateway'])
+
+/** A change that could not be answered for in time is not refused: it goes on as a job, and may not be begun again, or nobody knows. */
+export function headline({ code, title }: Pick<Problem, 'code' | 'title'>, { what, change }: Wanted = {}): Headline {
   if (code === 'unfinished') return { title: 'It goes on', severity: 'working', link: '#/jobs' }
-  return { title: what ? `${what}: ${title.toLowerCase()}` : title, severity: 'critical' }
+  if (change !== undefined && NOT_KNOWN.has(code)) {
+    return {
+      title: `Not known whether it was ${change}`,
+      severity: 'warning',
+      first: 'look whether it was: what this console lists is read anew as soon as the node answers, and “Events and audit” says who did what',
+    }
+  }
+  const not = change === undefined ? what : `Not ${change}`
+  return { title: not ? `${not}: ${title.toLowerCase()}` : title, severity: 'critical' }
 }

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { Node } from '../api/types'
 import { volume } from './fixtures'
-import { agreement, etcdDecides, exposure } from './record'
+import { agreement, aloneMeans, etcdDecides, exposure } from './record'
 
 const node: Node = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [] }
 
@@ -20,11 +20,20 @@ it('names who decides', () => {
 })
 
 it('says what is outlived: with etcd no third node is needed', () => {
-  expect(exposure(1, 3, true)).toContain('One copy')
-  expect(exposure(2, 2, false)).toContain('a third node')
-  expect(exposure(2, 2, true)).toBe('It outlives the loss of any one of its nodes, after a stall of about a second, while etcd answers')
-  expect(exposure(2, 3, false)).toBe('It outlives the loss of any one of its nodes, after a stall of about a second')
-  expect(exposure(3, 3, false)).not.toContain('second one')
-  expect(exposure(3, 5, false)).toContain('a second one later')
-  expect(exposure(3, 3, true)).toContain('a second one later')
+  expect(exposure('thick', 1, 3, true)).toContain('One copy')
+  expect(exposure('thick', 2, 2, false)).toContain('a third node')
+  expect(exposure('thick', 2, 2, true)).toBe('It outlives the loss of any one of its nodes, after a stall of about a second, while etcd answers')
+  expect(exposure('thick', 2, 3, false)).toBe('It outlives the loss of any one of its nodes, after a stall of about a second')
+  expect(exposure('thick', 3, 3, false)).not.toContain('second one')
+  expect(exposure('thick', 3, 5, false)).toContain('a second one later')
+  expect(exposure('thick', 3, 3, true)).toContain('a second one later')
+})
+
+it('says of what is in memory when its data is lost, not that a node brings it back', () => {
+  expect(exposure('ram', 1, 3, false)).toBe('One copy, in memory: its data is lost with each restart of its node')
+  expect(aloneMeans('ram')).toBe('its data is lost with each restart of the node')
+  expect(aloneMeans('thick')).toContain('until the node is back')
+  for (const etcd of [false, true]) {
+    for (const nodes of [2, 3]) expect(exposure('ram', 2, nodes, etcd)).toBe(`${exposure('thick', 2, nodes, etcd)}. Its data is lost with the last node that has a copy in sync`)
+  }
 })

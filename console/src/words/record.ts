@@ -18,9 +18,15 @@ export function agreement(volume: Volume, etcd: boolean): string {
 }
 
 /** What a volume with so many copies outlives, in a cluster of so many nodes. */
-export function exposure(copies: number, nodes: number, etcd: boolean): string {
-  if (copies < 2) return 'One copy: when its node is lost, nobody can use it until the node is back'
-  if (nodes < 3 && !etcd) return 'It outlives the loss of the node that does not decide; a third node, if only a witness, would let it outlive either'
+export function exposure(kind: Volume['kind'], copies: number, nodes: number, etcd: boolean): string {
+  if (copies < 2) return kind === 'ram' ? 'One copy, in memory: its data is lost with each restart of its node' : 'One copy: when its node is lost, nobody can use it until the node is back'
+  const last = kind === 'ram' ? '. Its data is lost with the last node that has a copy in sync' : ''
+  if (nodes < 3 && !etcd) return `It outlives the loss of the node that does not decide; a third node, if only a witness, would let it outlive either${last}`
   const second = copies > 2 && (etcd || nodes > 4) ? ', and of a second one later' : ''
-  return `It outlives the loss of any one of its nodes${second}, after a stall of about a second${etcd ? ', while etcd answers' : ''}`
+  return `It outlives the loss of any one of its nodes${second}, after a stall of about a second${etcd ? ', while etcd answers' : ''}${last}`
+}
+
+/** What it means that one node alone has a volume. */
+export function aloneMeans(kind: Volume['kind']): string {
+  return kind === 'ram' ? 'its data is lost with each restart of the node' : 'when the node is lost, nobody can use it until the node is back'
 }

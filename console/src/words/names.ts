@@ -1,0 +1,20 @@
+// What things may be called, and which numbers LUNs have, as the API has it.
+
+/** `pattern` of the names in docs/openapi.json. */
+export const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
+
+/** The highest LUN: `maximum` in docs/openapi.json. */
+export const LUN_MAX = 255
+
+/** What is said beside a field before anything is typed. */
+export const NAME_HINT = 'Letters, digits, - _ and . , first a letter or a digit; 63 at most'
+
+/** Whether a volume, pool, host group, user or token may be called so. */
+export function isName(name: string): boolean {
+  return NAME.test(name)
+}
+
+/** What is wrong with a name; nothing is said of one that is not begun yet. */
+export function nameProblem(name: string): string | undefined {
+  return name === '' || isName(name) ? undefined : 'Only letters, digits, - _ and . , first a letter or a digit; 63 at most'
+}
