@@ -1,6 +1,6 @@
 // Real nodes on this machine, each with an address of its own on the loopback network, for the time of a test.
 
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir, userInfo } from 'node:os'
 import { basename, join } from 'node:path'
@@ -19,19 +19,29 @@ export interface Answer {
   body: any
 }
 
+/** Where nodes are. */
+export interface Surroundings {
+  /** Where the API of the first one listens besides. */
+  also?: string
+  /** The site's etcd, which has the record of their cluster. */
+  etcd?: string
+}
+
+/** Somewhere of 127.64.0.0/10, so that runs side by side do not meet: the first three numbers of addresses. */
+export const loopbackNet = () => `127.${64 + Math.floor(Math.random() * 64)}.${Math.floor(Math.random() * 256)}`
+
 export class TestNode {
   readonly number: number
   readonly address: string
   readonly dir: string
-  /** Where its API listens besides. */
-  private readonly also: string | undefined
+  private readonly surroundings: Surroundings
   private process: ChildProcess | undefined
 
-  constructor(number: number, address: string, dir: string, also?: string) {
+  constructor(number: number, address: string, dir: string, surroundings: Surroundings) {
     this.number = number
     this.address = address
     this.dir = dir
-    this.also = also
+    this.surroundings = surroundings
   }
 
   get url(): string {
@@ -47,9 +57,11 @@ export class TestNode {
 
   async start() {
     const log = openSync(this.log, 'a')
+    const { also, etcd } = this.surroundings
     const options = ['serve', '--data-dir', this.dir, '--name', `n${this.number}`, '--cores', '1', '--pool-size', POOL_SIZE,
-      '--iscsi-listen', `${this.address}:3260`, '--api-listen', [`${this.address}:3280`, ...(this.also ? [this.also] : [])].join()]
-    this.process = spawn(BINARY, options, { stdio: ['ignore', log, log] })
+      '--iscsi-listen', `${this.address}:3260`, '--api-listen', [`${this.address}:3280`, ...(also ? [also] : [])].join(), ...(etcd ? ['--etcd', etcd] : [])]
+    // The signal of a write beyond the limit of file sizes is ignored: it is refused then, and does not end the node.
+    this.process = spawn('/bin/sh', ['-c', `trap '' XFSZ; exec "$0" "$@"`, BINARY, ...options], { stdio: ['ignore', log, log] })
     await until(`node ${this.number} answers`, async () => (await this.ask('GET', '/v1/health')).status === 200)
   }
 
@@ -61,6 +73,11 @@ export class TestNode {
     process.kill('SIGKILL')
     await gone
     this.process = undefined
+  }
+
+  /** From now on the system refuses what the node writes beyond this place of a file, as it does where a disk fails. */
+  refuseWritesBeyond(bytes: number) {
+    execFileSync('prlimit', ['--pid', String(this.process?.pid), `--fsize=${bytes}`])
   }
 
   /** The link that its first start has printed. */
@@ -94,14 +111,19 @@ export class TestNode {
 export class Cluster {
   readonly nodes: TestNode[] = []
   private readonly dir = mkdtempSync(join(tmpdir(), 'ursa-console-'))
+  /** Whether etcd has their record. */
+  private readonly etcd: boolean
 
-  /** So many nodes, each for itself yet; `also`: where the API of the first one listens besides. */
-  static async start(count: number, also?: string): Promise<Cluster> {
-    const cluster = new Cluster()
-    // Somewhere of 127.64.0.0/10, so that runs side by side do not meet.
-    const net = `127.${64 + Math.floor(Math.random() * 64)}.${Math.floor(Math.random() * 256)}`
+  private constructor(etcd: boolean) {
+    this.etcd = etcd
+  }
+
+  /** So many nodes, each for itself yet. */
+  static async start(count: number, { also, etcd }: Surroundings = {}): Promise<Cluster> {
+    const cluster = new Cluster(etcd !== undefined)
+    const net = loopbackNet()
     for (let number = 1; number <= count; number += 1) {
-      cluster.nodes.push(new TestNode(number, `${net}.${number}`, join(cluster.dir, `n${number}`), number === 1 ? also : undefined))
+      cluster.nodes.push(new TestNode(number, `${net}.${number}`, join(cluster.dir, `n${number}`), { etcd, ...(number === 1 ? { also } : {}) }))
     }
     await Promise.all(cluster.nodes.map((node) => node.start()))
     return cluster
@@ -113,7 +135,7 @@ export class Cluster {
     return node
   }
 
-  /** Makes a cluster of them, in which all vote; of two without a witness one does. */
+  /** Makes a cluster of them, in which all vote; of two without a witness one does, and none where etcd has the record. */
   async join() {
     const [first, ...others] = this.nodes
     if (!first) return
@@ -129,7 +151,7 @@ export class Cluster {
     await until('all nodes vote', async () => {
       const { body } = await this.node(1).ask('GET', '/v1/nodes')
       const nodes: { up: boolean; votes: boolean }[] = body?.items ?? []
-      const voters = this.nodes.length === 2 ? 1 : this.nodes.length
+      const voters = this.etcd ? 0 : this.nodes.length === 2 ? 1 : this.nodes.length
       return nodes.length === this.nodes.length && nodes.every((node) => node.up) && nodes.filter((node) => node.votes).length === voters
     })
   }

@@ -1,12 +1,15 @@
 // Photographs of every screen, in both themes, at 1280 and on a phone: of a fresh node, of a cluster at work, with a node down, while it comes back, with two
-// hundred volumes, of two nodes, and of a volume that is split; and of what is asked in dialogues. To be looked at by people: `npm --prefix console run
+// hundred volumes, of two nodes, of a volume that is split, of a record in etcd, and of pools that failed; and of what is asked in dialogues. To be looked at by people: `npm --prefix console run
 // photographs` puts them into console/photographs (or where URSA_SHOTS says).
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Dialogue, SHOTS, logIn, lookAtAll, lookAtDialogues, startBrowser } from './browser'
 import { BINARY, Cluster, expectStatus, until } from './cluster'
+import { ETCD, Etcd } from './etcd'
 
 const PASSWORD = 'a few plain words'
 const MIB = 2 ** 20
@@ -14,6 +17,10 @@ const MIB = 2 ** 20
 const DEADLINE_MS = 900_000
 /** So many volumes are a list that nobody sees at once; each of the least size that one has. */
 const MANY = 200
+/** One of loopback, which no node has: whether this machine lets nodes put it on is no matter here. */
+const FLOATING = '127.78.0.9'
+/** Where a disk begins to fail: below that is what the pool keeps of itself. */
+const FAILS_FROM = 256 * MIB
 
 const press = (name: string) => async (page: Page) => page.getByRole('button', { name, exact: true }).first().click()
 const choose = (menu: string, item: string, of?: string) => async (page: Page) => {
@@ -22,7 +29,23 @@ const choose = (menu: string, item: string, of?: string) => async (page: Page) =
   await page.getByRole('menuitem', { name: item }).click()
 }
 
-/** What is asked about a volume, and about the cluster. */
+const pressIn = (region: string, name: string) => async (page: Page) => page.getByRole('region', { name: region, exact: true }).getByRole('button', { name, exact: true }).first().click()
+const pressBeside = (text: string, name: string) => async (page: Page) => page.getByRole('row').filter({ hasText: text }).getByRole('button', { name, exact: true }).first().click()
+
+/** What is asked of a node that is in no cluster. */
+const FRESH: Dialogue[] = [
+  { name: 'init', screen: 'nodes', open: press('Make a cluster of this node') },
+  { name: 'join', screen: 'nodes', open: press('Join another node’s cluster') },
+  { name: 'import-pool', screen: 'pools', open: press('Import a pool') },
+]
+
+/** What is asked about a pool that failed. */
+const failed = (pool: string): Dialogue[] => [
+  { name: `reopen-${pool.replaceAll(' ', '-')}`, screen: 'pools', open: choose('Change', 'Reopen', pool) },
+  { name: `forget-${pool.replaceAll(' ', '-')}`, screen: 'pools', open: choose('Change', 'Forget', pool) },
+]
+
+/** What is asked about a volume that hosts use, and about the cluster. */
 const dialogues = (volume: string): Dialogue[] => [
   { name: 'grow', screen: `volumes/${volume}`, open: press('Grow') },
   { name: 'map', screen: `volumes/${volume}`, open: choose('More', 'Map it for a host group') },
@@ -33,10 +56,17 @@ const dialogues = (volume: string): Dialogue[] => [
   { name: 'invite', screen: 'nodes', open: press('Let a node join') },
   { name: 'maintain', screen: 'nodes', open: press('Maintenance') },
   { name: 'add-address', screen: 'nodes', open: press('Add an address') },
+  { name: 'remove-address', screen: 'nodes', open: pressBeside(FLOATING, 'Remove') },
   { name: 'make-pool', screen: 'pools', open: press('Make a pool') },
   { name: 'add-disk', screen: 'pools', open: choose('Change', 'Add a disk', 'default of n1') },
   { name: 'export-pool', screen: 'pools', open: choose('Change', 'Export', 'default of n1') },
   { name: 'make-host', screen: 'hosts', open: press('Make a host group') },
+  { name: 'change-host', screen: 'hosts', open: pressBeside('10.1.0.0/16', 'Change') },
+  { name: 'delete-host', screen: 'hosts', open: pressBeside('10.1.0.0/16', 'Delete') },
+  { name: 'make-target', screen: 'hosts', open: press('Make a target') },
+  { name: 'change-target', screen: 'hosts', open: pressIn('Targets', 'Change') },
+  { name: 'delete-target', screen: 'hosts', open: pressIn('Targets', 'Delete') },
+  { name: 'end-session', screen: 'hosts', open: pressIn('Sessions', 'End') },
   { name: 'make-user', screen: 'users', open: press('Make a user') },
   { name: 'make-token', screen: 'users', open: press('Make a token') },
 ]
@@ -71,10 +101,16 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
   it('of a fresh node', async () => {
     login = await logIn(browser, cluster.node(1), 'admin', wrong)
     await photograph('empty')
+    expect(await lookAtDialogues(browser, { url: cluster.node(1).url, login, prefix: 'fresh' }, FRESH, wrong)).toEqual([])
+  }, DEADLINE_MS)
+
+  it('of a node that is taken out, as long as it has no copies', async () => {
+    await cluster.join()
+    const remove: Dialogue = { name: 'take-out', screen: 'nodes', open: pressBeside('node 3', 'Take out') }
+    expect(await lookAtDialogues(browser, { url: cluster.node(1).url, login, prefix: 'ask' }, [remove], wrong)).toEqual([])
   }, DEADLINE_MS)
 
   it('of a cluster at work', async () => {
-    await cluster.join()
     await ask('POST', '/v1/hosts', { name: 'web', initiators: ['iqn.1993-08.org.debian:01:5ad4e2f0c1'], addresses: ['10.1.0.0/16'], chap: { user: 'web', secret: 'twelve bytes or so' } })
     await ask('POST', '/v1/hosts', { name: 'hypervisors', initiators: ['iqn.1998-01.com.vmware:esx1-4a5b', 'iqn.1998-01.com.vmware:esx2-9c1d'] })
     await ask('POST', '/v1/volumes', { name: 'mail', size: 192 * MIB, nodes: [1, 3] })
@@ -82,6 +118,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     await ask('POST', '/v1/volumes', { name: 'virtual-machines-of-the-second-floor', size: 320 * MIB, nodes: [2, 3], host: 'hypervisors' })
     await ask('POST', '/v1/volumes', { name: 'scratch', size: 64 * MIB, kind: 'ram' })
     await ask('POST', '/v1/volumes', { name: 'archive', size: 128 * MIB, nodes: [2], map: false })
+    await ask('POST', '/v1/addresses', { address: `${FLOATING}/8`, nodes: [1, 3] })
     await ask('POST', '/v1/users', { name: 'olga', role: 'operator', password: PASSWORD })
     await ask('POST', '/v1/users', { name: 'vera', role: 'viewer', password: PASSWORD })
     await ask('POST', '/v1/tokens', { name: 'backup', role: 'operator', valid_seconds: 30 * 86_400 })
@@ -93,6 +130,8 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
   it('of what is asked', async () => {
     const place = { url: cluster.node(1).url, login, prefix: 'ask' }
     expect(await lookAtDialogues(browser, place, dialogues('mail'), wrong)).toEqual([])
+    // A machine that lets nodes put it on keeps it when they are killed.
+    await ask('DELETE', `/v1/addresses/${FLOATING}`)
   }, DEADLINE_MS)
 
   it('of a node that is down', async () => {
@@ -189,6 +228,63 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
       },
     }
     expect(await lookAtDialogues(browser, place, [decide], wrong)).toEqual([])
+    expect(wrong).toEqual([])
+  }, DEADLINE_MS)
+})
+
+describe.skipIf(SHOTS === undefined || !existsSync(ETCD))('photographs of a record in etcd', () => {
+  let etcd: Etcd
+  let cluster: Cluster
+  let browser: Browser
+  let login: BrowserContextOptions['storageState']
+  const wrong: string[] = []
+  const hosts: ChildProcess[] = []
+
+  beforeAll(async () => {
+    ;[etcd, browser] = await Promise.all([Etcd.start(), startBrowser()])
+    cluster = await Cluster.start(2, { etcd: etcd.url })
+    await cluster.join()
+    login = await logIn(browser, cluster.node(1), 'admin', wrong)
+  })
+  afterAll(async () => {
+    hosts.forEach((host) => host.kill('SIGKILL'))
+    await browser?.close()
+    await cluster?.stop()
+    await etcd?.stop()
+  })
+
+  const asked = async (path: string, number = 1) => (await cluster.node(number).ask('GET', path)).body
+  const inSync = async () => (await asked('/v1/volumes/orders'))?.copies?.every((copy: { state: string }) => copy.state === 'in_sync')
+  const place = (prefix: string) => ({ url: cluster.node(1).url, login, prefix, volume: 'orders' })
+
+  it('at work', async () => {
+    expectStatus(await cluster.node(1).ask('POST', '/v1/volumes', { name: 'orders', size: 1024 * MIB, nodes: [1, 2] }))
+    await until('both copies are in sync', inSync)
+    expect(await lookAtAll(browser, { ...place('etcd'), screens: ['', 'volumes/VOLUME', 'volumes/VOLUME/copies', 'create', 'topology', 'nodes'] }, wrong)).toEqual([])
+  }, DEADLINE_MS)
+
+  it('of pools that failed', async () => {
+    // One whose disk is gone when its node starts, and one whose disk fails under a host.
+    const file = join(cluster.node(2).dir, 'spare.pool')
+    expectStatus(await cluster.node(2).ask('POST', '/v1/pools', { name: 'spare', disks: [{ path: file, size: 64 * MIB }] }))
+    await cluster.node(2).kill()
+    rmSync(file)
+    await cluster.node(2).start()
+    await until('the pool without its disk is unavailable', async () => (await asked('/v1/pools/spare', 2))?.state === 'unavailable')
+    await until('both copies are in sync again', inSync)
+
+    cluster.node(1).refuseWritesBeyond(FAILS_FROM)
+    hosts.push(spawn(BINARY, ['bench', 'run', `iscsi://${cluster.node(1).address}/iqn.2026-11.io.ursa:orders/0`, '-b', '64K', '-o', '4', '-w', '100', '-r', '-d', '60', '--overwrite'], { stdio: 'ignore' }))
+    await until('the disk has failed', async () => (await asked('/v1/pools/default'))?.state === 'disk_failed')
+    await until('its copy is out', async () => !(await inSync()))
+    expect(await lookAtAll(browser, { ...place('failed'), screens: ['', 'volumes', 'volumes/VOLUME', 'pools', 'create', 'nodes', 'events'] }, wrong)).toEqual([])
+    expect(await lookAtDialogues(browser, place('failed'), [...failed('default of n1'), ...failed('spare of n2')], wrong)).toEqual([])
+  }, DEADLINE_MS)
+
+  it('of an etcd that is away', async () => {
+    await etcd.kill()
+    await until('the node says so', async () => (await asked('/v1/node'))?.record?.answers === false)
+    expect(await lookAtAll(browser, { ...place('etcd-away'), screens: ['', 'nodes', 'volumes/VOLUME'] }, wrong)).toEqual([])
     expect(wrong).toEqual([])
   }, DEADLINE_MS)
 })

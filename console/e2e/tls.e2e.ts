@@ -37,7 +37,7 @@ async function freePort(): Promise<number> {
 
 beforeAll(async () => {
   // A node that listens for other machines speaks TLS, at each of its addresses.
-  cluster = await Cluster.start(1, `0.0.0.0:${await freePort()}`)
+  cluster = await Cluster.start(1, { also: `0.0.0.0:${await freePort()}` })
   node = cluster.node(1)
   certificate = new X509Certificate(readFileSync(join(node.dir, 'api', 'certificate.pem')))
   const key = createHash('sha256').update(certificate.publicKey.export({ type: 'spki', format: 'der' })).digest('base64')

@@ -16,7 +16,7 @@ import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
 import { downWord, lasting, nameOf, nodeSince } from '../words/health'
 import { unheard } from '../words/missing'
-import { NO_VOTES, etcdDecides } from '../words/record'
+import { NO_VOTES, etcdDecides, recordWord } from '../words/record'
 import { duration, plural } from '../words/size'
 import { Addresses } from './Addresses'
 import { Networks } from './Networks'
@@ -216,12 +216,14 @@ function Here() {
   const node = useNode()
   if (!node.data) return null
   const one = node.data
+  const record = recordWord(one.record)
   return (
     <Panel title={`${one.name}, which this page asks`} at={node.dataUpdatedAt}>
       <Facts
         of={[
           ['Program', `Ursa ${one.version}, up for ${duration(one.uptime)}`],
           ['iSCSI', one.portals.join(', ')],
+          ...(record === undefined ? [] : [['Cluster’s record', record] satisfies [string, string]]),
           ['Problems', one.problems?.length ? one.problems.join('; ') : 'none'],
           ['Changes', one.changes.length ? one.changes.map((change) => `${change.what}, for ${duration(change.age)}: waits for ${change.waits_for}`).join('; ') : 'none under way'],
         ]}

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { Node } from '../api/types'
 import { volume } from './fixtures'
-import { agreement, aloneMeans, etcdDecides, exposure } from './record'
+import { agreement, aloneMeans, etcdDecides, exposure, recordWord } from './record'
 
 const node: Node = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [] }
 
@@ -10,6 +10,14 @@ it('knows where the record is to be, without a cluster, too', () => {
   expect(etcdDecides({ ...node, record_place: 'nodes' })).toBe(false)
   expect(etcdDecides(node)).toBe(false)
   expect(etcdDecides(undefined)).toBe(false)
+})
+
+it('says where the record is, and whether it answers', () => {
+  expect(recordWord(undefined)).toBeUndefined()
+  expect(recordWord(null)).toBeUndefined()
+  expect(recordWord({ place: 'nodes', answers: true })).toBe('in the nodes that vote; it answers')
+  expect(recordWord({ place: 'etcd', answers: true, endpoints: ['http://10.0.0.7:2379', 'http://10.0.0.8:2379'] })).toBe('in etcd (http://10.0.0.7:2379, http://10.0.0.8:2379); it answers')
+  expect(recordWord({ place: 'etcd', answers: false })).toBe('in etcd; it does not answer: volumes go on, nothing can be changed, and no lost node is given up')
 })
 
 it('names who decides', () => {

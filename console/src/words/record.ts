@@ -5,6 +5,13 @@ import type { Node, Volume } from '../api/types'
 /** Whether etcd has the record of the cluster that the node is in, makes or joins. */
 export const etcdDecides = (node: Node | undefined): boolean => node?.record_place === 'etcd'
 
+/** Where the record of the node's cluster is, and whether it can be changed; undefined without one, or where it does not say. */
+export function recordWord(record: Node['record']): string | undefined {
+  if (!record) return undefined
+  const place = record.place === 'etcd' ? `in etcd${record.endpoints?.length ? ` (${record.endpoints.join(', ')})` : ''}` : 'in the nodes that vote'
+  return record.answers ? `${place}; it answers` : `${place}; it does not answer: volumes go on, nothing can be changed, and no lost node is given up`
+}
+
 /** Why there is no witness, no node that decides alone, and no going on alone. */
 export const NO_VOTES = 'etcd has the cluster’s record and decides which nodes go on: nodes do not vote, and two are enough.'
 
