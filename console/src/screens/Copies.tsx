@@ -233,7 +233,7 @@ function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
     case 'add':
       return `When it is in sync there are ${plural(copies.length + 1, 'copy', 'copies')}; until then the volume outlives what it outlives now. Each write then goes to one node more.`
     case 'move':
-      return 'Meanwhile the old copy counts; a move that is not wanted any more ends when the new copy is taken away before it is in sync.'
+      return 'Meanwhile the old copy counts; a move that is not wanted any more is taken back under “Jobs”, or ends when the new copy is taken away before it is in sync.'
     case 'replace':
       return 'It is taken away first, with all that it has: until the new one is in sync, there is a copy less.'
     case 'remove': {

@@ -11,7 +11,7 @@ import { ProblemAlert, To } from '../parts/Problem'
 import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
 import { createVolume } from '../words/command'
-import { type Draft, type Known, SLICES, STEPS, emptyDraft, poolsOf, problemsOf, requestOf } from '../words/draft'
+import { type Draft, type Known, SLICES, STEPS, emptyDraft, poolsOf, problemsOf, requestOf, takesCopies } from '../words/draft'
 import { defaultTarget } from '../words/iscsi'
 import { LUN_MAX, NAME_HINT } from '../words/names'
 import { poolChoices } from '../words/pools'
@@ -213,7 +213,7 @@ function Where({ draft, set, problems, known }: Step) {
         <Checkbox.Group label="Nodes" description={exposure(draft.kind, draft.nodes.length, known.nodes.length, etcd)} value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })} error={problems.nodes}>
           <Stack gap={6} mt={6}>
             {able.map((node) => (
-              <Checkbox key={node.id} value={String(node.id)} label={`${node.name} (node ${node.id})${node.here ? ', asked by this page' : ''}`} description={node.up ? plural(node.copies, 'copy', 'copies') : 'it is down'} disabled={!node.up} />
+              <Checkbox key={node.id} value={String(node.id)} label={`${node.name} (node ${node.id})${node.here ? ', asked by this page' : ''}`} description={!node.up ? 'it is down' : node.maintenance ? 'it is in maintenance: it gets nothing new' : plural(node.copies, 'copy', 'copies')} disabled={!takesCopies(node)} />
             ))}
           </Stack>
         </Checkbox.Group>

@@ -62,7 +62,8 @@ export function poolsOf(draft: Draft, known: Known): Pool[] {
   return nodes.flatMap((node) => poolsOn(node, known))
 }
 
-const takesCopies = (node: ClusterNode) => node.up && !node.witness && !node.maintenance
+/** Nodes in maintenance keep what they have, and get nothing new. */
+export const takesCopies = (node: ClusterNode) => node.up && !node.witness && !node.maintenance
 
 /** The nodes that it will be on, as far as that is known: where Ursa chooses, the one that is asked, if it may. Which others, and whether their pools do, the node says. */
 function certain(draft: Draft, known: Known): ClusterNode[] {
@@ -101,10 +102,10 @@ export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Dra
   if (bytes === undefined) problems.size = 'A number with K, M, G or T: 10G'
   const cluster = known.nodes.length > 0
   if (cluster && draft.place === undefined) problems.place = 'Choose one'
-  const able = known.nodes.filter((node) => !node.witness && node.up)
+  const able = known.nodes.filter(takesCopies)
   if (cluster && draft.place === 'copies') {
     if (!Number.isInteger(draft.copies) || draft.copies < 1 || draft.copies > 4) problems.copies = 'One to four'
-    else if (draft.copies > able.length) problems.copies = `Only ${able.length} nodes that may have volumes are up`
+    else if (draft.copies > able.length) problems.copies = able.length === 1 ? 'Only one node takes copies now' : `Only ${able.length} nodes take copies now: those that are down or in maintenance get none`
   }
   if (cluster && draft.place === 'nodes') {
     if (draft.nodes.length < 1) problems.nodes = 'Choose one at least'
