@@ -1626,6 +1626,11 @@ export interface components {
              * @description How many copies of volumes it has.
              */
             copies: number;
+            /**
+             * Format: int32
+             * @description How many cores it runs on, or ran on when it was last there; absent: it was never there, or is older than this was told.
+             */
+            cores?: number | null;
             down_since?: components["schemas"]["Since"] | null;
             /** @description It is the one that was asked. */
             here: boolean;
@@ -1675,6 +1680,11 @@ export interface components {
             reached_by?: number[];
             /** @description It was heard of within the last half second. */
             up: boolean;
+            /**
+             * Format: int64
+             * @description Seconds since it was started, by its own clock and that of the node that was asked; absent: it is not up, or is older than this was told.
+             */
+            uptime?: number | null;
             /**
              * @description The version of Ursa that it runs, or ran when it was last there; absent: it was never there, or is older than this was told.
              * @example 0.1.0
@@ -1827,8 +1837,13 @@ export interface components {
             seen_by?: number[];
             /** @description How much it is. */
             severity: components["schemas"]["Severity"];
-            /** @description What it has happened to: a name. */
+            /** @description What it has happened to: the name that it had then. */
             subject?: string | null;
+            /**
+             * @description The identity of the volume that it has happened to, which stays when that gets another name: its `id`. Absent: it has happened to something else, or an older version tells it.
+             * @example 3f0a9c5e7d2b41868e6f1a2b3c4d5e6f
+             */
+            subject_id?: string | null;
             /** @description What has happened, in a sentence. */
             text: string;
         };
@@ -2370,6 +2385,11 @@ export interface components {
                  * @description How many copies of volumes it has.
                  */
                 copies: number;
+                /**
+                 * Format: int32
+                 * @description How many cores it runs on, or ran on when it was last there; absent: it was never there, or is older than this was told.
+                 */
+                cores?: number | null;
                 down_since?: components["schemas"]["Since"] | null;
                 /** @description It is the one that was asked. */
                 here: boolean;
@@ -2419,6 +2439,11 @@ export interface components {
                 reached_by?: number[];
                 /** @description It was heard of within the last half second. */
                 up: boolean;
+                /**
+                 * Format: int64
+                 * @description Seconds since it was started, by its own clock and that of the node that was asked; absent: it is not up, or is older than this was told.
+                 */
+                uptime?: number | null;
                 /**
                  * @description The version of Ursa that it runs, or ran when it was last there; absent: it was never there, or is older than this was told.
                  * @example 0.1.0
@@ -3484,13 +3509,13 @@ export interface components {
         };
         /** @description What of a target shall be otherwise: what is absent stays. Its name and its LUN maps are not changed so. */
         TargetChange: {
-            /** @description A name for people; `null`: none. */
+            /** @description A name for people, at most 255 bytes of UTF-8; `null`: none. */
             alias?: string | null;
             chap?: components["schemas"]["Chap"] | null;
         };
         /** @description A target to be made. */
         TargetCreate: {
-            /** @description A name for people. */
+            /** @description A name for people: at most 255 bytes of UTF-8. */
             alias?: string | null;
             chap?: components["schemas"]["Chap"] | null;
             /**
@@ -4675,7 +4700,7 @@ export interface operations {
                 limit?: number;
                 /** @description The number of a node, or `all`; absent: of the node that is asked. */
                 node?: string;
-                /** @description Only what has happened to this: the `subject` of events, the name that it had then. */
+                /** @description Only what has happened to this: the `subject` of events, the name that it had then; or `subject_id`, the identity of a volume, whatever that was called. */
                 subject?: string;
                 /** @description Only events that are as grave as this, or graver. */
                 severity?: "info" | "warning" | "critical";
@@ -4736,7 +4761,7 @@ export interface operations {
                 after?: number;
                 /** @description The number of a node, or `all`; absent: of the node that is asked. */
                 node?: string;
-                /** @description Only what happens to this: the `subject` of events, the name that it has then. */
+                /** @description Only what happens to this: the `subject` of events, the name that it has then; or `subject_id`, the identity of a volume, whatever that is called. */
                 subject?: string;
                 /** @description Only events that are as grave as this, or graver. */
                 severity?: "info" | "warning" | "critical";
@@ -8394,6 +8419,15 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             /** @description `volume_not_found`, `not_verified`, `node_not_found` */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `volume_ambiguous`, `no_cluster` */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

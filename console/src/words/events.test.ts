@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest'
-import type { Event } from '../api/types'
 import { keyOf, secondsOf, seenBy } from './events'
 
 describe('events of all nodes', () => {
