@@ -129,9 +129,12 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
 
   it('of what is asked', async () => {
     const place = { url: cluster.node(1).url, login, prefix: 'ask' }
-    expect(await lookAtDialogues(browser, place, dialogues('mail'), wrong)).toEqual([])
-    // A machine that lets nodes put it on keeps it when they are killed.
-    await ask('DELETE', `/v1/addresses/${FLOATING}`)
+    try {
+      expect(await lookAtDialogues(browser, place, dialogues('mail'), wrong)).toEqual([])
+    } finally {
+      // A machine that lets nodes put it on keeps it when they are killed.
+      await ask('DELETE', `/v1/addresses/${FLOATING}`)
+    }
   }, DEADLINE_MS)
 
   it('of a node that is down', async () => {

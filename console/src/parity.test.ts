@@ -78,7 +78,7 @@ const NOT_SHOWN: Record<string, string> = {
   'Candidate rule': 'for programs: its text says it',
   'CopySync copied_bytes': 'how far a sync is is said by what is left of all',
   'Event revision': 'for who collects events of several nodes, to know those that are the same',
-  'Event subject_id': 'for who asks: a volume'\''s page asks by it',
+  'Event subject_id': 'what the page of a volume asks by',
   'Events gap': 'after a number, by which the console never asks',
   'HistorySeries unit': 'each chart knows what it counts',
   'Pool extent': 'nodes round to it',

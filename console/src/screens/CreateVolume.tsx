@@ -207,13 +207,13 @@ function Where({ draft, set, problems, known }: Step) {
         </Stack>
       </Radio.Group>
       {draft.place === 'copies' && (
-        <NumberInput label="How many" description={exposure(draft.kind, draft.copies, known.nodes.length, etcd)} value={draft.copies} onChange={(copies) => set({ copies: Number(copies) })} min={1} max={Math.min(4, able.length)} error={problems.copies} w={220} />
+        <NumberInput label="How many" description={exposure(draft.kind, draft.copies, known.nodes.length, etcd)} value={draft.copies} onChange={(copies) => set({ copies: Number(copies) })} min={1} max={Math.min(4, able.filter(takesCopies).length)} error={problems.copies} w={220} />
       )}
       {draft.place === 'nodes' && (
         <Checkbox.Group label="Nodes" description={exposure(draft.kind, draft.nodes.length, known.nodes.length, etcd)} value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })} error={problems.nodes}>
           <Stack gap={6} mt={6}>
             {able.map((node) => (
-              <Checkbox key={node.id} value={String(node.id)} label={`${node.name} (node ${node.id})${node.here ? ', asked by this page' : ''}`} description={!node.up ? 'it is down' : node.maintenance ? 'it is in maintenance: it gets nothing new' : plural(node.copies, 'copy', 'copies')} disabled={!takesCopies(node)} />
+              <Checkbox key={node.id} value={String(node.id)} label={`${node.name} (node ${node.id})${node.here ? ', asked by this page' : ''}`} description={!node.up ? 'it is down' : node.maintenance ? 'it is in maintenance: it gets nothing new' : plural(node.copies, 'copy', 'copies')} disabled={!takesCopies(node) && !draft.nodes.includes(node.id)} />
             ))}
           </Stack>
         </Checkbox.Group>

@@ -28,6 +28,8 @@ it('says what is wrong before it is sent', () => {
   expect(wrong({ place: undefined })).toEqual(['place'])
   expect(wrong({ copies: 3 })).toEqual(['copies'])
   expect(problemsOf({ ...good, copies: 2 }, { ...known, nodes: [node(1), node(2, { maintenance: true })] })).toHaveProperty('copies')
+  expect(problemsOf({ ...good, place: 'nodes', nodes: [1, 2] }, { ...known, nodes: [node(1), node(2)] })).not.toHaveProperty('nodes')
+  expect(problemsOf({ ...good, place: 'nodes', nodes: [1, 2] }, { ...known, nodes: [node(1), node(2, { up: false })] })).toHaveProperty('nodes')
   expect(wrong({ place: 'nodes' })).toEqual(['nodes'])
   // The node that is asked is not one of them: its pools do not matter.
   expect(wrong({ place: 'nodes', nodes: [2], size: '2G' })).toEqual([])

@@ -110,6 +110,7 @@ export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Dra
   if (cluster && draft.place === 'nodes') {
     if (draft.nodes.length < 1) problems.nodes = 'Choose one at least'
     else if (draft.nodes.length > 4) problems.nodes = 'Four at most'
+    else if (!draft.nodes.every((id) => able.some((node) => node.id === id))) problems.nodes = 'One of them takes no copies now: take it out, or wait until it is up and out of maintenance'
   }
   const wrongPool = unplaced(draft, known, bytes ?? 0)
   if (wrongPool !== undefined) problems.pool = wrongPool

@@ -180,8 +180,8 @@ function ofVolume(volume: Volume, nodes: ClusterNode[]): Finding[] {
       return [{
         // Since the last of them is not there.
         key: `none ${volume.id}`, severity: 'critical', link, since: last(down.map((node) => node.down_since)),
-        cause: `Nobody serves volume ${volume.name}: no node that has a copy in sync is there.`,
-        action: 'Bring back a node that has a copy in sync.',
+        cause: `Nobody serves volume ${volume.name}, as far as the node that this page asks knows: no node that has a copy in sync answers it.`,
+        action: 'Bring back a node that has a copy in sync, or the network to it.',
       }]
     }
     return [{

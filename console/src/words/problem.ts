@@ -24,7 +24,7 @@ export interface Headline {
  * Those after which a change may have been made all the same: the node, another one that it asked, one of its cores, or what lies between did not answer
  * in time, or not to the end.
  */
-const NOT_KNOWN = new Set(['node_unanswered', 'member_unanswered', 'core_silent', 'timeout', 'no_answer', 'cut_off', 'gateway'])
+const NOT_KNOWN = new Set(['node_unanswered', 'member_unanswered', 'record_unanswered', 'core_silent', 'timeout', 'no_answer', 'cut_off', 'gateway'])
 
 /** A change that could not be answered for in time is not refused: it goes on as a job, and may not be begun again, or nobody knows. */
 export function headline({ code, title }: Pick<Problem, 'code' | 'title'>, { what, change }: Wanted = {}): Headline {

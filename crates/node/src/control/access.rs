@@ -232,6 +232,9 @@ impl Control {
             let before = target.maps.len();
             let stays =
                 |map: &LunMap| map.lun != lun || host.as_ref().is_some_and(|host| map.host.as_str() != host);
+            if let Some(gone) = target.maps.iter().find(|map| !stays(map)) {
+                changing.concerns(gone.volume);
+            }
             target.maps.retain(stays);
             if target.maps.len() == before {
                 return Err(ControlError::not_found("map", &format!("{} LUN {lun}", target.name)));

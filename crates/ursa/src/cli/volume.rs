@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use api::{
-    Client, CopyState, Difference, RecordPlace, Verification, VerificationState, Volume, VolumeChange,
-    VolumeCopy, VolumeCreate, VolumeKind,
+    Client, ClusterNode, CopyState, Difference, RecordPlace, Verification, VerificationState, Volume,
+    VolumeChange, VolumeCopy, VolumeCreate, VolumeKind,
 };
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -170,13 +170,13 @@ impl Command {
             Command::List => {
                 let volumes = client.volumes()?;
                 // For programs it is a list, as it was when one node alone was asked.
-                output.show(&volumes.items, |items| table(items))?;
+                output.show(&volumes.items, |items| table(items, &nodes_for(client, items)))?;
                 say_missing(&volumes.missing);
                 Ok(())
             }
             Command::Show { name, of } => {
                 let volume = client.volume_of(&name, of.node)?;
-                output.show(&volume, |volume| shown(volume, strategy::record_place(client)))
+                output.show(&volume, |volume| shown(client, volume))
             }
             Command::Resize { name, size, of } => {
                 let change = VolumeChange { size: Some(size.0), ..VolumeChange::default() };
@@ -185,7 +185,7 @@ impl Command {
             Command::Rename { name, new_name, of } => {
                 let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };
                 let volume = client.change_volume(&name, &change, of.node)?;
-                output.show(&volume, |volume| shown(volume, strategy::record_place(client)))
+                output.show(&volume, |volume| shown(client, volume))
             }
             Command::Latency { name, node } => {
                 output.show(&client.volume_counters(&name, node)?, latency::histogram)
@@ -283,7 +283,14 @@ fn resized(volume: &Volume) -> String {
 /// In which column it says where a volume is; without a cluster there is none.
 const ON: usize = 4;
 
-fn table(volumes: &[Volume]) -> String {
+/// The cluster's nodes, if something is wrong with one of these volumes: whether another node serves it depends on which of them are there. Only for texts: none if they
+/// cannot be asked for.
+fn nodes_for(client: &Client, volumes: &[Volume]) -> Vec<ClusterNode> {
+    let is_wrong = volumes.iter().any(|volume| volume.problem.is_some() && !volume.copies.is_empty());
+    if is_wrong { client.cluster_nodes().unwrap_or_default() } else { Vec::new() }
+}
+
+fn table(volumes: &[Volume], nodes: &[ClusterNode]) -> String {
     let in_cluster = volumes.iter().any(|volume| volume.node.is_some() || !volume.copies.is_empty());
     let mut head = vec!["NAME", "SIZE", "KIND", "BLOCK", "ON", "POOL", "TARGET", "LUN", "HOST"];
     if !in_cluster {
@@ -313,7 +320,10 @@ fn table(volumes: &[Volume]) -> String {
         table.cells(cells);
     }
     let mut text = table.text("There is no volume: make one with `ursa volume create NAME --size 10G`.");
-    volumes.iter().filter_map(remark).for_each(|remark| text += &format!("\n{remark}"));
+    volumes
+        .iter()
+        .filter_map(|volume| remark(volume, nodes))
+        .for_each(|remark| text += &format!("\n{remark}"));
     text
 }
 
@@ -331,8 +341,9 @@ fn alone_on(volume: &Volume) -> Option<String> {
     Some(format!("node {node} ({})", volume.node_name.as_deref().unwrap_or("-")))
 }
 
-fn shown(volume: &Volume, place: RecordPlace) -> String {
-    one(volume) + &copies(volume, place)
+fn shown(client: &Client, volume: &Volume) -> String {
+    let nodes = nodes_for(client, std::slice::from_ref(volume));
+    one(volume, &nodes) + &copies(volume, strategy::record_place(client))
 }
 
 /// The copies, and what the loss of each would do now.
@@ -405,7 +416,7 @@ fn verified(found: &Verification) -> String {
     format!("{}{places}\n{verdict}\n", fields([("Nodes", nodes), ("Compared", took)]))
 }
 
-fn one(volume: &Volume) -> String {
+fn one(volume: &Volume, nodes: &[ClusterNode]) -> String {
     let maps: Vec<String> = volume
         .maps
         .iter()
@@ -418,7 +429,7 @@ fn one(volume: &Volume) -> String {
     };
     fields([
         ("Volume", volume.name.clone()),
-        ("Served", served(volume)),
+        ("Served", served(volume, nodes)),
         ("On", on),
         ("Size", format!("{} ({} bytes)", size(volume.size), volume.size)),
         ("Kind", kind(volume.kind).into()),

@@ -8,7 +8,7 @@ use replica::NodeId;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClusterError {
     /// The record did not take it.
-    #[error("the cluster's record did not take the change")]
+    #[error("the cluster's record did not answer, or did not take the change")]
     Record(#[from] cluster::Error),
     /// Somebody else has changed the same thing.
     #[error("{0} was changed by somebody else in the meantime: look at it and try again")]
@@ -37,6 +37,11 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
+    /// Whether nobody knows if the record has taken the change.
+    pub fn is_unanswered_by_record(&self) -> bool {
+        matches!(self, ClusterError::Record(cluster::Error::OutcomeUnknown))
+    }
+
     /// Whether etcd is the reason.
     pub fn is_of_etcd(&self) -> bool {
         matches!(self, ClusterError::Record(cluster::Error::Etcd | cluster::Error::WrongEtcd))

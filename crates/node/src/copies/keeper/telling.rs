@@ -402,11 +402,11 @@ fn tell_maps(target: &Target, before: &[LunMap], tell: Teller<'_>) {
     let name = target.name.as_str();
     for map in target.maps.iter().filter(|map| !before.contains(map)) {
         let text = format!("LUN {} of target {name} is there for host {}", map.lun, map.host);
-        tell(Event::new(MAPS_CHANGED, name, text).because("mapped"));
+        tell(Event { volume: Some(map.volume), ..Event::new(MAPS_CHANGED, name, text).because("mapped") });
     }
     for map in before.iter().filter(|map| !target.maps.contains(map)) {
         let text = format!("LUN {} of target {name} is not there any more for host {}", map.lun, map.host);
-        tell(Event::new(MAPS_CHANGED, name, text).because("unmapped"));
+        tell(Event { volume: Some(map.volume), ..Event::new(MAPS_CHANGED, name, text).because("unmapped") });
     }
 }
 

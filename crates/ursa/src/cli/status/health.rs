@@ -177,13 +177,18 @@ fn of_volume(volume: &Volume, nodes: &[ClusterNode]) -> Option<Finding> {
     }
     if !volume.copies.is_empty() && !volume.copies.iter().any(|copy| can_serve(copy, nodes)) {
         if volume.copies.iter().any(in_sync) {
-            let cause = format!("Nobody serves volume {name}: no node that has a copy in sync is there.");
+            let cause = format!(
+                "Nobody serves volume {name}, as far as the node that was asked knows: no node that has a copy in sync answers it."
+            );
             let has_one =
                 |node: &&ClusterNode| volume.copies.iter().any(|copy| copy.node == node.id && in_sync(copy));
             // Since the last of them is not.
             let down = nodes.iter().filter(has_one).filter_map(|node| node.down_since);
             let since = down.max_by_key(|since| since.at);
-            return Some(lost(cause, "Bring back a node that has a copy in sync", show).since(since));
+            return Some(
+                lost(cause, "Bring back a node that has a copy in sync, or the network to it", show)
+                    .since(since),
+            );
         }
         let cause = format!("Nobody serves volume {name}: none of its copies is in sync.");
         // Since the last of them is not.

@@ -16,10 +16,10 @@ pub fn can_serve(copy: &VolumeCopy, nodes: &[ClusterNode]) -> bool {
     copy.state == CopyState::InSync && !nodes.iter().any(is_down)
 }
 
-/// For a line of its own.
-pub(super) fn served(volume: &Volume) -> String {
+/// For a line of its own. `nodes`: as for [`unserved`].
+pub(super) fn served(volume: &Volume, nodes: &[ClusterNode]) -> String {
     match (&volume.problem, volume.serving) {
-        (Some(problem), _) if unserved(volume, &[]).is_some() => format!("NO: {problem}"),
+        (Some(problem), _) if unserved(volume, nodes).is_some() => format!("NO: {problem}"),
         (Some(problem), _) => format!("by other nodes; NOT THROUGH THIS NODE: {problem}"),
         (None, false) if volume.copies.is_empty() => {
             "through the node that has it, not through this one".into()
@@ -32,12 +32,12 @@ pub(super) fn served(volume: &Volume) -> String {
     }
 }
 
-/// What to say below a list of volumes of this one; `None`: nothing is wrong with its serving.
-pub(super) fn remark(volume: &Volume) -> Option<String> {
+/// What to say below a list of volumes of this one; `None`: nothing is wrong with its serving. `nodes`: as for [`unserved`].
+pub(super) fn remark(volume: &Volume, nodes: &[ClusterNode]) -> Option<String> {
     volume.problem.as_ref()?;
     let name = &volume.name;
     let of = volume.node.map(|node| format!(" --node {node}")).unwrap_or_default();
-    let is = match unserved(volume, &[]) {
+    let is = match unserved(volume, nodes) {
         Some(_) => "is NOT SERVED",
         None => "is served by other nodes, and NOT THROUGH THIS ONE",
     };
@@ -66,8 +66,11 @@ mod tests {
         for copies in [[Outside, InSync], [InSync, InSync]] {
             let volume = failed(&copies);
             assert_eq!(unserved(&volume, &[]), None);
-            assert_eq!(served(&volume), "by other nodes; NOT THROUGH THIS NODE: a write to this copy failed");
-            let remark = remark(&volume).unwrap();
+            assert_eq!(
+                served(&volume, &[]),
+                "by other nodes; NOT THROUGH THIS NODE: a write to this copy failed"
+            );
+            let remark = remark(&volume, &[]).unwrap();
             assert!(remark.starts_with("Volume db is served by other nodes, and NOT THROUGH"), "{remark}");
         }
     }
@@ -77,7 +80,10 @@ mod tests {
         let volume = failed(&[CopyState::InSync, CopyState::InSync]);
         let second = |up, reached_by| ClusterNode { up, reached_by, ..samples::node(2) };
         assert_eq!(unserved(&volume, &[second(true, Vec::new())]), None);
-        assert!(unserved(&volume, &[second(false, Vec::new())]).is_some());
+        let down = [second(false, Vec::new())];
+        assert!(unserved(&volume, &down).is_some());
+        assert_eq!(served(&volume, &down), "NO: a write to this copy failed");
+        assert!(remark(&volume, &down).unwrap().contains("NOT SERVED"));
         assert_eq!(unserved(&volume, &[second(false, vec![3])]), None, "others reach it");
     }
 
@@ -87,9 +93,9 @@ mod tests {
         for copies in [&[][..], &[InSync], &[InSync, Outside], &[Outside, Outside]] {
             let volume = failed(copies);
             assert!(unserved(&volume, &[]).is_some(), "{copies:?}");
-            assert_eq!(served(&volume), "NO: a write to this copy failed");
-            assert_eq!(remark(&volume).unwrap(), "Volume db is NOT SERVED: see `ursa volume show db`.");
+            assert_eq!(served(&volume, &[]), "NO: a write to this copy failed");
+            assert_eq!(remark(&volume, &[]).unwrap(), "Volume db is NOT SERVED: see `ursa volume show db`.");
         }
-        assert_eq!(remark(&samples::volume("db", Vec::new())), None);
+        assert_eq!(remark(&samples::volume("db", Vec::new()), &[]), None);
     }
 }

@@ -54,7 +54,7 @@ const COMMON: [(Status, &str, &str); 12] = [
     (
         Status::GATEWAY_TIMEOUT,
         "Late",
-        "`unfinished` (it goes on, as the job that `Location` names), `node_unanswered`, `core_silent`, `timeout`",
+        "`unfinished` (it goes on, as the job that `Location` names), `node_unanswered` and `record_unanswered` (nobody knows whether it was done: look before you repeat it), `core_silent`, `timeout`",
     ),
     (Status::INSUFFICIENT_STORAGE, "Full", "`record_full`, `metadata_full`"),
 ];

@@ -42,6 +42,10 @@ pub(super) fn not_joined(error: &JoinError) -> Refusal {
 pub(super) fn refused(error: &ClusterError) -> Refusal {
     let detail = with_causes(error);
     match error {
+        ClusterError::Record(_) if error.is_unanswered_by_record() => {
+            Refusal::new(StatusCode::GATEWAY_TIMEOUT, "record_unanswered", detail)
+                .hint("look whether it was made before you repeat it; if this lasts, see `ursa status`")
+        }
         ClusterError::Record(_) if error.is_of_etcd() => {
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail)
                 .hint("volumes go on; bring etcd back")
