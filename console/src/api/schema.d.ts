@@ -3890,7 +3890,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `unfinished` (it goes on, as the job that `Location` names), `node_unanswered`, `core_silent`, `timeout` */
+        /** @description `unfinished` (it goes on, as the job that `Location` names), `node_unanswered` and `record_unanswered` (nobody knows whether it was done: look before you repeat it), `core_silent`, `timeout` */
         Late: {
             headers: {
                 [name: string]: unknown;
