@@ -103,7 +103,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
               <State tone={!one.up ? 'critical' : one.maintenance ? 'warning' : 'ok'}>{!one.up ? downWord(one) : one.maintenance ? 'maintenance' : 'up'}</State>
               {!one.up && one.maintenance && <Text size="xs">in maintenance</Text>}
               <Lasting node={one} />
-              {one.up && !one.maintenance && typeof one.uptime === 'number' && <Text size="xs">for {duration(one.uptime)}</Text>}
+              {one.up && !one.maintenance && typeof one.uptime === 'number' && <Text size="xs" style={{ whiteSpace: 'nowrap' }}>for {duration(one.uptime)}</Text>}
             </Table.Td>
             <Table.Td>{one.version ?? '–'}</Table.Td>
             <Table.Td>{one.cores ?? '–'}</Table.Td>
