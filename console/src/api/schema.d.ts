@@ -1577,7 +1577,7 @@ export interface components {
         Chap: {
             /**
              * Format: password
-             * @description The secret: 12 to 255 bytes; Windows takes no more than 16.
+             * @description The secret: 12 characters or more, and 255 bytes at most; Windows takes no more than 16.
              */
             secret: string;
             /** @description CHAP_N: 1 to 255 bytes. */

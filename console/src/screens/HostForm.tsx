@@ -4,7 +4,8 @@ import { api, data } from '../api/client'
 import type { Host } from '../api/types'
 import { Ask, Said } from '../parts/deed'
 import { ursa } from '../words/command'
-import { ISCSI_NAME_HINT, SECRET_HINT, isIscsiName, isTooShort } from '../words/iscsi'
+import { ISCSI_NAME_HINT, isIscsiName } from '../words/iscsi'
+import { CHAP_SECRET_HINT, CHAP_SECRET_MIN, charactersMissing, tooShort } from '../words/secrets'
 import { isName, nameProblem } from '../words/names'
 
 /** Makes a host group, or changes one. */
@@ -15,9 +16,8 @@ export function HostForm({ host, close }: { host?: Host; close: () => void }) {
   const [chap, setChap] = useState<'none' | 'keep' | 'new'>(host?.chap_user ? 'keep' : 'none')
   const [user, setUser] = useState(host?.chap_user ?? '')
   const [secret, setSecret] = useState('')
-  const short = isTooShort(secret)
   const wrongInitiator = initiators.find((one) => !isIscsiName(one))
-  const ready = (host !== undefined || isName(name)) && !wrongInitiator && (chap !== 'new' || (user !== '' && secret !== '' && !short))
+  const ready = (host !== undefined || isName(name)) && !wrongInitiator && (chap !== 'new' || (user !== '' && charactersMissing(secret, CHAP_SECRET_MIN) === 0))
   const sent = chap === 'new' ? { user, secret } : undefined
   const options = [
     ...(host && initiators.length === 0 && host.initiators.length > 0 ? ['--any-initiator'] : initiators.flatMap((one) => ['--initiator', one])),
@@ -53,7 +53,7 @@ export function HostForm({ host, close }: { host?: Host; close: () => void }) {
       {chap === 'new' && (
         <>
           <TextInput label="CHAP name" value={user} onChange={(event) => setUser(event.currentTarget.value)} autoComplete="off" />
-          <PasswordInput label="Secret" description={SECRET_HINT} value={secret} onChange={(event) => setSecret(event.currentTarget.value)} error={short && '12 bytes at least'} autoComplete="new-password" />
+          <PasswordInput label="Secret" description={CHAP_SECRET_HINT} value={secret} onChange={(event) => setSecret(event.currentTarget.value)} error={tooShort(secret, CHAP_SECRET_MIN)} autoComplete="new-password" />
         </>
       )}
     </Ask>

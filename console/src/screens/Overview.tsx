@@ -182,20 +182,30 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
                   {pool.node_name ? ` of ${pool.node_name}` : ''}{' '}
                   {pool.state !== 'online' && <State tone="critical">{pool.state.replace('_', ' ')}</State>}
                 </Text>
-                <Text size="sm" className="figure">
-                  {size(pool.free)} free of {size(pool.total)}
-                </Text>
+                {pool.total > 0 && (
+                  <Text size="sm" className="figure">
+                    {size(pool.free)} free of {size(pool.total)}
+                  </Text>
+                )}
               </Group>
-              <Progress.Root size="lg" mt={4}>
-                <Progress.Section
-                  value={pool.total > 0 ? (100 * (pool.total - pool.free)) / pool.total : 0}
-                  color={pool.free / Math.max(1, pool.total) < 0.1 ? 'red' : 'cyan'}
-                  aria-label={`${pool.name}: ${percent(pool.total - pool.free, pool.total)} taken`}
-                />
-              </Progress.Root>
-              <Text size="xs" c="dimmed" mt={2}>
-                {percent(pool.total - pool.free, pool.total)} taken by {plural(pool.volumes, 'volume')}. {pool.total > 0 && forecasts.data && (filling?.text ?? 'No forecast yet.')}
-              </Text>
+              {pool.total > 0 ? (
+                <>
+                  <Progress.Root size="lg" mt={4}>
+                    <Progress.Section
+                      value={(100 * (pool.total - pool.free)) / pool.total}
+                      color={pool.free / pool.total < 0.1 ? 'red' : 'cyan'}
+                      aria-label={`${pool.name}: ${percent(pool.total - pool.free, pool.total)} taken`}
+                    />
+                  </Progress.Root>
+                  <Text size="xs" c="dimmed" mt={2}>
+                    {percent(pool.total - pool.free, pool.total)} taken by {plural(pool.volumes, 'volume')}. {forecasts.data && (filling?.text ?? 'No forecast yet.')}
+                  </Text>
+                </>
+              ) : (
+                <Text size="xs" c="dimmed" mt={2}>
+                  Its size is not known: it is not open.
+                </Text>
+              )}
               {pool.total > 0 && filling?.soon && <State tone="warning">full within a month, if it goes on so</State>}
             </Box>
           ))}

@@ -6,10 +6,8 @@ import { ProblemAlert } from '../parts/Problem'
 import { useDoing } from '../parts/deed'
 import { go } from '../route'
 import { isName, nameProblem } from '../words/names'
+import { PASSWORD_MIN, charactersMissing, tooShort } from '../words/secrets'
 import { Front } from './Login'
-
-/** Characters; the API counts bytes. */
-export const PASSWORD_MIN = 10
 
 export function Setup({ cluster, token: given }: { cluster?: string; token: string }) {
   const [token, setToken] = useState(given)
@@ -17,9 +15,8 @@ export function Setup({ cluster, token: given }: { cluster?: string; token: stri
   const [password, setPassword] = useState('')
   const [again, setAgain] = useState('')
   const { busy, error, run } = useDoing()
-  const short = password !== '' && password.length < PASSWORD_MIN
   const differs = again !== '' && again !== password
-  const ready = token !== '' && isName(name) && password.length >= PASSWORD_MIN && again === password
+  const ready = token !== '' && isName(name) && charactersMissing(password, PASSWORD_MIN) === 0 && again === password
   async function submit(event: FormEvent) {
     event.preventDefault()
     // The session's cookie comes with the answer.
@@ -38,7 +35,7 @@ export function Setup({ cluster, token: given }: { cluster?: string; token: stri
             <TextInput label="Set-up token" description="From the link that the node’s first start has printed (journalctl -u ursa)" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" required />
           )}
           <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} autoComplete="username" required />
-          <PasswordInput label="Password" description={`${PASSWORD_MIN} characters at least; a few words are better than one with odd letters`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} autoComplete="new-password" error={short && `${PASSWORD_MIN - password.length} more`} autoFocus required />
+          <PasswordInput label="Password" description={`${PASSWORD_MIN} characters at least; a few words are better than one with odd letters`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} autoComplete="new-password" error={tooShort(password, PASSWORD_MIN)} autoFocus required />
           <PasswordInput label="Password again" value={again} onChange={(event) => setAgain(event.currentTarget.value)} autoComplete="new-password" error={differs && 'This is another one'} required />
           <Button type="submit" loading={busy} disabled={!ready}>
             Make the admin and log in

@@ -4,7 +4,8 @@ import { api, data } from '../api/client'
 import type { Target } from '../api/types'
 import { Ask, Said } from '../parts/deed'
 import { ursa } from '../words/command'
-import { ISCSI_NAME_HINT, SECRET_HINT, isIscsiName, isTooShort } from '../words/iscsi'
+import { ISCSI_NAME_HINT, isIscsiName } from '../words/iscsi'
+import { CHAP_SECRET_HINT, CHAP_SECRET_MIN, charactersMissing, tooShort } from '../words/secrets'
 
 /** Makes a target without a volume. */
 export function TargetForm({ close }: { close: () => void }) {
@@ -86,14 +87,14 @@ export function TargetChangeForm({ target, close }: { target: Target; close: () 
 }
 
 function isWhole(user: string, secret: string): boolean {
-  return user !== '' && secret !== '' && !isTooShort(secret)
+  return user !== '' && charactersMissing(secret, CHAP_SECRET_MIN) === 0
 }
 
 function Proof({ user, setUser, secret, setSecret }: { user: string; setUser: (user: string) => void; secret: string; setSecret: (secret: string) => void }) {
   return (
     <>
       <TextInput label="CHAP name" value={user} onChange={(event) => setUser(event.currentTarget.value)} autoComplete="off" />
-      <PasswordInput label="Secret" description={SECRET_HINT} value={secret} onChange={(event) => setSecret(event.currentTarget.value)} error={isTooShort(secret) && '12 bytes at least'} autoComplete="new-password" />
+      <PasswordInput label="Secret" description={CHAP_SECRET_HINT} value={secret} onChange={(event) => setSecret(event.currentTarget.value)} error={tooShort(secret, CHAP_SECRET_MIN)} autoComplete="new-password" />
     </>
   )
 }

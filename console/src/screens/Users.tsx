@@ -13,8 +13,8 @@ import { Rows } from '../parts/Rows'
 import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
 import { isName, nameProblem } from '../words/names'
+import { PASSWORD_MIN, charactersMissing, tooShort } from '../words/secrets'
 import { duration } from '../words/size'
-import { PASSWORD_MIN } from './Setup'
 
 const ROLES: { value: Role; label: string }[] = [
   { value: 'viewer', label: 'viewer: looks at everything but users and the audit log' },
@@ -65,12 +65,12 @@ function OwnPassword() {
         }}
         title="Change your password"
         label="Change it"
-        ready={old !== '' && fresh.length >= PASSWORD_MIN}
+        ready={old !== '' && charactersMissing(fresh, PASSWORD_MIN) === 0}
         act={() => json('PUT', '/v1/password', { old, new: fresh })}
         done="Your password is changed."
       >
         <PasswordInput label="Password so far" value={old} onChange={(event) => setOld(event.currentTarget.value)} autoComplete="current-password" data-autofocus />
-        <PasswordInput label="New password" description={`${PASSWORD_MIN} characters at least`} value={fresh} onChange={(event) => setFresh(event.currentTarget.value)} autoComplete="new-password" />
+        <PasswordInput label="New password" description={`${PASSWORD_MIN} characters at least`} value={fresh} onChange={(event) => setFresh(event.currentTarget.value)} error={tooShort(fresh, PASSWORD_MIN)} autoComplete="new-password" />
       </Ask>
     </Panel>
   )
@@ -128,7 +128,7 @@ function UserForm({ user, close }: { user?: User; close: () => void }) {
   const [name, setName] = useState(user?.name ?? '')
   const [role, setRole] = useState<Role>(user?.role ?? 'viewer')
   const [password, setPassword] = useState('')
-  const short = password !== '' && password.length < PASSWORD_MIN
+  const short = tooShort(password, PASSWORD_MIN)
   const changed = user ? role !== user.role || password !== '' : true
   const ready = isName(name) && !short && changed && (user !== undefined || password !== '')
   return (
@@ -148,7 +148,7 @@ function UserForm({ user, close }: { user?: User; close: () => void }) {
     >
       {!user && <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} autoComplete="off" data-autofocus />}
       <Select label="Role" data={ROLES} value={role} onChange={(value) => setRole((value as Role | null) ?? 'viewer')} allowDeselect={false} />
-      <PasswordInput label={user ? 'New password' : 'Password'} description={`${PASSWORD_MIN} characters at least${user ? '; empty: it stays' : ''}`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={short && `${PASSWORD_MIN - password.length} more`} autoComplete="new-password" />
+      <PasswordInput label={user ? 'New password' : 'Password'} description={`${PASSWORD_MIN} characters at least${user ? '; empty: it stays' : ''}`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={short} autoComplete="new-password" />
       {user && <Said>Its sessions end: whoever is logged in as {user.name} logs in again.</Said>}
     </Ask>
   )

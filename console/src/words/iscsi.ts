@@ -1,14 +1,4 @@
-// Names and secrets of iSCSI, as the API has them.
-
-/** Bytes of a CHAP secret. */
-const SECRET_MIN = 12
-
-export const SECRET_HINT = '12 to 255 bytes; Windows takes no more than 16. It is never shown again.'
-
-/** It has been begun, and is not long enough. */
-export function isTooShort(secret: string): boolean {
-  return secret !== '' && new TextEncoder().encode(secret).length < SECRET_MIN
-}
+// Names of iSCSI, as the API has them.
 
 /** The target of a volume when none is named, as the API makes it: the volume's name in the letters that iSCSI names may have. */
 export function defaultTarget(volume: string): string {

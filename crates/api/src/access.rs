@@ -14,10 +14,10 @@ pub const SECURE_SESSION_COOKIE: &str = "__Host-ursa_session";
 /// The header, with any value, that a request with a session's cookie needs to change something: pages of other sites cannot send it.
 pub const REQUEST_HEADER: &str = "x-ursa-request";
 
-/// The shortest and the longest password, in bytes.
-pub const PASSWORD_BYTES_MIN: usize = 10;
-/// See [`PASSWORD_BYTES_MIN`].
-pub const PASSWORD_BYTES_MAX: usize = 256;
+/// The shortest and the longest password, in characters (Unicode scalar values, as JSON Schema counts them).
+pub const PASSWORD_CHARACTERS_MIN: usize = 10;
+/// See [`PASSWORD_CHARACTERS_MIN`].
+pub const PASSWORD_CHARACTERS_MAX: usize = 256;
 
 /// What somebody may do; each may what those before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]

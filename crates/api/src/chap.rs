@@ -12,7 +12,7 @@ pub struct Chap {
     /// CHAP_N: 1 to 255 bytes.
     #[schema(min_length = 1, max_length = 255)]
     pub user: String,
-    /// The secret: 12 to 255 bytes; Windows takes no more than 16.
+    /// The secret: 12 characters or more, and 255 bytes at most; Windows takes no more than 16.
     #[schema(write_only, min_length = 12, max_length = 255, format = Password)]
     pub secret: String,
 }

@@ -32,7 +32,7 @@ mod volume;
 
 pub use self::access::{
     AccessState, ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, AuditQuery, LoggedIn, Login,
-    PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, PasswordChange, ProvedBy, REQUEST_HEADER, Role,
+    PASSWORD_CHARACTERS_MAX, PASSWORD_CHARACTERS_MIN, PasswordChange, ProvedBy, REQUEST_HEADER, Role,
     SECURE_SESSION_COOKIE, SESSION_COOKIE, SetUp, User, UserChange, UserCreate, WhoAmI,
 };
 pub use self::address::{AddressState, AddressTrouble, FloatingAddress, FloatingAddressAdd};

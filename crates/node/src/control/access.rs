@@ -77,8 +77,9 @@ impl Place {
     }
 }
 
-/// RFC 7143 12.1.3 asks for at least 96 bits unless the connection is encrypted; Windows refuses more than 16 bytes.
-const SECRET_BYTES_MIN: usize = 12;
+/// RFC 7143 12.1.3 asks for at least 96 bits unless the connection is encrypted; Windows refuses more than 16 bytes. In characters, as JSON Schema counts
+/// what the API's document promises: each has 8 bits or more.
+const SECRET_CHARACTERS_MIN: usize = 12;
 const SECRET_BYTES_MAX: usize = 255;
 
 /// RFC 7143 6.1: a text value has at most 255 bytes unless something else is said, and nothing is said of TargetAlias (13.6), which is UTF-8 without null characters.
@@ -107,8 +108,9 @@ fn check_host(host: &HostGroup) -> Result<(), ControlError> {
 
 fn check_chap(chap: Option<&ChapSecret>) -> Result<(), ControlError> {
     let Some(chap) = chap else { return Ok(()) };
-    if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&chap.secret.len()) {
-        let reason = "a CHAP secret has 12 to 255 bytes (Windows takes no more than 16)";
+    if chap.secret.chars().count() < SECRET_CHARACTERS_MIN || chap.secret.len() > SECRET_BYTES_MAX {
+        let reason =
+            "a CHAP secret has 12 characters or more, and 255 bytes at most (Windows takes no more than 16)";
         return Err(ControlError::Invalid { field: "chap secret", reason });
     }
     if chap.user.is_empty() || chap.user.len() > 255 || chap.user.contains('\0') {

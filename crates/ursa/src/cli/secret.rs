@@ -4,7 +4,7 @@
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 
-use api::{Chap, PASSWORD_BYTES_MIN};
+use api::{Chap, PASSWORD_CHARACTERS_MIN};
 use clap::Args;
 
 use super::exit::CliError;
@@ -39,7 +39,7 @@ impl ChapArgs {
 /// # Errors
 /// If it cannot be read.
 pub fn password(prompt: &str, file: Option<PathBuf>) -> Result<String, CliError> {
-    secret(&format!("{prompt} ({PASSWORD_BYTES_MIN} characters or more)"), file)
+    secret(&format!("{prompt} ({PASSWORD_CHARACTERS_MIN} characters or more)"), file)
 }
 
 fn secret(prompt: &str, file: Option<PathBuf>) -> Result<String, CliError> {

@@ -7,8 +7,8 @@ use ::node::Control;
 use ::node::control::{User, UserChange};
 use ::node::events::Event as Happened;
 use api::{
-    AccessState, LoggedIn, Login, PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, PasswordChange, Problem, ProvedBy,
-    Role, SetUp, WhoAmI,
+    AccessState, LoggedIn, Login, PASSWORD_CHARACTERS_MAX, PASSWORD_CHARACTERS_MIN, PasswordChange, Problem,
+    ProvedBy, Role, SetUp, WhoAmI,
 };
 use axum::Extension;
 use axum::extract::State as Extracted;
@@ -115,8 +115,9 @@ pub(super) async fn new_user(
 
 /// What is to be kept of a new password.
 pub(super) async fn hashed(state: &State, field: &'static str, password: String) -> Result<String, Refusal> {
-    if !(PASSWORD_BYTES_MIN..=PASSWORD_BYTES_MAX).contains(&password.len()) {
-        let detail = format!("a password has {PASSWORD_BYTES_MIN} to {PASSWORD_BYTES_MAX} bytes");
+    if !(PASSWORD_CHARACTERS_MIN..=PASSWORD_CHARACTERS_MAX).contains(&password.chars().count()) {
+        let detail =
+            format!("a password has {PASSWORD_CHARACTERS_MIN} to {PASSWORD_CHARACTERS_MAX} characters");
         return Err(Refusal::invalid(field, detail));
     }
     state.access.passwords.hash(password).await.map_err(busy)
@@ -161,7 +162,7 @@ async fn check(state: &State, peer: &Peer, name: &str, password: String) -> Resu
     let user = state.call(move |control: Rc<Control>| async move { Ok(control.user(&of_name)) }).await;
     let kept = user.as_ref().ok().and_then(Option::as_ref).map(|user| user.password.clone());
     // Longer than any that was ever taken: it is the wrong one, and takes no longer than another.
-    let fits = password.len() <= PASSWORD_BYTES_MAX;
+    let fits = password.chars().count() <= PASSWORD_CHARACTERS_MAX;
     let checked = access.passwords.check(if fits { password } else { String::new() }, kept).await;
     match (user, checked) {
         (Ok(Some(user)), Ok(true)) if fits => {

@@ -332,8 +332,15 @@ fn people_change_their_own_password_and_no_others() {
         send(&rig, proof, "PUT", "/v1/password", Some(json!({"old": old, "new": new})))
     };
     change(&alice, "wrong password", "another password").refused(401, "login_failed");
-    change(&alice, PASSWORD, "short").refused(422, "field_invalid");
-    let changed = change(&alice, PASSWORD, "another password");
+    // Nine characters, of 18 bytes; 257, and 256 of two bytes each, which is the longest.
+    let longest = "ä".repeat(256);
+    for refused in ["short", "äöüäöüäöü", &format!("{longest}!")] {
+        change(&alice, PASSWORD, refused).refused(422, "field_invalid");
+    }
+    let changed = change(&alice, PASSWORD, &longest);
+    changed.empty(204);
+    let alice = cookie_of(&changed);
+    let changed = change(&alice, &longest, "another password");
     changed.empty(204);
     whoami(&rig, &alice).refused(401, "login_needed");
     whoami(&rig, &elsewhere).refused(401, "login_needed");

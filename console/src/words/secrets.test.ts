@@ -1,0 +1,10 @@
+import { expect, it } from 'vitest'
+import { CHAP_SECRET_MIN, PASSWORD_MIN, charactersMissing, tooShort } from './secrets'
+
+it('counts characters, as the API does, whatever their bytes', () => {
+  expect(['', 'nine char', 'ten charac', 'äöüäöüäöü', '😀😀😀😀😀'].map((password) => charactersMissing(password, PASSWORD_MIN))).toEqual([10, 1, 0, 1, 5])
+})
+
+it('tells nothing to who has typed nothing', () => {
+  expect(['', 'elevenbytes', 'twelve bytes', 'äöüäöü'].map((secret) => tooShort(secret, CHAP_SECRET_MIN))).toEqual([false, '1 more', false, '6 more'])
+})
