@@ -127,7 +127,7 @@ function Since({ finding, inherit = false }: { finding: Finding; inherit?: boole
 
 function lossWords({ node, outcome, stops, lost, goesOn }: NodeLoss): string {
   if (!node.up) return 'is not there now'
-  if (outcome === 'goes_on_alone') return 'the other node goes on alone after six seconds; if only the link were lost, both would'
+  if (outcome === 'goes_on_alone') return 'the other node goes on alone after about six seconds; if only the link were lost, both would'
   const parts: string[] = []
   if (lost.length > 0) parts.push(`the data of ${listed(lost)} is lost: it is in memory`)
   if (stops.length > 0) parts.push(`${listed(stops)} ${stops.length === 1 ? 'stops' : 'stop'} until it is back`)

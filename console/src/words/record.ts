@@ -20,7 +20,7 @@ export function agreement(volume: Volume, etcd: boolean): string {
   const chosen = volume.strategy
   if (etcd) return 'What becomes of it is decided by etcd, which has the cluster’s record.'
   return chosen?.strategy === 'heartbeat'
-    ? `Chosen by ${chosen.by}, ${new Date(chosen.at * 1000).toLocaleString()}: a node that hears of nobody goes on alone after five seconds (heartbeat).`
+    ? `Chosen by ${chosen.by}, ${new Date(chosen.at * 1000).toLocaleString()}: a node that hears of nobody goes on alone after about six seconds (heartbeat).`
     : 'What becomes of it is agreed on by the majority of the nodes that vote.'
 }
 

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 pub enum Strategy {
     /// It waits: of two nodes without a witness only the one that decides goes on.
     Prefer,
-    /// It goes on alone after five seconds, though the other one may, too.
+    /// It goes on alone after about six seconds, though the other one may, too.
     Heartbeat,
 }
 

@@ -28,7 +28,7 @@ pub struct Choice {
 enum Chosen {
     /// It waits; the other one is the one that decides
     Prefer,
-    /// It goes on alone after five seconds, though the other one may, too
+    /// It goes on alone after about six seconds, though the other one may, too
     Heartbeat,
 }
 

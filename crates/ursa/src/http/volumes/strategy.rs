@@ -21,7 +21,7 @@ use super::alone;
 
 /// Chooses what a node does about a volume when it hears of nobody and cannot reach the cluster's record.
 ///
-/// With `heartbeat` a node of two goes on alone after five seconds, though the other one may, too: then each has data that the other has not, and
+/// With `heartbeat` a node of two goes on alone after about six seconds, though the other one may, too: then each has data that the other has not, and
 /// somebody has to decide whose is kept. So `accept_split_brain` must be said with it.
 #[utoipa::path(
     put, path = "/v1/volumes/{name}/strategy", tag = "volumes", operation_id = "choose_strategy",
@@ -83,7 +83,7 @@ fn would_choose(volume: &str, strategy: Chosen, change: StrategyChange) -> Vec<S
         }
         Chosen::Prefer => format!("of volume {volume} only the node that decides goes on, or a majority"),
         Chosen::Heartbeat => format!(
-            "a node that hears of nobody goes on alone with volume {volume} after five seconds; if only the link is lost both do, and one's data is given up later"
+            "a node that hears of nobody goes on alone with volume {volume} after about six seconds; if only the link is lost both do, and one's data is given up later"
         ),
     }];
     if strategy == Chosen::Heartbeat && change.one_way {
