@@ -188,9 +188,11 @@ impl Disk {
             };
             buf = back;
             match result {
-                // The file has been cut short behind our back.
-                0 => return Err(DiskError::Media(io::ErrorKind::UnexpectedEof.into())),
-                count if count > 0 => done += self.whole_blocks(count),
+                count if count >= 0 => match self.whole_blocks(count) {
+                    // The file has been cut short behind our back, maybe inside of a block.
+                    0 => return Err(DiskError::Media(io::ErrorKind::UnexpectedEof.into())),
+                    whole => done += whole,
+                },
                 _ if is_transient(-result) => {}
                 _ => return Err(DiskError::Media(io::Error::from_raw_os_error(-result))),
             }
@@ -213,12 +215,12 @@ impl Disk {
         if !(data.as_ptr() as usize).is_multiple_of(self.file.memory_alignment) {
             data = Buf::copy_of(&data).share();
         }
-        let flags = match durability {
+        let mut flags = match durability {
             Durability::Cached => 0,
             Durability::Durable => libc::RWF_DSYNC,
         };
         let len = data.len();
-        let mut done = 0;
+        let (mut done, mut was_synced) = (0, true);
         while done < len {
             let rest = &data[done..];
             let count = rest.len().min(REQUEST_MAX) as u32;
@@ -234,13 +236,19 @@ impl Disk {
             };
             data = back;
             match result {
-                0 => return Err(self.failed(libc::EIO)),
-                count if count > 0 => done += self.whole_blocks(count),
+                count if count >= 0 => match self.whole_blocks(count) {
+                    // Less than a block, as at a limit of the file's size: it would be no more the next time.
+                    0 => return Err(self.failed(libc::EIO)),
+                    whole => done += whole,
+                },
                 _ if is_transient(-result) => {}
+                // Either this data has no room, or data that was written before has none (a file system may keep it in memory, whatever it is
+                // asked for) and is lost, which the system tells once. Without the sync it is told which.
+                _ if is_full(-result) && flags != 0 => (flags, was_synced) = (0, false),
                 _ => return Err(self.failed(-result)),
             }
         }
-        Ok(())
+        if was_synced { Ok(()) } else { Err(self.latch(libc::ENOSPC)) }
     }
 
     /// See [`crate::Disk::flush`].
@@ -362,7 +370,7 @@ impl Disk {
 
     /// A write has failed: latches the disk, unless it was only full.
     fn failed(&self, number: i32) -> DiskError {
-        if matches!(number, libc::ENOSPC | libc::EDQUOT) {
+        if is_full(number) {
             return DiskError::Full;
         }
         self.latch(number)
@@ -385,6 +393,11 @@ impl Disk {
         // SAFETY: the callers' requests touch no memory and use this file, which is kept.
         unsafe { self.driver.start(entry, Kept::File(Arc::clone(&self.file))) }.await.0
     }
+}
+
+/// Errors of a file system without room, which pass.
+fn is_full(number: i32) -> bool {
+    matches!(number, libc::ENOSPC | libc::EDQUOT)
 }
 
 /// Errors after which the same request is simply made again.

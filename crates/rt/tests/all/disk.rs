@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use base::Buf;
 use rt::{CoreId, Disk, DiskError, Durability, OpenError, OpenOptions};
@@ -309,9 +310,14 @@ fn a_file_that_was_cut_short_is_a_media_error() {
         let directory = Directory::new("short");
         let path = directory.join("disk");
         let disk = Disk::open(&path, create(1 << 20)).await.unwrap();
-        std::fs::File::options().write(true).open(&path).unwrap().set_len(8192).unwrap();
+        let cut = |len| std::fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
+        cut(8192);
         assert!(is_zero(&disk, 0, 8192).await);
         assert!(matches!(disk.read(4096, Buf::zeroed(8192)).await, Err(DiskError::Media(_))));
+        // Inside of a block: what is left of it is no block, however often it is read.
+        cut(8192 - 100);
+        let read = rt::timeout(Duration::from_secs(10), disk.read(4096, Buf::zeroed(4096))).await;
+        assert!(matches!(read, Ok(Err(DiskError::Media(_)))));
     });
 }
 
@@ -359,6 +365,9 @@ fn a_full_file_system_is_told_and_passes() {
             }
         }
         assert!(full);
+        // A durable one, too: it was this data that had no room.
+        let durable = disk.write(2 << 20, data.clone(), Durability::Durable).await;
+        assert!(matches!(durable, Err(DiskError::Full)), "{durable:?}");
         // It is not out of service: what is given back can be used.
         disk.zero(0, 512 << 10).await.unwrap();
         disk.write(1 << 20, data.clone(), Durability::Cached).await.unwrap();
