@@ -1195,7 +1195,7 @@ export interface paths {
         get?: never;
         /**
          * Chooses what a node does about a volume when it hears of nobody and cannot reach the cluster's record.
-         * @description With `heartbeat` a node of two goes on alone after five seconds, though the other one may, too: then each has data that the other has not, and
+         * @description With `heartbeat` a node of two goes on alone after about six seconds, though the other one may, too: then each has data that the other has not, and
          *     somebody has to decide whose is kept. So `accept_split_brain` must be said with it.
          */
         put: operations["choose_strategy"];
