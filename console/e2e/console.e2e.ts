@@ -419,7 +419,7 @@ it('changes volumes and hosts as the command line does', async () => {
   await page.getByRole('switch', { name: 'It proves itself to hosts (mutual CHAP)' }).check()
   await field('CHAP name').fill('ursa')
   await field('Secret').fill('short')
-  await said('12 bytes at least')
+  await said('7 more')
   await field('Secret').fill('long enough for all')
   await said("ursa target create iqn.2026-11.example:shared --alias 'for all' --chap-user ursa")
   await button('Make it').click()
