@@ -52,6 +52,10 @@ impl Caller {
     /// # Errors
     /// It was aborted.
     pub async fn admit(&self, bytes: usize) -> Result<Admitted<'_>, Aborted> {
+        // The bell rang before for one that asks again after an abort, as a copy does before each of its steps.
+        if self.is_aborted() {
+            return Err(Aborted);
+        }
         let mut admission = pin!(self.session.budget.admit(bytes));
         loop {
             let mut rung = pin!(self.session.aborted.notified());

@@ -39,7 +39,9 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(InitiatorPort, usize)> {
     let value =
         isid.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u64::from_str_radix(isid, 16).ok())??;
     let [_, _, isid @ ..] = value.to_be_bytes();
-    Some((InitiatorPort { name: Arc::from(name), isid }, 4 + len))
+    // In its normal form, as a login has it (RFC 7143 4.2.7.1): who is registered by capitals could never log in otherwise.
+    let name = Arc::from(name.to_ascii_lowercase());
+    Some((InitiatorPort { name, isid }, 4 + len))
 }
 
 #[cfg(test)]
@@ -53,6 +55,14 @@ mod tests {
         expected.extend_from_slice(b"iqn.a,i,0x00023d000001\0\0");
         assert_eq!(encode(&port), expected);
         assert_eq!(decode(&expected), Some((port, 28)));
+    }
+
+    #[test]
+    fn capitals_name_the_same_port() {
+        let small = InitiatorPort { name: Arc::from("iqn.a"), isid: [0, 2, 0x3d, 0, 0, 1] };
+        let mut capitals = vec![0x45, 0, 0, 24];
+        capitals.extend_from_slice(b"IQN.A,i,0X00023D000001\0\0");
+        assert_eq!(decode(&capitals), Some((small, 28)));
     }
 
     #[test]
