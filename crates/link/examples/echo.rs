@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use base::{Buf, Chain, SharedBuf};
 use link::{
-    ClusterAuthority, ClusterId, Frame, Handler, Limits, Link, LinkName, Links, NodeCredentials, Peer, Role,
-    Settings,
+    ClusterAuthority, ClusterId, Frame, Handler, Limits, Link, LinkName, Links, NodeCredentials, Peer,
+    Protocol, Role, Settings,
 };
 use replica::{Incarnation, NodeId};
 use rt::sync::Notify;
@@ -125,6 +125,7 @@ impl Node {
             incarnation: Incarnation(1),
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             tls,
+            protocol: Protocol::default(),
             limits: Limits::default(),
         };
         let settings = Arc::new(Mutex::new(Some(settings)));

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use rt::{DetachedStream, Listener};
 
-use crate::LinkName;
 use crate::error::chain;
-use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal};
+use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal, Refused};
 use crate::hub::Hub;
 use crate::join::{self, Admission, JoinAnswered, JoinWireError};
 use crate::room::Room;
 use crate::seat::Seat;
 use crate::wire::{Wire, WireError};
+use crate::{LinkName, Versions};
 
 /// When a connection cannot be accepted, as without descriptors: how long until the next try.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -48,11 +48,11 @@ pub(crate) async fn accept(hub: Rc<Hub>, listener: Rc<Listener>, room: Rc<Room>)
 }
 
 async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
-    let mut wire = Wire::new(stream.attach());
+    let mut wire = Wire::new(stream.attach(), hub.protocol.versions);
     let error = match rt::timeout(hub.limits.handshake, agree(hub, &mut wire)).await {
         Ok(Ok(Agreed::Link(hello))) => match hub.admit(wire, hello).await {
             Ok(_) => return,
-            Err(refusal) => AcceptError::ByMe { refusal, hello },
+            Err(refusal) => AcceptError::ByMe { refused: hub.refused(refusal, &hello), hello },
         },
         Ok(Ok(Agreed::Obituary)) => return wire.linger().await,
         Ok(Ok(Agreed::Join(admission))) => {
@@ -115,27 +115,27 @@ enum AcceptError {
     #[error("what connected is not a node of a cluster")]
     Foreign,
     #[error("refused: {0}")]
-    Opening(Refusal),
+    Opening(Refused),
     #[error("the other side no longer wants it")]
     Undone(#[source] WireError),
-    #[error("{} of cluster {} was refused: {refusal}", hello.from, hello.cluster)]
-    ByMe { refusal: Refusal, hello: Hello },
-    #[error("refused by {}: {refusal}", hello.from)]
-    ByPeer { refusal: Refusal, hello: Hello },
+    #[error("{} of cluster {} was refused: {refused}", hello.from, hello.cluster)]
+    ByMe { refused: Refused, hello: Hello },
+    #[error("refused by {}: {refused}", hello.from)]
+    ByPeer { refused: Refused, hello: Hello },
 }
 
 async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
-    let preamble = match Opening::parse(opening) {
+    let preamble = match Opening::parse(opening, wire.versions()) {
         Opening::Preamble(preamble) => preamble,
-        Opening::Version(_) => return refuse(wire, Refusal::Version).await,
-        Opening::Refused(_) | Opening::Foreign => return Err(AcceptError::Foreign),
+        Opening::NoCommonVersion(theirs) => return refuse(wire, Refusal::Version, theirs).await,
+        Opening::Refused(..) | Opening::Foreign => return Err(AcceptError::Foreign),
     };
     if preamble.purpose == Purpose::Join {
         return agree_to_join(hub, wire, preamble).await;
     }
     if preamble.tls != hub.tls.is_some() {
-        return refuse(wire, Refusal::Security).await;
+        return refuse(wire, Refusal::Security, preamble.versions).await;
     }
     if let Some(tls) = &hub.tls {
         wire.start_tls(tls.server().map_err(WireError::Tls)?).await?;
@@ -152,13 +152,13 @@ async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
     let mut mine = hub.hello(name, hello.attempt);
     mine.refusal = verdict.err();
     wire.send(&mine.encode()).await?;
-    verdict.map_err(|refusal| AcceptError::ByMe { refusal, hello })?;
+    verdict.map_err(|refusal| AcceptError::ByMe { refused: hub.refused(refusal, &hello), hello })?;
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await.map_err(AcceptError::Undone)?;
     let agreed = Hello::read(wire, opening).await?.ok_or(AcceptError::Foreign)?;
     match agreed.refusal {
         None if agreed == hello => Ok(Agreed::Link(hello)),
         None => Err(AcceptError::Foreign),
-        Some(refusal) => Err(AcceptError::ByPeer { refusal, hello }),
+        Some(refusal) => Err(AcceptError::ByPeer { refused: hub.refused(refusal, &hello), hello }),
     }
 }
 
@@ -171,20 +171,22 @@ async fn believe(hub: &Rc<Hub>, wire: &mut Wire, hello: Hello) -> Result<Agreed,
     let name = LinkName { peer: hello.from, role: hello.role, number: hello.number };
     let mine = Hello { refusal: verdict.err(), ..hub.hello(name, hello.attempt) };
     wire.send(&mine.encode()).await?;
-    verdict.map(|()| Agreed::Obituary).map_err(|refusal| AcceptError::ByMe { refusal, hello })
+    let refused = |refusal| AcceptError::ByMe { refused: hub.refused(refusal, &hello), hello };
+    verdict.map(|()| Agreed::Obituary).map_err(refused)
 }
 
 async fn agree_to_join(hub: &Rc<Hub>, wire: &mut Wire, preamble: Preamble) -> Result<Agreed, AcceptError> {
     let (Some(tls), Some(admission), true) = (&hub.tls, hub.admission(), preamble.tls) else {
-        return refuse(wire, Refusal::Join).await;
+        return refuse(wire, Refusal::Join, preamble.versions).await;
     };
     wire.start_tls(tls.join().map_err(WireError::Tls)?).await?;
     Ok(Agreed::Join(admission))
 }
 
-async fn refuse<T>(wire: &mut Wire, refusal: Refusal) -> Result<T, AcceptError> {
-    wire.send(&refusal.encode()).await?;
-    Err(AcceptError::Opening(refusal))
+async fn refuse<T>(wire: &mut Wire, refusal: Refusal, theirs: Versions) -> Result<T, AcceptError> {
+    let ours = wire.versions();
+    wire.send(&refusal.encode(ours)).await?;
+    Err(AcceptError::Opening(Refused { refusal, ours, theirs }))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use base::Instant;
 use rt::Stream;
 
 use crate::error::chain;
-use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal};
+use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal, Refused};
 use crate::hub::{Hub, Member};
 use crate::seat::Seat;
 use crate::wire::{Wire, WireError};
@@ -29,9 +29,9 @@ enum DialError {
     #[error("what answers at this address is not a node of a cluster: correct the address")]
     Foreign,
     #[error("refused by the other node: {0}")]
-    ByPeer(Refusal),
+    ByPeer(Refused),
     #[error("refused by this node: {0}")]
-    ByMe(Refusal),
+    ByMe(Refused),
     #[error("the other node is heard again")]
     Unwanted,
 }
@@ -213,7 +213,7 @@ async fn attempt(
     let stream = Stream::connect(address, patience.connect).await.map_err(DialError::Connect)?;
     let agreed = rt::timeout(patience.handshake, agree(hub, name, stream, wanted)).await;
     let (wire, hello) = agreed.map_err(|_| DialError::Late)??;
-    hub.admit(wire, hello).await.map_err(DialError::ByMe)
+    hub.admit(wire, hello).await.map_err(|refusal| DialError::ByMe(hub.refused(refusal, &hello)))
 }
 
 /// Both sides want the link when this gives what the other has said.
@@ -223,8 +223,9 @@ async fn agree(
     stream: Stream,
     wanted: impl Future<Output = bool>,
 ) -> Result<(Wire, Hello), DialError> {
-    let mut wire = Wire::new(stream);
-    let preamble = Preamble { purpose: Purpose::Link, tls: hub.tls.is_some() };
+    let ours = hub.protocol.versions;
+    let mut wire = Wire::new(stream, ours);
+    let preamble = Preamble { versions: ours, purpose: Purpose::Link, tls: hub.tls.is_some() };
     wire.send(&preamble.encode()).await?;
     if let Some(tls) = &hub.tls {
         wire.start_tls(tls.client(name.peer).map_err(WireError::Tls)?).await?;
@@ -233,14 +234,12 @@ async fn agree(
     wire.send(&mine.encode()).await?;
     // A refusal of the preamble is shorter than a hello.
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
-    match Opening::parse(opening) {
-        Opening::Refused(refusal) => return Err(DialError::ByPeer(refusal)),
-        Opening::Version(_) => return Err(DialError::ByPeer(Refusal::Version)),
-        Opening::Preamble(_) | Opening::Foreign => {}
+    if let Opening::Refused(refusal, theirs) = Opening::parse(opening, ours) {
+        return Err(DialError::ByPeer(Refused { refusal, ours, theirs }));
     }
     let hello = Hello::read(&mut wire, opening).await?.ok_or(DialError::Foreign)?;
     if let Some(refusal) = hello.refusal {
-        return Err(DialError::ByPeer(refusal));
+        return Err(DialError::ByPeer(hub.refused(refusal, &hello)));
     }
     let is_answer = (hello.from, hello.role, hello.number, hello.attempt)
         == (name.peer, name.role, name.number, mine.attempt);
@@ -251,7 +250,7 @@ async fn agree(
     }
     mine.refusal = verdict.err();
     wire.send(&mine.encode()).await?;
-    verdict.map_err(DialError::ByMe)?;
+    verdict.map_err(|refusal| DialError::ByMe(hub.refused(refusal, &hello)))?;
     Ok((wire, hello))
 }
 

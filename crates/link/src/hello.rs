@@ -1,18 +1,24 @@
 //! How two nodes begin: `docs/formats/replication-link.md`.
 
+use std::fmt;
+
 use base::crc32c;
 use replica::{Incarnation, NodeId};
 
 use crate::wire::{Wire, WireError};
-use crate::{ClusterId, Role};
-
-/// Of what is said here; both sides must say the same.
-pub(crate) const VERSION: u8 = 1;
+use crate::{Capabilities, ClusterId, Protocol, Role, Versions};
 
 /// Bytes of a preamble, and of the refusal that may answer one.
 pub(crate) const PREAMBLE_BYTES: usize = 8;
-/// Bytes of a hello.
-pub(crate) const HELLO_BYTES: usize = 64;
+/// Bytes of a hello as this version writes it.
+pub(crate) const HELLO_BYTES: usize = HELLO_FIELDS_END + 4;
+/// Bytes of the longest hello that is read: later versions append fields, which this one passes over.
+pub(crate) const HELLO_BYTES_MAX: usize = 1024;
+
+/// Where the fields of this version end. A field is only ever appended here, never moved or removed.
+const HELLO_FIELDS_END: usize = 72;
+/// What has to be read of a hello to know how long it is.
+const HELLO_HEAD_BYTES: usize = 32;
 
 /// What a node has at most: each is a connection to every other.
 const CORES_MAX: u16 = 1024;
@@ -34,6 +40,8 @@ pub(crate) enum Purpose {
 /// The first bytes of a connection, never encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preamble {
+    /// What the sender speaks. Nobody has proved anything yet: the hellos say it again, and what they say counts.
+    pub(crate) versions: Versions,
     pub(crate) purpose: Purpose,
     /// Whether TLS follows.
     pub(crate) tls: bool,
@@ -43,10 +51,10 @@ pub(crate) struct Preamble {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     Preamble(Preamble),
-    /// Of another version of ours.
-    Version(u8),
-    /// The answer to a preamble that was not liked.
-    Refused(Refusal),
+    /// A preamble of a node that speaks none of our versions.
+    NoCommonVersion(Versions),
+    /// The answer to a preamble that was not liked, and what the other side speaks.
+    Refused(Refusal, Versions),
     /// Nothing of ours.
     Foreign,
 }
@@ -58,43 +66,52 @@ impl Preamble {
             Purpose::Join => 2,
             Purpose::Obituary => 3,
         };
-        opening([VERSION, purpose, u8::from(self.tls), 0])
+        opening(self.versions, [purpose, u8::from(self.tls)])
     }
 }
 
 impl Opening {
-    pub(crate) fn parse(bytes: [u8; PREAMBLE_BYTES]) -> Opening {
-        if bytes[..4] != PREAMBLE_MAGIC {
+    /// `ours` is what this side speaks.
+    pub(crate) fn parse(bytes: [u8; PREAMBLE_BYTES], ours: Versions) -> Opening {
+        let [_, _, _, _, max, what, detail, min] = bytes;
+        let Some(theirs) = Versions::new(min, max).filter(|_| bytes[..4] == PREAMBLE_MAGIC) else {
             return Opening::Foreign;
+        };
+        if what == REFUSED {
+            return Refusal::from_code(detail)
+                .map_or(Opening::Foreign, |refusal| Opening::Refused(refusal, theirs));
         }
-        match bytes[4..] {
-            [version, ..] if version != VERSION => Opening::Version(version),
-            [_, purpose @ 1..=3, tls @ 0..=1, 0] => {
-                let purpose = match purpose {
-                    1 => Purpose::Link,
-                    2 => Purpose::Join,
-                    _ => Purpose::Obituary,
-                };
-                Opening::Preamble(Preamble { purpose, tls: tls == 1 })
-            }
-            [_, 0xff, code, 0] => Refusal::from_code(code).map_or(Opening::Foreign, Opening::Refused),
+        if ours.common(theirs).is_none() {
+            return Opening::NoCommonVersion(theirs);
+        }
+        let purpose = match what {
+            1 => Purpose::Link,
+            2 => Purpose::Join,
+            3 => Purpose::Obituary,
+            _ => return Opening::Foreign,
+        };
+        match detail {
+            tls @ 0..=1 => Opening::Preamble(Preamble { versions: theirs, purpose, tls: tls == 1 }),
             _ => Opening::Foreign,
         }
     }
 }
 
-fn opening(rest: [u8; 4]) -> [u8; PREAMBLE_BYTES] {
+/// Instead of a purpose: the preamble was not liked.
+const REFUSED: u8 = 0xff;
+
+fn opening(versions: Versions, [what, detail]: [u8; 2]) -> [u8; PREAMBLE_BYTES] {
     let mut bytes = [0; PREAMBLE_BYTES];
     bytes[..4].copy_from_slice(&PREAMBLE_MAGIC);
-    bytes[4..].copy_from_slice(&rest);
+    bytes[4..].copy_from_slice(&[versions.max(), what, detail, versions.min()]);
     bytes
 }
 
 /// Why one node does not want a link with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Refusal {
-    /// The other speaks a version that this node does not know.
-    #[error("the two nodes run versions that do not understand each other: update the older one")]
+    /// The two have no version of the protocol in common.
+    #[error("the two nodes have no version of the protocol in common: update the older one")]
     Version,
     /// The other belongs to another cluster.
     #[error("the other node belongs to another cluster: correct its address, or let it join this cluster")]
@@ -130,6 +147,11 @@ pub enum Refusal {
     /// Nobody may join by this node now.
     #[error("this node lets nobody join: use a token of a member that does")]
     Join,
+    /// A reason that only later versions have.
+    #[error(
+        "for a reason that only later versions know (code {0}): the log of the node that refused says which"
+    )]
+    Later(u8),
 }
 
 impl Refusal {
@@ -161,16 +183,40 @@ impl Refusal {
             Refusal::Superseded => 9,
             Refusal::Join => 10,
             Refusal::Generation => 11,
+            Refusal::Later(code) => code,
         }
     }
 
+    /// `None` for 0, which is no refusal.
     fn from_code(code: u8) -> Option<Refusal> {
-        Refusal::ALL.into_iter().find(|refusal| refusal.code() == code)
+        let known = Refusal::ALL.into_iter().find(|refusal| refusal.code() == code);
+        known.or((code != 0).then_some(Refusal::Later(code)))
     }
 
     /// As the answer to a preamble.
-    pub(crate) fn encode(self) -> [u8; PREAMBLE_BYTES] {
-        opening([VERSION, 0xff, self.code(), 0])
+    pub(crate) fn encode(self, ours: Versions) -> [u8; PREAMBLE_BYTES] {
+        opening(ours, [REFUSED, self.code()])
+    }
+}
+
+/// A refusal, for people: of versions that do not fit it names both sides'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) refusal: Refusal,
+    pub(crate) ours: Versions,
+    pub(crate) theirs: Versions,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refused { refusal, ours, theirs } = self;
+        match refusal {
+            Refusal::Version => write!(
+                f,
+                "this node speaks {ours} of the protocol and the other node {theirs}: update the older one"
+            ),
+            other => write!(f, "{other}"),
+        }
     }
 }
 
@@ -192,6 +238,8 @@ pub(crate) struct Hello {
     pub(crate) attempt: u64,
     /// Of the cluster, as the sender knows it.
     pub(crate) generation: u64,
+    /// What the sender speaks.
+    pub(crate) protocol: Protocol,
 }
 
 impl Hello {
@@ -208,11 +256,15 @@ impl Hello {
         bytes[24..26].copy_from_slice(&self.from.0.to_le_bytes());
         bytes[26..28].copy_from_slice(&self.to.0.to_le_bytes());
         bytes[28..30].copy_from_slice(&self.cores.to_le_bytes());
+        bytes[30..32].copy_from_slice(&(HELLO_BYTES as u16).to_le_bytes());
         bytes[32..40].copy_from_slice(&self.incarnation.0.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.attempt.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.generation.to_le_bytes());
-        let crc = crc32c(&bytes[..60]);
-        bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+        bytes[56] = self.protocol.versions.min();
+        bytes[57] = self.protocol.versions.max();
+        bytes[64..72].copy_from_slice(&self.protocol.capabilities.0.to_le_bytes());
+        let crc = crc32c(&bytes[..HELLO_FIELDS_END]);
+        bytes[HELLO_FIELDS_END..].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
@@ -224,92 +276,156 @@ impl Hello {
         if first[..4] != HELLO_MAGIC {
             return Ok(None);
         }
-        let rest: [u8; HELLO_BYTES - PREAMBLE_BYTES] = wire.receive().await?;
-        let at = |at: usize| if at < PREAMBLE_BYTES { first[at] } else { rest[at - PREAMBLE_BYTES] };
-        Ok(Hello::parse(&std::array::from_fn(at)))
+        let mut bytes = first.to_vec();
+        bytes.extend(wire.receive::<{ HELLO_HEAD_BYTES - PREAMBLE_BYTES }>().await?);
+        let len = usize::from(u16_at(&bytes, 30));
+        if !(HELLO_BYTES..=HELLO_BYTES_MAX).contains(&len) {
+            return Ok(None);
+        }
+        bytes.extend(wire.receive_bytes(len - HELLO_HEAD_BYTES).await?);
+        Ok(Hello::parse(&bytes))
     }
 
-    /// `None` if the bytes are no hello.
-    pub(crate) fn parse(bytes: &[u8; HELLO_BYTES]) -> Option<Hello> {
-        let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let u64_at =
-            |at: usize| (0..8).fold(0, |value, byte| value | u64::from(bytes[at + byte]) << (8 * byte));
-        let crc = crc32c(&bytes[..60]).to_le_bytes();
-        if bytes[..4] != HELLO_MAGIC || bytes[60..] != crc || !(1..=CORES_MAX).contains(&u16_at(28)) {
+    /// `None` if the bytes are no hello, or not one in its whole length. Fields behind those of this version are passed over.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Hello> {
+        let (fields, crc) = bytes.split_last_chunk::<4>()?;
+        let is_hello = (HELLO_BYTES..=HELLO_BYTES_MAX).contains(&bytes.len())
+            && bytes.starts_with(&HELLO_MAGIC)
+            && usize::from(u16_at(bytes, 30)) == bytes.len()
+            && crc32c(fields).to_le_bytes() == *crc;
+        if !is_hello || !(1..=CORES_MAX).contains(&u16_at(bytes, 28)) {
             return None;
         }
-        let refusal = match bytes[5] {
-            0 => None,
-            code => Some(Refusal::from_code(code)?),
-        };
+        let versions = Versions::new(bytes[56], bytes[57])?;
         Some(Hello {
             role: match bytes[4] {
                 1 => Role::Control,
                 2 => Role::Replication,
                 _ => return None,
             },
-            number: u16_at(6),
-            refusal,
+            number: u16_at(bytes, 6),
+            refusal: Refusal::from_code(bytes[5]),
             cluster: ClusterId(std::array::from_fn(|at| bytes[8 + at])),
-            from: NodeId(u16_at(24)),
-            to: NodeId(u16_at(26)),
-            cores: u16_at(28),
-            incarnation: Incarnation(u64_at(32)),
-            attempt: u64_at(40),
-            generation: u64_at(48),
+            from: NodeId(u16_at(bytes, 24)),
+            to: NodeId(u16_at(bytes, 26)),
+            cores: u16_at(bytes, 28),
+            incarnation: Incarnation(u64_at(bytes, 32)),
+            attempt: u64_at(bytes, 40),
+            generation: u64_at(bytes, 48),
+            protocol: Protocol { versions, capabilities: Capabilities(u64_at(bytes, 64)) },
         })
     }
+}
+
+/// Of bytes that are known to be there.
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    (0..8).fold(0, |value, byte| value | u64::from(bytes[at + byte]) << (8 * byte))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const OURS: Versions = Versions::new(2, 3).unwrap();
+
     #[test]
     fn a_preamble_is_eight_bytes() {
-        let preamble = Preamble { purpose: Purpose::Link, tls: true };
-        assert_eq!(preamble.encode(), *b"URSA\x01\x01\x01\0");
-        assert_eq!(Opening::parse(preamble.encode()), Opening::Preamble(preamble));
-        let join = Preamble { purpose: Purpose::Join, tls: true };
-        assert_eq!(Opening::parse(*b"URSA\x01\x02\x01\0"), Opening::Preamble(join));
-        let obituary = Preamble { purpose: Purpose::Obituary, tls: true };
-        assert_eq!(obituary.encode(), *b"URSA\x01\x03\x01\0");
-        assert_eq!(Opening::parse(obituary.encode()), Opening::Preamble(obituary));
-        assert_eq!(Opening::parse(*b"URSA\x02\x01\x01\0"), Opening::Version(2));
-        assert_eq!(Opening::parse(*b"URSA\x01\xff\x07\0"), Opening::Refused(Refusal::Security));
-        for foreign in [*b"GET / HT", *b"URSA\x01\x04\x01\0", *b"URSA\x01\x01\x02\0", *b"URSA\x01\xff\x63\0"]
-        {
-            assert_eq!(Opening::parse(foreign), Opening::Foreign);
+        let preamble = Preamble { versions: Versions::CURRENT, purpose: Purpose::Link, tls: true };
+        assert_eq!(preamble.encode(), *b"URSA\x01\x01\x01\x01");
+        let preamble = Preamble { versions: OURS, purpose: Purpose::Link, tls: true };
+        assert_eq!(preamble.encode(), *b"URSA\x03\x01\x01\x02");
+        let parse = |bytes| Opening::parse(bytes, OURS);
+        assert_eq!(parse(preamble.encode()), Opening::Preamble(preamble));
+        let join = Preamble { purpose: Purpose::Join, ..preamble };
+        assert_eq!(parse(*b"URSA\x03\x02\x01\x02"), Opening::Preamble(join));
+        let obituary = Preamble { purpose: Purpose::Obituary, ..preamble };
+        assert_eq!(obituary.encode(), *b"URSA\x03\x03\x01\x02");
+        assert_eq!(parse(obituary.encode()), Opening::Preamble(obituary));
+        let later = Versions::new(3, 9).unwrap();
+        assert_eq!(
+            parse(*b"URSA\x09\x01\x01\x03"),
+            Opening::Preamble(Preamble { versions: later, ..preamble }),
+            "version 3 is in common"
+        );
+        for (min, max) in [(1, 1), (4, 9)] {
+            let versions = Versions::new(min, max).unwrap();
+            // Whatever the purpose: what it means may have changed.
+            for purpose in [1, 77] {
+                let bytes = [b'U', b'R', b'S', b'A', max, purpose, 1, min];
+                assert_eq!(parse(bytes), Opening::NoCommonVersion(versions));
+            }
+        }
+        let security = Opening::Refused(Refusal::Security, Versions::CURRENT);
+        assert_eq!(parse(*b"URSA\x01\xff\x07\x01"), security);
+        let unknown = Opening::Refused(Refusal::Later(0x63), OURS);
+        assert_eq!(parse(*b"URSA\x03\xff\x63\x02"), unknown);
+        assert_eq!(Refusal::Version.encode(OURS), *b"URSA\x03\xff\x01\x02");
+        for foreign in [
+            *b"GET / HT",
+            *b"URSA\x03\x04\x01\x02",
+            *b"URSA\x03\x01\x02\x02",
+            *b"URSA\x02\x01\x01\x03",
+            *b"URSA\x03\xff\x00\x02",
+            *b"URSA\x01\x01\x01\0",
+        ] {
+            assert_eq!(parse(foreign), Opening::Foreign);
         }
     }
 
+    const HELLO: Hello = Hello {
+        role: Role::Replication,
+        number: 0x0102,
+        refusal: Some(Refusal::Incarnation),
+        cluster: ClusterId(*b"0123456789abcdef"),
+        from: NodeId(7),
+        to: NodeId(0x0304),
+        cores: 16,
+        incarnation: Incarnation(0x1122_3344_5566_7788),
+        attempt: 9,
+        generation: 5,
+        protocol: Protocol { versions: OURS, capabilities: Capabilities(0x0a0b) },
+    };
+
     #[test]
-    fn a_hello_is_sixty_four_bytes() {
-        let hello = Hello {
-            role: Role::Replication,
-            number: 0x0102,
-            refusal: Some(Refusal::Incarnation),
-            cluster: ClusterId(*b"0123456789abcdef"),
-            from: NodeId(7),
-            to: NodeId(0x0304),
-            cores: 16,
-            incarnation: Incarnation(0x1122_3344_5566_7788),
-            attempt: 9,
-            generation: 5,
-        };
-        let bytes = hello.encode();
-        let expected = b"UHEL\x02\x05\x02\x010123456789abcdef\x07\0\x04\x03\x10\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11\x09\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0";
-        assert_eq!(bytes[..60], *expected);
-        assert_eq!(Hello::parse(&bytes), Some(hello));
+    fn a_hello_is_seventy_six_bytes() {
+        let bytes = HELLO.encode();
+        let expected = b"UHEL\x02\x05\x02\x010123456789abcdef\x07\0\x04\x03\x10\0\x4c\0\x88\x77\x66\x55\x44\x33\x22\x11\x09\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x02\x03\0\0\0\0\0\0\x0b\x0a\0\0\0\0\0\0";
+        assert_eq!(bytes[..72], *expected);
+        assert_eq!(Hello::parse(&bytes), Some(HELLO));
         for cores in [0, 1025] {
-            assert_eq!(Hello::parse(&Hello { cores, ..hello }.encode()), None);
+            assert_eq!(Hello::parse(&Hello { cores, ..HELLO }.encode()), None);
         }
-        assert!(Hello::parse(&Hello { cores: 1024, ..hello }.encode()).is_some());
-        for at in 0..HELLO_BYTES {
+        assert!(Hello::parse(&Hello { cores: 1024, ..HELLO }.encode()).is_some());
+        for at in 0..bytes.len() {
             let mut changed = bytes;
             changed[at] ^= 1;
             assert_eq!(Hello::parse(&changed), None, "byte {at}");
         }
+        for len in 0..bytes.len() {
+            assert_eq!(Hello::parse(&bytes[..len]), None);
+        }
+    }
+
+    #[test]
+    fn fields_of_a_later_version_are_passed_over() {
+        let later = |more: usize| {
+            let mut bytes = HELLO.encode()[..HELLO_FIELDS_END].to_vec();
+            bytes.extend((0..more).map(|byte| byte as u8));
+            let len = (bytes.len() + 4) as u16;
+            bytes[30..32].copy_from_slice(&len.to_le_bytes());
+            let crc = crc32c(&bytes);
+            bytes.extend(crc.to_le_bytes());
+            bytes
+        };
+        assert_eq!(later(0), HELLO.encode());
+        for more in [1, 24, HELLO_BYTES_MAX - HELLO_BYTES] {
+            assert_eq!(Hello::parse(&later(more)), Some(HELLO), "{more} bytes more");
+        }
+        assert_eq!(Hello::parse(&later(HELLO_BYTES_MAX - HELLO_BYTES + 1)), None);
     }
 
     #[test]
@@ -317,6 +433,6 @@ mod tests {
         for refusal in Refusal::ALL {
             assert_eq!(Refusal::from_code(refusal.code()), Some(refusal));
         }
-        assert_eq!((Refusal::from_code(0), Refusal::from_code(12)), (None, None));
+        assert_eq!((Refusal::from_code(0), Refusal::from_code(12)), (None, Some(Refusal::Later(12))));
     }
 }

@@ -8,14 +8,14 @@ use replica::{Incarnation, NodeId};
 use rt::CoreId;
 use rt::sync::{Notify, Semaphore, oneshot};
 
-use crate::hello::{Hello, Refusal};
+use crate::hello::{Hello, Refusal, Refused};
 use crate::join::Admission;
 use crate::link::{End, Identity};
 use crate::said::Said;
 use crate::seat::Seat;
 use crate::tls::Configs;
 use crate::wire::{DetachedWire, Wire};
-use crate::{ClusterId, Limits, LinkName, Peer, PeerState, Role, dialler};
+use crate::{ClusterId, Limits, LinkName, Peer, PeerState, Protocol, Role, dialler};
 
 /// Core 0's part; [`rt::local`] finds it there.
 pub(crate) struct Hub {
@@ -24,6 +24,7 @@ pub(crate) struct Hub {
     pub(crate) generation: u64,
     pub(crate) incarnation: Incarnation,
     pub(crate) cores: u16,
+    pub(crate) protocol: Protocol,
     pub(crate) limits: Limits,
     pub(crate) tls: Option<Configs>,
     /// What was said to the log and need not be again.
@@ -90,19 +91,21 @@ pub(crate) struct Identification {
     pub(crate) cluster: ClusterId,
     pub(crate) generation: u64,
     pub(crate) incarnation: Incarnation,
+    pub(crate) protocol: Protocol,
     pub(crate) limits: Limits,
     pub(crate) tls: Option<Configs>,
 }
 
 impl Hub {
     pub(crate) fn new(identification: Identification) -> Rc<Hub> {
-        let Identification { me, cluster, generation, incarnation, limits, tls } = identification;
+        let Identification { me, cluster, generation, incarnation, protocol, limits, tls } = identification;
         Rc::new(Hub {
             me,
             cluster,
             generation,
             incarnation,
             cores: u16::try_from(rt::cores()).unwrap_or(u16::MAX),
+            protocol,
             limits,
             tls,
             said: Said::default(),
@@ -218,6 +221,11 @@ impl Hub {
         self.next_attempt.get()
     }
 
+    /// The refusal of what this peer has said, for people.
+    pub(crate) fn refused(&self, refusal: Refusal, hello: &Hello) -> Refused {
+        Refused { refusal, ours: self.protocol.versions, theirs: hello.protocol.versions }
+    }
+
     /// What this node says of itself for a link.
     pub(crate) fn hello(&self, name: LinkName, attempt: u64) -> Hello {
         Hello {
@@ -231,6 +239,7 @@ impl Hub {
             incarnation: self.incarnation,
             attempt,
             generation: self.generation,
+            protocol: self.protocol,
         }
     }
 
@@ -246,7 +255,9 @@ impl Hub {
             Role::Control => 1,
             Role::Replication => self.cores.max(hello.cores),
         };
-        if hello.cluster != self.cluster {
+        if self.protocol.negotiate(hello.protocol).is_none() {
+            Err(Refusal::Version)
+        } else if hello.cluster != self.cluster {
             Err(Refusal::Cluster)
         } else if hello.to != self.me {
             Err(Refusal::OtherNode)
@@ -280,6 +291,7 @@ impl Hub {
             return Err(Refusal::Membership);
         }
         self.judge_link(&hello, &wire)?;
+        let negotiated = self.protocol.negotiate(hello.protocol).ok_or(Refusal::Version)?;
         let key = (hello.role, hello.number);
         let newer = |live: &Live| live.incarnation == hello.incarnation && live.attempt > hello.attempt;
         if member.live.borrow().get(&key).is_some_and(newer) {
@@ -295,8 +307,13 @@ impl Hub {
         let live = Live { serial, incarnation: hello.incarnation, attempt: hello.attempt };
         member.live.borrow_mut().insert(key, live);
         let name = LinkName { peer: hello.from, role: hello.role, number: hello.number };
-        let identity =
-            Identity { name, peer_incarnation: hello.incarnation, peer_cores: hello.cores, serial };
+        let identity = Identity {
+            name,
+            peer_incarnation: hello.incarnation,
+            peer_cores: hello.cores,
+            negotiated,
+            serial,
+        };
         let wire = wire.detach().await;
         bring_up(name.core(self.cores), identity, wire).await;
         self.dial_replication(&member, hello.cores);

@@ -19,7 +19,7 @@ use rt::sync::Notify;
 
 use crate::frame::{self, Decoder, Frame, Malformed};
 use crate::tls::{FeedError, Tls};
-use crate::{DOUBT, Handler, LinkName, SILENCE};
+use crate::{DOUBT, Handler, LinkName, Negotiated, SILENCE};
 
 /// From this many missing bytes of a payload on, it is received in place.
 const IN_PLACE_MIN: usize = 32 << 10;
@@ -76,6 +76,7 @@ pub(crate) struct Identity {
     pub(crate) name: LinkName,
     pub(crate) peer_incarnation: Incarnation,
     pub(crate) peer_cores: u16,
+    pub(crate) negotiated: Negotiated,
     /// The number of this connection among all of this node.
     pub(crate) serial: u64,
 }
@@ -168,6 +169,11 @@ impl Link {
     /// How many cores the peer has.
     pub fn peer_cores(&self) -> u16 {
         self.identity.peer_cores
+    }
+
+    /// The version and the capabilities that both sides use on it.
+    pub fn negotiated(&self) -> Negotiated {
+        self.identity.negotiated
     }
 
     /// Where the other end of its connection is: by which network it goes.

@@ -85,7 +85,7 @@ impl Links {
         install_handler: impl Fn() -> Rc<dyn Handler> + Send + Clone + 'static,
     ) -> Result<Links, StartError> {
         assert_eq!(rt::core(), CoreId(0), "links are started on core 0");
-        let Settings { me, cluster, generation, incarnation, listen, tls, limits } = settings;
+        let Settings { me, cluster, generation, incarnation, listen, tls, protocol, limits } = settings;
         if tls.as_ref().is_some_and(|tls| (tls.node(), tls.cluster()) != (me, cluster)) {
             return Err(StartError::Credentials);
         }
@@ -103,7 +103,7 @@ impl Links {
             rt::call(core, move || async move { Seat::install(install_handler(), bounds) }).await;
         }
         let room = Room::new(limits.handshakes);
-        let hub = Hub::new(Identification { me, cluster, generation, incarnation, limits, tls });
+        let hub = Hub::new(Identification { me, cluster, generation, incarnation, protocol, limits, tls });
         rt::set_local(Rc::clone(&hub));
         let addresses = listeners.iter().map(|listener| listener.local_address()).collect();
         let accepting = listeners

@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use replica::{Incarnation, NodeId};
 use rt::Stream;
 
-use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal};
+use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal, Refused};
 use crate::tls::Configs;
 use crate::wire::{Wire, WireError};
-use crate::{ClusterId, Limits, NodeCredentials, Role};
+use crate::{ClusterId, Limits, NodeCredentials, Protocol, Role, Versions};
 
 /// A life of a node that is over.
 pub struct Obituary {
@@ -58,16 +58,18 @@ impl Obituary {
     pub async fn tell(&self, to: NodeId, address: SocketAddr, limits: &Limits) -> Result<(), ObituaryError> {
         let unreached = |error: WireError| ObituaryError::Unreached(address, crate::error::chain(&error));
         let exchange = async {
-            let mut wire = Wire::new(Stream::connect(address, limits.connect).await?);
-            let preamble = Preamble { purpose: Purpose::Obituary, tls: self.tls.is_some() };
-            wire.send(&preamble.encode()).await?;
+            let stream = Stream::connect(address, limits.connect).await?;
+            let mut wire = Wire::new(stream, Versions::CURRENT);
+            let tls = self.tls.is_some();
+            wire.send(&Preamble { versions: wire.versions(), purpose: Purpose::Obituary, tls }.encode())
+                .await?;
             if let Some(tls) = &self.tls {
                 wire.start_tls(tls.client(to)?).await?;
             }
             wire.send(&self.hello(to).encode()).await?;
             let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
-            if let Opening::Refused(refusal) = Opening::parse(opening) {
-                return Err(WireError::Refused(refusal));
+            if let Opening::Refused(refusal, theirs) = Opening::parse(opening, wire.versions()) {
+                return Err(WireError::Refused(Refused { refusal, ours: wire.versions(), theirs }));
             }
             Hello::read(&mut wire, opening).await
         };
@@ -93,6 +95,7 @@ impl Obituary {
             attempt: 0,
             // A life is over in whichever generation: a node's number is never used again.
             generation: 0,
+            protocol: Protocol::default(),
         }
     }
 }

@@ -57,6 +57,7 @@ impl Seat {
         tracing::info!(
             incarnation = identity.peer_incarnation.0,
             cores = identity.peer_cores,
+            version = identity.negotiated.version,
             "{name} is up"
         );
         self.handler.up(Rc::clone(&link));

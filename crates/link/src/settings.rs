@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use replica::{Incarnation, NodeId};
 
-use crate::{ClusterId, NodeCredentials, Role};
+use crate::{ClusterId, NodeCredentials, Protocol, Role};
 
 /// Who a node is and where it listens.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Settings {
     /// What it proves its identity with. `None`: links are not encrypted, and anybody who reaches the address can claim to be a member. For
     /// simulated worlds.
     pub tls: Option<NodeCredentials>,
+    /// What it speaks: all but tests leave it at what this program does.
+    pub protocol: Protocol,
     /// Times and bounds.
     pub limits: Limits,
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use base::SendBatch;
 use rt::{DetachedStream, Stream};
 
-use crate::hello::{Opening, PREAMBLE_BYTES, Refusal};
+use crate::Versions;
+use crate::hello::{Opening, PREAMBLE_BYTES, Refused};
 use crate::tls::{self, FeedError, Tls};
 
 /// What a side may have sent before it was asked for: a few messages of the handshake, and the first frames behind them.
@@ -25,7 +26,7 @@ pub(crate) enum WireError {
     #[error("TLS failed: {}", tls::advice(.0))]
     Tls(#[from] rustls::Error),
     #[error("refused by the other node: {0}")]
-    Refused(Refusal),
+    Refused(Refused),
     #[error("the other side sent more than belongs here")]
     TooMuch,
 }
@@ -33,6 +34,8 @@ pub(crate) enum WireError {
 /// The connection.
 pub(crate) struct Wire {
     stream: Stream,
+    /// What this side speaks.
+    versions: Versions,
     tls: Option<Tls>,
     /// What came, in the clear, and was not asked for yet.
     incoming: Vec<u8>,
@@ -46,8 +49,13 @@ pub(crate) struct DetachedWire {
 }
 
 impl Wire {
-    pub(crate) fn new(stream: Stream) -> Wire {
-        Wire { stream, tls: None, incoming: Vec::new() }
+    pub(crate) fn new(stream: Stream, versions: Versions) -> Wire {
+        Wire { stream, versions, tls: None, incoming: Vec::new() }
+    }
+
+    /// What this side speaks.
+    pub(crate) fn versions(&self) -> Versions {
+        self.versions
     }
 
     pub(crate) fn tls(&self) -> Option<&Tls> {
@@ -62,8 +70,8 @@ impl Wire {
             // Who does not want to talk says so in the clear; TLS never begins like that.
             self.fill(PREAMBLE_BYTES).await?;
             let opening = std::array::from_fn(|at| self.incoming[at]);
-            if let Opening::Refused(refusal) = Opening::parse(opening) {
-                return Err(WireError::Refused(refusal));
+            if let Opening::Refused(refusal, theirs) = Opening::parse(opening, self.versions) {
+                return Err(WireError::Refused(Refused { refusal, ours: self.versions, theirs }));
             }
         }
         let mut arrived = std::mem::take(&mut self.incoming);

@@ -9,7 +9,10 @@ use rt::{CoreId, Stream};
 
 use super::*;
 use crate::tls::Configs;
-use crate::{ClusterAuthority, ClusterId, Frame, Handler, Limits, Link, Links, Peer, Role, Settings};
+use crate::{
+    Capabilities, ClusterAuthority, ClusterId, Frame, Handler, Limits, Link, Links, Peer, Protocol, Role,
+    Settings,
+};
 
 const CLUSTER: ClusterId = ClusterId([7; 16]);
 const SECOND: Duration = Duration::from_secs(1);
@@ -45,6 +48,7 @@ const HELLO: Hello = Hello {
     incarnation: Incarnation(1),
     attempt: 1,
     generation: 1,
+    protocol: Protocol { versions: Versions::CURRENT, capabilities: Capabilities(0) },
 };
 
 /// Node 1, with members 2 and 3, and somebody who says to be one of them.
@@ -70,6 +74,7 @@ impl Victim {
             incarnation: Incarnation(1),
             listen: vec![address],
             tls: tls.then(|| authority.issue(NodeId(1)).unwrap()),
+            protocol: Protocol::default(),
             limits: Limits::default(),
         };
         let settings = Rc::new(std::cell::Cell::new(Some(settings)));
@@ -101,8 +106,9 @@ impl Victim {
         let configs = || Configs::new(&self.authority.issue(NodeId(as_node)).unwrap()).unwrap();
         let tls = self.tls.then(configs);
         self.world.block_on(self.attacker, CoreId(0), move || async move {
-            let mut wire = Wire::new(Stream::connect(address, SECOND).await.unwrap());
-            let preamble = Preamble { purpose: Purpose::Link, tls: tls.is_some() };
+            let mut wire = Wire::new(Stream::connect(address, SECOND).await.unwrap(), Versions::CURRENT);
+            let preamble =
+                Preamble { versions: Versions::CURRENT, purpose: Purpose::Link, tls: tls.is_some() };
             wire.send(&preamble.encode()).await.unwrap();
             if let Some(tls) = tls {
                 wire.start_tls(tls.client(NodeId(1)).unwrap()).await.unwrap();
@@ -147,6 +153,10 @@ fn a_hello_that_names_no_link_is_refused() {
     assert_eq!(refusal(Hello { from: NodeId(1), ..HELLO }), Refusal::Membership);
     assert_eq!(refusal(Hello { to: NodeId(3), ..HELLO }), Refusal::OtherNode);
     assert_eq!(refusal(Hello { cluster: ClusterId([0; 16]), ..HELLO }), Refusal::Cluster);
+    // A preamble in the clear may say anything: what counts is what was said inside TLS.
+    let versions = Versions::new(Versions::CURRENT.max() + 1, u8::MAX).unwrap();
+    let protocol = Protocol { versions, ..HELLO.protocol };
+    assert_eq!(refusal(Hello { protocol, ..HELLO }), Refusal::Version);
     assert_eq!(victim.counts(), (0, 0));
 }
 

@@ -13,7 +13,7 @@ use crate::error::chain;
 use crate::hello::{Preamble, Purpose};
 use crate::tls;
 use crate::wire::{Wire, WireError};
-use crate::{CredentialsError, Limits, NodeCredentials, Token, TokenError, UnixSeconds};
+use crate::{CredentialsError, Limits, NodeCredentials, Token, TokenError, UnixSeconds, Versions};
 
 /// How long the member may take to answer: longer than its user may take to decide.
 const ANSWER: Duration = Duration::from_secs(40);
@@ -89,8 +89,8 @@ pub async fn join(
     for address in &token.addresses {
         match reach(token, *address, limits).await {
             Ok(wire) => return ask(token, wire, *address, request, key).await,
-            Err(WireError::Refused(refusal)) => {
-                return Err(JoinError::Refused { address: *address, reason: refusal.to_string() });
+            Err(WireError::Refused(refused)) => {
+                return Err(JoinError::Refused { address: *address, reason: refused.to_string() });
             }
             Err(error) => reason = format!("{address}: {}", chain(&error)),
         }
@@ -101,9 +101,10 @@ pub async fn join(
 
 /// A connection with the member, known to be one.
 async fn reach(token: &Token, address: SocketAddr, limits: &Limits) -> Result<Wire, WireError> {
-    let mut wire = Wire::new(Stream::connect(address, limits.connect).await?);
+    let mut wire = Wire::new(Stream::connect(address, limits.connect).await?, Versions::CURRENT);
     let handshake = async {
-        wire.send(&Preamble { purpose: Purpose::Join, tls: true }.encode()).await?;
+        let preamble = Preamble { versions: wire.versions(), purpose: Purpose::Join, tls: true };
+        wire.send(&preamble.encode()).await?;
         wire.start_tls(tls::joiner(token)?).await
     };
     let late = |_| WireError::Io(io::ErrorKind::TimedOut.into());

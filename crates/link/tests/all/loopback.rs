@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use link::{Links, Settings};
+use link::{Links, Protocol, Settings};
 use replica::{Incarnation, NodeId};
 use rt::uring::{Config, Running};
 
@@ -138,6 +138,7 @@ fn a_node_cannot_be_started_with_the_credentials_of_another() {
                 incarnation: Incarnation(1),
                 listen: Vec::new(),
                 tls: credentials.lock().unwrap().take(),
+                protocol: Protocol::default(),
                 limits: limits(),
             };
             let started = Links::start(settings, Recorder::install(&Log::default())).await;

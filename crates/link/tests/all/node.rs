@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use link::{ClusterAuthority, ClusterId, Limits, LinkName, Links, NodeCredentials, Peer, Role, Settings};
+use link::{
+    ClusterAuthority, ClusterId, Limits, LinkName, Links, NodeCredentials, Peer, Protocol, Role, Settings,
+};
 use replica::{Incarnation, NodeId};
 use rt::sync::Notify;
 use rt::uring::{Config, Running};
@@ -63,6 +65,7 @@ impl Node {
             incarnation: Incarnation(incarnation),
             listen: vec![address],
             tls,
+            protocol: Protocol::default(),
             limits: limits(),
         };
         let settings = std::sync::Arc::new(std::sync::Mutex::new(Some(settings)));

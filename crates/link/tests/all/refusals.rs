@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use link::{ClusterAuthority, ClusterId, Limits, Links, NodeCredentials, Peer, Settings};
+use link::{ClusterAuthority, ClusterId, Limits, Links, NodeCredentials, Peer, Protocol, Settings, Versions};
 use replica::{Incarnation, NodeId};
 use rt::sim::World;
 
@@ -37,11 +37,20 @@ struct Member {
     incarnation: u64,
     tls: Option<NodeCredentials>,
     knows: Vec<u16>,
+    protocol: Protocol,
 }
 
 impl Member {
     fn new(id: u16) -> Member {
-        Member { id, cluster: CLUSTER, generation: 1, incarnation: 1, tls: None, knows: vec![1, 2] }
+        Member {
+            id,
+            cluster: CLUSTER,
+            generation: 1,
+            incarnation: 1,
+            tls: None,
+            knows: vec![1, 2],
+            protocol: Protocol::default(),
+        }
     }
 }
 
@@ -74,6 +83,7 @@ fn warnings(members: [Member; 2]) -> Vec<String> {
                 incarnation: Incarnation(member.incarnation),
                 listen: vec![address],
                 tls: member.tls,
+                protocol: member.protocol,
                 limits: Limits::default(),
             };
             let settings = Rc::new(std::cell::Cell::new(Some(settings)));
@@ -174,4 +184,21 @@ fn another_authority_is_said_once() {
         "the certificate is not signed by this cluster's authority",
         "the other side does not accept this node; its log says why",
     );
+}
+
+#[test]
+fn versions_that_do_not_fit_are_said_once_with_both_ranges() {
+    let later = Protocol { versions: Versions::new(2, 4).unwrap(), ..Protocol::default() };
+    let authority = ClusterAuthority::create(CLUSTER).unwrap();
+    for tls in [false, true] {
+        let member = |id: u16, protocol| {
+            let tls = tls.then(|| authority.issue(NodeId(id)).unwrap());
+            Member { tls, protocol, ..Member::new(id) }
+        };
+        let now = Protocol::default();
+        let of_now = "this node speaks version 1 of the protocol and the other node versions 2 to 4";
+        let of_later = "this node speaks versions 2 to 4 of the protocol and the other node version 1";
+        said_by_each([member(1, now), member(2, later)], of_later, of_now);
+        said_by_each([member(1, later), member(2, now)], of_now, of_later);
+    }
 }

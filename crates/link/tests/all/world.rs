@@ -7,7 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use link::{ClusterId, Limits, LinkName, Links, Peer, Role, Settings};
+use link::{
+    Capabilities, ClusterId, Limits, LinkName, Links, Negotiated, Peer, Protocol, Role, Settings, Versions,
+};
 use replica::{Incarnation, NodeId};
 use rt::sim::{NetProfile, World};
 use rt::{CoreId, Stream};
@@ -42,6 +44,7 @@ fn settings(me: NodeId, address: IpAddr, incarnation: u64) -> Settings {
         incarnation: Incarnation(incarnation),
         listen: vec![SocketAddr::new(address, PORT)],
         tls: None,
+        protocol: Protocol::default(),
         limits: Limits::default(),
     }
 }
@@ -380,6 +383,40 @@ fn who_is_no_member_gets_no_link_and_a_removed_one_loses_its() {
     cluster.settle();
     assert_eq!((a.log.up().len(), b.log.up().len()), (6, 6));
     assert_eq!(b.log.count(|told| *told == Told::Down(control(1))), 2);
+}
+
+#[test]
+fn a_node_of_a_later_version_speaks_the_one_in_common() {
+    let cluster = Cluster::new(1, &[1, 1, 1]);
+    let [a, b, c] = &cluster.nodes[..] else { panic!("three nodes") };
+    // In both directions: of two nodes the one with the higher number connects.
+    let speaks = |node: &Node, life: u64, min, max, capabilities| {
+        cluster.kill(node);
+        let protocol =
+            Protocol { versions: Versions::new(min, max).unwrap(), capabilities: Capabilities(capabilities) };
+        cluster.start_with(
+            node,
+            Settings { protocol, ..settings(node.id, cluster.world.address(node.sim), life) },
+        );
+    };
+    speaks(a, 2, 1, 2, 0b011);
+    speaks(b, 2, 1, 3, 0b110);
+    speaks(c, 2, 3, 3, 0b111);
+    cluster.settle();
+    let negotiated = |node: &Node, peer: u16| {
+        cluster.on(node, CORE, move || {
+            [control(peer), replication(peer, 0)].map(|name| link(name).map(|link| link.negotiated()))
+        })
+    };
+    let both =
+        |version, capabilities| [Some(Negotiated { version, capabilities: Capabilities(capabilities) }); 2];
+    assert_eq!((negotiated(a, 2), negotiated(b, 1)), (both(2, 0b010), both(2, 0b010)));
+    assert_eq!((negotiated(b, 3), negotiated(c, 2)), (both(3, 0b110), both(3, 0b110)));
+    assert_eq!((negotiated(a, 3), negotiated(c, 1)), ([None; 2], [None; 2]), "nothing is in common");
+    // The last of the older versions is updated.
+    speaks(a, 3, 1, 3, 0b011);
+    cluster.settle();
+    assert_eq!((negotiated(a, 3), negotiated(c, 1)), (both(3, 0b011), both(3, 0b011)));
 }
 
 #[test]

@@ -346,6 +346,7 @@ impl Control {
             incarnation: life,
             listen: place.listen.clone(),
             tls,
+            protocol: link::Protocol::default(),
             limits: Limits::default(),
         };
         let links = Links::start(settings, || Rc::new(LinkHandler)).await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use base::{Chain, Instant};
-use link::Frame;
+use link::{Frame, Link};
 use replica::{Incarnation, LeaseGrant, LeaseRequest, NodeId, Revision};
 
 /// A request for a lease, or the answer.
@@ -21,6 +21,24 @@ pub const SYNCS: u8 = 7;
 
 /// The volumes with which the sender has gone on alone: those of this list, and no others.
 pub const FORKS: u8 = 8;
+
+/// The receiver does not know the kind of a frame: on replication links, too.
+pub const UNKNOWN: u8 = 255;
+
+/// Answers a frame of a kind that this version does not know. The answer itself is never answered.
+pub fn answer_unknown(link: &Link, unknown: &Frame) {
+    tracing::debug!(
+        kind = unknown.kind,
+        "{} sent a frame of a kind that this version does not know",
+        link.name()
+    );
+    link.send(frame(UNKNOWN, unknown.channel, vec![unknown.kind]));
+}
+
+/// The kind that the other node does not know, if it says so in full.
+pub fn unknown_in(answer: &Frame) -> Option<u8> {
+    answer.head.first().copied()
+}
 
 /// A frame without payload.
 pub fn frame(kind: u8, channel: u64, head: Vec<u8>) -> Frame {

@@ -1,6 +1,9 @@
 //! What nodes say of the links between them.
 
+use base::Chain;
+use link::Frame;
 use node::control::LinkStatus;
+use node::copies::{self, Address, Copies};
 
 use super::*;
 
@@ -100,6 +103,30 @@ fn nobody_complains_of_a_link_with_a_node_that_is_down() {
         for _ in 0..20 {
             cluster.world.run_for(Duration::from_secs(1));
             assert_eq!([0, 1, 2].map(|index| cluster.problems(index)), [[""; 0]; 3]);
+        }
+    });
+}
+
+#[test]
+fn a_frame_of_a_kind_that_a_node_does_not_know_costs_no_link() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.world.run_for(Duration::from_secs(2));
+        // As a later version might say it: by the control link, and by one for data.
+        cluster.control(0, |_| async {
+            let copies = Copies::current();
+            let nothing = || Frame { channel: 7, kind: 200, head: vec![1; 10], payload: Chain::new() };
+            copies.keeper().unwrap().send_frame(copies::NodeId(2), nothing());
+            let slice = Address { volume: 0, slice: 1 };
+            copies.send(copies::NodeId(2), 200, slice, vec![1; 10], Chain::new());
+        });
+        cluster.world.run_for(Duration::from_secs(2));
+        for index in [0, 1] {
+            let links = cluster.links(index);
+            let [link] = links.as_slice() else { panic!("{links:?}") };
+            for links in [&link.control, &link.replication] {
+                assert!(links.is_whole() && links.age > Some(Duration::from_secs(3)), "{link:?}");
+            }
         }
     });
 }

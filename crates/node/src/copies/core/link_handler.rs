@@ -5,7 +5,7 @@ use std::rc::Rc;
 use link::{Frame, Handler, Link, LinkName, Role};
 use replica::{Incarnation, NodeId};
 
-use super::super::Address;
+use super::super::{Address, message};
 use super::{Copies, LOCK, SLICE, on_core, on_every_core};
 use crate::volume::core_of;
 
@@ -62,11 +62,21 @@ impl Handler for LinkHandler {
                 }
             }
             Role::Replication => {
-                let Some(address) =
-                    Address::of_channel(frame.channel).filter(|_| matches!(frame.kind, SLICE | LOCK))
-                else {
-                    link.close("it sent a frame of a kind that does not exist");
-                    return;
+                match frame.kind {
+                    SLICE | LOCK => {}
+                    // What was not understood was not carried out, and whoever waits for it asks again.
+                    message::UNKNOWN => {
+                        let kind = message::unknown_in(&frame);
+                        return tracing::warn!(
+                            kind,
+                            "{}: its version does not know a frame of this node",
+                            link.name()
+                        );
+                    }
+                    _ => return message::answer_unknown(link, &frame),
+                }
+                let Some(address) = Address::of_channel(frame.channel) else {
+                    return link.close("it sent a frame for a slice that cannot exist");
                 };
                 let life = link.peer_incarnation();
                 on_core(core_of(address.slice, rt::cores()), move || {

@@ -56,9 +56,26 @@ impl Keeper {
 
     /// Sends the record's own message; lost without a link.
     pub fn send_record(&self, to: NodeId, bytes: Vec<u8>) {
+        self.send_frame(to, message::frame(message::RECORD, 0, bytes));
+    }
+
+    /// Sends a frame over the control link; lost without one.
+    pub fn send_frame(&self, to: NodeId, frame: Frame) {
         let link = self.peers.borrow().get(&to).and_then(|peer| peer.link.clone());
         if let Some(link) = link {
-            link.send(message::frame(message::RECORD, 0, bytes));
+            link.send(frame);
+        }
+    }
+
+    /// The other node does not know a kind of frame that this one has sent: who waits for its answer learns that none comes.
+    fn handle_unknown(&self, from: NodeId, frame: &Frame) {
+        let kind = message::unknown_in(frame);
+        tracing::warn!(node = %from, kind, "another node's version does not know a frame of this one");
+        if kind == Some(message::ASK) {
+            let mut questions = self.questions.borrow_mut();
+            if questions.get(&frame.channel).is_some_and(|(asked, _)| *asked == from) {
+                questions.remove(&frame.channel);
+            }
         }
     }
 
@@ -90,7 +107,8 @@ impl Keeper {
                 on_every_core(|| Copies::current().slices().iter().for_each(SliceCopy::settle));
                 self.work.notify();
             }
-            _ => link.close("it sent a frame of a kind that does not exist"),
+            message::UNKNOWN => self.handle_unknown(from, &frame),
+            _ => message::answer_unknown(link, &frame),
         }
     }
 }

@@ -1,0 +1,123 @@
+//! What a node speaks, and what two nodes speak together.
+//!
+//! Each side names the lowest and the highest version that it speaks, and its capabilities. The two use the highest version that both speak, and
+//! the capabilities that both have; without a common version there is no link. So nodes of neighbouring releases work together while a
+//! cluster is updated node by node.
+
+use std::fmt;
+
+/// Versions of the protocol between nodes: all from [`min`](Versions::min) to [`max`](Versions::max).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versions {
+    min: u8,
+    max: u8,
+}
+
+impl Versions {
+    /// What this program speaks.
+    pub const CURRENT: Versions = Versions { min: 1, max: 1 };
+
+    /// `None`: no version is 0, and the lowest is not above the highest.
+    pub const fn new(min: u8, max: u8) -> Option<Versions> {
+        if min == 0 || min > max { None } else { Some(Versions { min, max }) }
+    }
+
+    /// The lowest.
+    pub fn min(self) -> u8 {
+        self.min
+    }
+
+    /// The highest.
+    pub fn max(self) -> u8 {
+        self.max
+    }
+
+    /// The highest version that both sides speak.
+    pub fn common(self, other: Versions) -> Option<u8> {
+        let highest = self.max.min(other.max);
+        (highest >= self.min.max(other.min)).then_some(highest)
+    }
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.min == self.max {
+            write!(f, "version {}", self.max)
+        } else {
+            write!(f, "versions {} to {}", self.min, self.max)
+        }
+    }
+}
+
+/// What a node can do beyond its version: a set of bits. What a bit means says the link's user; a bit is never given another meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities(pub u64);
+
+impl Capabilities {
+    /// Whether all of `others` are among these.
+    pub fn contain(self, others: Capabilities) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// What both sides can.
+    pub fn common(self, other: Capabilities) -> Capabilities {
+        Capabilities(self.0 & other.0)
+    }
+}
+
+/// What one side speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protocol {
+    /// Its versions.
+    pub versions: Versions,
+    /// What it can do besides.
+    pub capabilities: Capabilities,
+}
+
+impl Default for Protocol {
+    fn default() -> Protocol {
+        Protocol { versions: Versions::CURRENT, capabilities: Capabilities::default() }
+    }
+}
+
+/// What the two sides of a link use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Negotiated {
+    /// The highest version that both speak.
+    pub version: u8,
+    /// What both can do.
+    pub capabilities: Capabilities,
+}
+
+impl Protocol {
+    /// What the two sides use; `None`: they have no version in common.
+    pub(crate) fn negotiate(self, other: Protocol) -> Option<Negotiated> {
+        let version = self.versions.common(other.versions)?;
+        Some(Negotiated { version, capabilities: self.capabilities.common(other.capabilities) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_common_version_is_used() {
+        let versions = |min, max| Versions::new(min, max).unwrap();
+        assert_eq!(versions(1, 1).common(versions(1, 1)), Some(1));
+        assert_eq!(versions(1, 3).common(versions(2, 5)), Some(3));
+        assert_eq!(versions(2, 5).common(versions(1, 3)), Some(3));
+        assert_eq!(versions(1, 5).common(versions(2, 3)), Some(3));
+        assert_eq!(versions(1, 2).common(versions(2, 3)), Some(2));
+        assert_eq!(versions(1, 2).common(versions(3, 4)), None);
+        assert_eq!(versions(3, 4).common(versions(1, 2)), None);
+        assert_eq!((Versions::new(0, 1), Versions::new(2, 1)), (None, None));
+    }
+
+    #[test]
+    fn capabilities_count_where_both_sides_have_them() {
+        let both = Capabilities(0b0110).common(Capabilities(0b1100));
+        assert_eq!(both, Capabilities(0b0100));
+        assert!(both.contain(Capabilities(0b0100)) && !both.contain(Capabilities(0b0110)));
+    }
+}
