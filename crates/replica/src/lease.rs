@@ -4,7 +4,7 @@
 //! and that I did not know of when I promised." Whoever holds a lease of each other member may answer reads alone: nobody can have gone
 //! on without it. A heartbeat is a request for a lease.
 //!
-//! Clocks need not agree; they must run equally fast to within [`Terms::drift_permille`]. The holder counts from when it *asked*, and
+//! Clocks need not agree; they must run, also while a machine sleeps, and equally fast to within [`Terms::drift_permille`]. The holder counts from when it *asked*, and
 //! less than was promised.
 
 use std::collections::BTreeMap;
@@ -79,6 +79,8 @@ pub struct Leases {
     given: BTreeMap<NodeId, Given>,
     /// By giver, oldest first; none of them says less than another.
     held: BTreeMap<NodeId, Vec<Held>>,
+    /// What was asked for before counts for nothing.
+    void_before: Instant,
 }
 
 /// How many promises of one giver are remembered: a new one is worth less than the last as long as its revision is not known here.
@@ -113,6 +115,7 @@ impl Leases {
             quiet_until,
             given: BTreeMap::new(),
             held: BTreeMap::new(),
+            void_before: Instant(0),
         }
     }
 
@@ -174,8 +177,17 @@ impl Leases {
         Some(LeaseGrant { incarnation: self.incarnation, sent_at: request.sent_at, revision: self.known })
     }
 
+    /// This node's clock may have stopped until now, though time went on: leases that were asked for before may have run out for their givers.
+    pub fn handle_clock_stop(&mut self, now: Instant) {
+        self.held.clear();
+        self.void_before = now;
+    }
+
     /// Holds.
     pub fn handle_grant(&mut self, from: NodeId, grant: LeaseGrant) {
+        if grant.sent_at < self.void_before {
+            return;
+        }
         let held = Held {
             until: grant.sent_at + (self.terms.length - self.terms.drift()),
             revision: grant.revision,
@@ -271,6 +283,21 @@ mod tests {
             at(1010),
             "given when the removal was known: only the start counts"
         );
+    }
+
+    #[test]
+    fn what_was_asked_for_before_the_clock_stopped_counts_for_nothing() {
+        let (mut a, mut b) = (leases(), leases());
+        let late = b.handle_request(at(5000), A, a.request(at(5000))).unwrap();
+        a.handle_grant(B, late);
+        assert!(a.holds(at(5001), B));
+        a.handle_clock_stop(at(5001));
+        assert!(!a.holds(at(5001), B));
+        a.handle_grant(B, late);
+        assert!(!a.holds(at(5001), B), "the answer was on its way");
+        let anew = b.handle_request(at(9000), A, a.request(at(5001))).unwrap();
+        a.handle_grant(B, anew);
+        assert!(a.holds(at(5990), B));
     }
 
     #[test]

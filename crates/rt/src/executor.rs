@@ -18,6 +18,7 @@ use async_task::Runnable;
 use base::{Instant, Rng};
 use slab::Slab;
 
+use crate::stops::Stops;
 use crate::sync::{self, oneshot};
 use crate::timer::Timers;
 
@@ -104,9 +105,13 @@ impl Remote {
     }
 }
 
-/// Reads the clock of a world.
+/// Reads the clocks of a world.
 pub(crate) trait Clock {
+    /// The clock of [`now`]. It counts time in which the machine sleeps, too.
     fn now(&self) -> Instant;
+
+    /// The machine's idea of the time of day, in nanoseconds. Anybody may set it: only its steps mean anything here.
+    fn wall(&self) -> u64;
 }
 
 /// One core of one node.
@@ -122,6 +127,8 @@ pub(crate) struct Core {
     active: RefCell<Slab<Waker>>,
     pub(crate) timers: Timers,
     clock: Rc<dyn Clock>,
+    /// How often the clock was found to have stopped.
+    stops: RefCell<Stops>,
     rng: RefCell<Rng>,
     /// All cores of this node, this one included, by number.
     remotes: Arc<[Arc<Remote>]>,
@@ -160,6 +167,7 @@ impl Core {
             turn: Cell::default(),
             active: RefCell::default(),
             timers: Timers::default(),
+            stops: RefCell::new(Stops::new(&*clock)),
             clock,
             rng: RefCell::new(Rng::new(seed)),
             remotes,
@@ -188,7 +196,9 @@ impl Core {
     }
 
     /// Has those go on that have let the last turn end, after all that is ready by now. A world calls this when it has handed out what has completed.
+    /// Compares the clocks, too: whatever this turn decides by the time knows whether that can be trusted.
     pub(crate) fn begin_turn(&self) {
+        self.stops.borrow_mut().look(&*self.clock);
         self.turn.update(|turn| turn + 1);
         self.turn_enders.take().into_iter().for_each(Waker::wake);
     }
@@ -320,6 +330,12 @@ pub fn cores() -> usize {
 /// The time now, of this node's own clock.
 pub fn now() -> Instant {
     with_current(|core| core.clock.now())
+}
+
+/// How often this core has found, at the beginning of a turn, that the time of day had run ahead of [`now`] since the turn before: the clock may have stopped meanwhile
+/// (a virtual machine that was paused, for one), and whatever was to last for some time may have ended. A stop that the time of day shared is not seen.
+pub fn clock_stops() -> u64 {
+    with_current(|core| core.stops.borrow().count())
 }
 
 /// Sixty-four random bits; in the simulator they follow from the seed. Not for secrets.

@@ -13,14 +13,15 @@ mod executor;
 mod join;
 mod net;
 pub mod sim;
+mod stops;
 pub mod sync;
 mod timer;
 pub mod uring;
 
 pub use disk::{Disk, DiskError, DiskFailure, Durability, OpenError, OpenOptions};
 pub use executor::{
-    CoreId, Handle, Task, call, core, cores, local, next_turn, now, random, secret_bytes, send, set_local,
-    spawn, yield_now,
+    CoreId, Handle, Task, call, clock_stops, core, cores, local, next_turn, now, random, secret_bytes, send,
+    set_local, spawn, yield_now,
 };
 pub use join::join_all;
 pub use net::{DetachedStream, Listener, Received, Stream};

@@ -48,6 +48,10 @@ pub struct Copies {
     incarnation: Incarnation,
     /// On core 0 also those that this node gives.
     leases: RefCell<Leases>,
+    /// [`rt::clock_stops`], as of when the leases were last looked at.
+    clock_stops: Cell<u64>,
+    /// On core 0: rung when leases are void before their time, and are to be asked for.
+    pub(super) leases_void: Notify,
     slices: RefCell<BTreeMap<Address, Rc<SliceCopy>>>,
     /// The replication links that live on this core.
     links: RefCell<BTreeMap<(NodeId, u16), Rc<Link>>>,
@@ -101,6 +105,8 @@ impl Copies {
             me,
             incarnation,
             leases: RefCell::new(Leases::new(rt::now(), incarnation, Terms::default())),
+            clock_stops: Cell::new(rt::clock_stops()),
+            leases_void: Notify::new(),
             slices: RefCell::default(),
             links: RefCell::default(),
             up: RefCell::default(),
@@ -162,12 +168,23 @@ impl Copies {
 
     /// The leases, to read by.
     pub fn leases(&self) -> Ref<'_, Leases> {
+        self.look_at_clock();
         self.leases.borrow()
     }
 
     /// The leases, to change.
     pub(super) fn with_leases<T>(&self, with: impl FnOnce(&mut Leases) -> T) -> T {
         with(&mut self.leases.borrow_mut())
+    }
+
+    /// Drops the leases that this node holds if its clock may have stopped since they were last looked at.
+    fn look_at_clock(&self) {
+        let stops = rt::clock_stops();
+        if self.clock_stops.replace(stops) != stops {
+            tracing::warn!(core = %rt::core(), "the time of day has run ahead of this machine's clock: leases dropped and requested again");
+            self.leases.borrow_mut().handle_clock_stop(rt::now());
+            self.leases_void.notify();
+        }
     }
 
     /// The keeper looks after core 0's control links.
@@ -448,7 +465,7 @@ impl Copies {
 
     /// Whether this node holds the leases of all these nodes.
     pub fn holds_all(&self, now: Instant, nodes: impl IntoIterator<Item = NodeId>) -> bool {
-        let leases = self.leases.borrow();
+        let leases = self.leases();
         nodes.into_iter().all(|node| leases.holds(now, node))
     }
 }

@@ -26,18 +26,37 @@ impl WorldTime {
 /// How far a clock may be off its rate, in parts per million. Crystals stay within 100; a bad virtual machine does not.
 pub const DRIFT_PPM_MAX: i32 = 200_000;
 
-/// The monotonic clock of one node: it starts anywhere and runs a little fast or slow.
+/// The clock of one node: it starts anywhere, runs a little fast or slow, and stops when its machine does.
 pub(super) struct NodeClock {
     time: WorldTime,
     /// The true time when the rate was last changed, and what this clock showed then.
     since: Cell<(u64, u64)>,
     drift_ppm: Cell<i32>,
+    /// Since when it has been standing, by the true time.
+    stopped: Cell<Option<u64>>,
+    /// What the time of day has been put right by for stops of this clock.
+    put_right: Cell<u64>,
 }
 
 impl NodeClock {
     pub(super) fn new(time: WorldTime, shows: u64) -> NodeClock {
         let since = Cell::new((time.now(), shows));
-        NodeClock { time, since, drift_ppm: Cell::new(0) }
+        NodeClock { time, since, drift_ppm: Cell::new(0), stopped: Cell::new(None), put_right: Cell::new(0) }
+    }
+
+    /// It stands from now on, and the time of day with it.
+    pub(super) fn stop(&self) {
+        self.since.set((self.time.now(), self.now().0));
+        self.stopped.set(self.stopped.get().or(Some(self.time.now())));
+    }
+
+    /// It runs again from where it stopped, if it did. With `put_right` the time of day is told how long that was.
+    pub(super) fn go_on(&self, put_right: bool) {
+        let Some(stopped) = self.stopped.take() else { return };
+        self.since.set((self.time.now(), self.since.get().1));
+        if put_right {
+            self.put_right.set(self.put_right.get() + (self.time.now() - stopped));
+        }
     }
 
     pub(super) fn set_drift(&self, ppm: i32) {
@@ -48,12 +67,16 @@ impl NodeClock {
 
     /// The machine has started anew, and with it its clock.
     pub(super) fn restart(&self, shows: u64) {
+        self.stopped.set(None);
         self.since.set((self.time.now(), shows));
     }
 
     /// What the clock shows at the true time `time`, which is not before the last change.
     fn at(&self, time: u64) -> u64 {
         let (from, shown) = self.since.get();
+        if self.stopped.get().is_some() {
+            return shown;
+        }
         let rate = (1_000_000 + i64::from(self.drift_ppm.get())) as u128;
         let elapsed = u128::from(time.saturating_sub(from)) * rate / 1_000_000;
         shown.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX))
@@ -72,6 +95,10 @@ impl NodeClock {
 impl Clock for NodeClock {
     fn now(&self) -> Instant {
         Instant(self.at(self.time.now()))
+    }
+
+    fn wall(&self) -> u64 {
+        self.now().0.saturating_add(self.put_right.get())
     }
 }
 
@@ -93,6 +120,24 @@ mod tests {
                 assert!(due == time.now() || clock.at(due - 1) < deadline.0, "{ppm} ppm, {ahead} ns");
             }
         }
+    }
+
+    #[test]
+    fn a_clock_that_stopped_goes_on_where_it_was_and_the_time_of_day_as_it_is_told() {
+        let time = WorldTime::default();
+        let clock = NodeClock::new(time.clone(), 1_000);
+        time.advance_to(5_000);
+        clock.stop();
+        time.advance_to(9_000);
+        assert_eq!((clock.now(), clock.wall()), (Instant(6_000), 6_000));
+        clock.go_on(false);
+        assert_eq!(clock.true_time_of(Instant(6_500)), 9_500);
+        time.advance_to(10_000);
+        assert_eq!((clock.now(), clock.wall()), (Instant(7_000), 7_000));
+        clock.stop();
+        time.advance_to(12_000);
+        clock.go_on(true);
+        assert_eq!((clock.now(), clock.wall()), (Instant(7_000), 9_000));
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub enum Fault {
     NodeKill,
     /// A node stood still for a while.
     NodePause,
+    /// A node stood still for a while, and its clock did, too.
+    ClockStop,
     /// A core did not get its processor for a while.
     CoreDelay,
     /// A disk took much longer than usual.
@@ -46,10 +48,11 @@ pub enum Fault {
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 19] = [
         Fault::NodeCrash,
         Fault::NodeKill,
         Fault::NodePause,
+        Fault::ClockStop,
         Fault::CoreDelay,
         Fault::DiskSpike,
         Fault::ReadError,

@@ -117,9 +117,27 @@ impl World {
         self.0.ledger.borrow_mut().fault(Fault::NodePause);
     }
 
-    /// Lets a paused node go on.
+    /// Stops a node as a hypervisor stops a virtual machine: its clock stands, too. What is sent to it waits; its own kernel's side of connections, which would stand in
+    /// truth, goes on, so that nothing is lost meanwhile that could be answered when it is back.
+    pub fn freeze(&self, node: NodeId) {
+        self.set_status(node, NodeStatus::Running, NodeStatus::Paused);
+        self.0.nodes.borrow()[node.0 as usize].clock.stop();
+        self.0.ledger.borrow_mut().fault(Fault::ClockStop);
+    }
+
+    /// Lets a paused or frozen node go on. Its clock goes on where it stopped.
     pub fn resume(&self, node: NodeId) {
+        self.go_on(node, false);
+    }
+
+    /// As [`World::resume`], and the machine's time of day is put right for the time in which its clock stood.
+    pub fn resume_with_time_of_day(&self, node: NodeId) {
+        self.go_on(node, true);
+    }
+
+    fn go_on(&self, node: NodeId, put_right: bool) {
         self.set_status(node, NodeStatus::Paused, NodeStatus::Running);
+        self.0.nodes.borrow()[node.0 as usize].clock.go_on(put_right);
         self.0.ledger.borrow_mut().log(Event::Resumed(node));
     }
 
@@ -144,7 +162,7 @@ impl World {
         self.0.nodes.borrow()[node.0 as usize].name.clone()
     }
 
-    /// Lets the node's monotonic clock run fast (or slow, if negative) by so many parts per million from now on.
+    /// Lets the node's clock run fast (or slow, if negative) by so many parts per million from now on.
     pub fn set_clock_drift(&self, node: NodeId, ppm: i32) {
         self.0.nodes.borrow()[node.0 as usize].clock.set_drift(ppm);
     }

@@ -77,10 +77,13 @@ impl Counters {
             busy_turns: self.busy_turns.load(Ordering::Relaxed),
             enters: self.enters.load(Ordering::Relaxed),
             completions: self.completions.load(Ordering::Relaxed),
-            turns: self.turns.read(Instant(read_clock(libc::CLOCK_MONOTONIC).unwrap_or_default())),
+            turns: self.turns.read(Instant(read_clock(SINCE_BOOT).unwrap_or_default())),
         }
     }
 }
+
+/// The clock of [`crate::now`].
+pub(super) const SINCE_BOOT: libc::clockid_t = libc::CLOCK_BOOTTIME;
 
 /// Nanoseconds of a system clock, or `None` if there is no such clock.
 pub(super) fn read_clock(clock: libc::clockid_t) -> Option<u64> {

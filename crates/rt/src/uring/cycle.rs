@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::Instant;
 
-use super::counters::{Counters, read_clock};
+use super::counters::{Counters, SINCE_BOOT, read_clock};
 use super::doorbell::Doorbell;
 use super::driver::Driver;
 use super::idle::Idle;
@@ -19,12 +19,18 @@ const TASKS_MAX: usize = 512;
 /// How often the clock is read while looking for work: once in so many looks of a few nanoseconds each.
 const LOOKS_PER_CLOCK: u32 = 16;
 
-/// The clock of production.
-pub(super) struct Monotonic;
+/// The clocks of production. What this node has promised to others, and they to it, must not last longer because the machine slept: so time is CLOCK_BOOTTIME, which
+/// counts that, and is read as quickly as CLOCK_MONOTONIC (both from the vDSO). Waiting in the ring is by CLOCK_MONOTONIC, as the kernel has it: after a sleep of the machine a
+/// timer is late by what it still had to wait, never early.
+pub(super) struct SinceBoot;
 
-impl Clock for Monotonic {
+impl Clock for SinceBoot {
     fn now(&self) -> Instant {
-        Instant(read_clock(libc::CLOCK_MONOTONIC).expect("every Linux has CLOCK_MONOTONIC"))
+        Instant(read_clock(SINCE_BOOT).expect("every Linux since 2.6.39 has CLOCK_BOOTTIME"))
+    }
+
+    fn wall(&self) -> u64 {
+        read_clock(libc::CLOCK_REALTIME).expect("every Linux has CLOCK_REALTIME")
     }
 }
 
@@ -44,7 +50,7 @@ pub(super) struct Cycle {
 impl Cycle {
     /// Runs until the node stops.
     pub(super) fn run(&mut self) {
-        let mut began = Monotonic.now();
+        let mut began = SinceBoot.now();
         while !self.stopping.load(Ordering::Acquire) {
             let told = self.core.take_messages();
             self.core.begin_turn();
@@ -52,7 +58,7 @@ impl Cycle {
             self.driver.relieve();
             self.busy_turns += u64::from(ran > 0);
             self.publish();
-            let now = Monotonic.now();
+            let now = SinceBoot.now();
             if told || ran > 0 {
                 self.counters.turns.record(began, now);
             }
@@ -78,7 +84,7 @@ impl Cycle {
         if look > Duration::ZERO && self.driver.has_work() && self.driver.turn() {
             return now;
         }
-        let start = Monotonic.now();
+        let start = SinceBoot.now();
         let until = deadline.map(|deadline| deadline.since(start));
         if look > Duration::ZERO
             && let Some(found) = self.look(start, until.map_or(look, |until| until.min(look)))
@@ -88,11 +94,11 @@ impl Cycle {
         self.doorbell.announce_sleep();
         // Anything sent before the announcement is found here, anything after it rings.
         if !self.core.remote().has_messages() && !self.stopping.load(Ordering::SeqCst) {
-            let timeout = deadline.map(|deadline| deadline.since(Monotonic.now()));
+            let timeout = deadline.map(|deadline| deadline.since(SinceBoot.now()));
             self.driver.turn_sleeping(timeout);
         }
         self.doorbell.awake();
-        let awake = Monotonic.now();
+        let awake = SinceBoot.now();
         self.idle.ended(awake.since(start));
         awake
     }
@@ -102,7 +108,7 @@ impl Cycle {
         loop {
             for _ in 0..LOOKS_PER_CLOCK {
                 if self.driver.has_work() || self.core.remote().has_mail() {
-                    let found = Monotonic.now();
+                    let found = SinceBoot.now();
                     let gap = found.since(start);
                     self.polling_ns += gap.as_nanos() as u64;
                     self.idle.ended(gap);
@@ -113,7 +119,7 @@ impl Cycle {
                 }
                 std::hint::spin_loop();
             }
-            let gap = Monotonic.now().since(start);
+            let gap = SinceBoot.now().since(start);
             if gap >= limit {
                 self.polling_ns += gap.as_nanos() as u64;
                 return None;

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::counters::{CoreStats, Counters};
-use super::cycle::{Cycle, Monotonic};
+use super::cycle::{Cycle, SinceBoot};
 use super::doorbell::{Doorbell, Ring};
 use super::driver::{self, Driver};
 use super::idle::Idle;
@@ -207,7 +207,7 @@ fn run_core<F: Future<Output = ()> + 'static>(
 ) -> Result<(), Box<dyn Any + Send>> {
     block_signals();
     slice::ask_for_short();
-    let core = Core::new(start.id, Arc::clone(&start.remotes), Rc::new(Monotonic), seed());
+    let core = Core::new(start.id, Arc::clone(&start.remotes), Rc::new(SinceBoot), seed());
     let ring = bind(start.processor).and_then(|()| Driver::new().map_err(StartError::of_ring));
     let driver = match ring {
         Ok(driver) => driver,

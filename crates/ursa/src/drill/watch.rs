@@ -17,7 +17,7 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// The clock of the runtime's cores, so that what they note and what is seen here has one order.
 pub fn now() -> Instant {
-    let time = clock_gettime(ClockId::Monotonic);
+    let time = clock_gettime(ClockId::Boottime);
     let duration = Duration::try_from(time).expect("it counts from the machine's start");
     Instant(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }

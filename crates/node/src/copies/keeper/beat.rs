@@ -40,7 +40,7 @@ impl Keeper {
             let links = self.control_links();
             links.iter().for_each(|link| self.say_forks(link));
             self.ask_for_leases(&links);
-            rt::sleep(HEARTBEAT).await;
+            let _ = rt::timeout(HEARTBEAT, self.copies.leases_void.notified()).await;
         }
     }
 

@@ -78,7 +78,8 @@ fn disturb(world: &World, rng: &mut Rng) {
             let address = SocketAddr::new(world.address(a), 3260);
             world.restart(a, move |core| serve(core, address));
         }
-        (_, NodeStatus::Paused) => world.resume(a),
+        (0..8, NodeStatus::Paused) => world.resume(a),
+        (_, NodeStatus::Paused) => world.resume_with_time_of_day(a),
         (0, _) => world.crash(a),
         (1, _) => world.kill(a),
         (2, _) => world.pause(a),
@@ -89,6 +90,7 @@ fn disturb(world: &World, rng: &mut Rng) {
         (9, _) => world.corrupt_disk(a, "/disk", 0..4096),
         (10, _) => world.set_space(a, rng.one_in(2).then(|| rng.below(10) * 4096)),
         (11, _) => world.set_clock_drift(a, rng.below(400) as i32 - 200),
+        (12, _) => world.freeze(a),
         _ => {}
     }
 }

@@ -111,6 +111,36 @@ fn a_paused_node_stands_still_and_goes_on() {
     assert_eq!(world.fault_counts().of(Fault::NodePause), 1);
 }
 
+/// A sleep that began before lasts as long as it would have without the stop, and the core finds out if the time of day has gone on.
+#[test]
+fn a_frozen_nodes_clock_stands_still_and_only_the_time_of_day_tells() {
+    let (world, node) = one_node(1);
+    let look = || world.block_on(node, CoreId(1), || async { (crate::now(), crate::clock_stops()) });
+    let woken = Rc::new(Cell::new(None));
+    let told = Rc::clone(&woken);
+    drop(world.spawn_on(node, CoreId(1), || async move {
+        sleep(20 * MS).await;
+        told.set(Some(crate::now()));
+    }));
+    let (before, _) = look();
+    for (known, stops) in [(false, 0), (true, 1)] {
+        world.freeze(node);
+        world.run_for(5000 * MS);
+        if known {
+            world.resume_with_time_of_day(node)
+        } else {
+            world.resume(node)
+        }
+        world.run_for(MS);
+        let (now, seen) = look();
+        assert!((now - before).as_millis() < 10, "{:?}", now - before);
+        assert_eq!((seen, woken.get()), (stops, None));
+    }
+    world.run_for(25 * MS);
+    assert_eq!((woken.get().expect("it is over") - before).as_millis(), 20);
+    assert_eq!(world.fault_counts().of(Fault::ClockStop), 2);
+}
+
 #[test]
 fn the_end_of_main_ends_the_process() {
     let world = World::new(1);

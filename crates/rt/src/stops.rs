@@ -1,0 +1,148 @@
+//! Whether a core's clock has stopped while time went on elsewhere.
+//!
+//! The clock of a virtual machine stops with it, and goes on where it was. Nothing in the machine can tell, unless another clock was put right meanwhile: the time of day,
+//! by the hypervisor's tools or by NTP. So the two are compared at the beginning of each turn: two reads of the vDSO, some 50 ns.
+
+use base::Instant;
+
+use crate::executor::Clock;
+
+/// By how many nanoseconds one clock may run ahead of the other between two turns without meaning anything: NTP slews by half a thousandth of the time
+/// between two turns of a core that has anything to do, which is microseconds.
+const STEP: i128 = 10_000_000;
+
+/// Within how many nanoseconds two reads of two clocks are one look.
+const TOGETHER: u64 = 1_000_000;
+
+/// How often clocks that seem to have moved are read again before the last reading counts.
+const TRIES: u32 = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Stops {
+    /// By how much the time of day was ahead of the clock, at the last turn.
+    ahead: i128,
+    count: u64,
+}
+
+impl Stops {
+    pub(crate) fn new(clock: &dyn Clock) -> Stops {
+        Stops { ahead: ahead(clock), count: 0 }
+    }
+
+    /// A turn begins.
+    pub(crate) fn look(&mut self, clock: &dyn Clock) {
+        if (ahead(clock) - self.ahead).abs() <= STEP {
+            return;
+        }
+        // The thread may have been held up between the two reads.
+        let ahead = ahead_together(clock);
+        if ahead - self.ahead > STEP {
+            self.count += 1;
+        }
+        if (ahead - self.ahead).abs() > STEP {
+            self.ahead = ahead;
+        }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+fn ahead(clock: &dyn Clock) -> i128 {
+    difference(clock.wall(), clock.now())
+}
+
+fn ahead_together(clock: &dyn Clock) -> i128 {
+    let mut tries = 1;
+    loop {
+        let before = clock.now();
+        let wall = clock.wall();
+        let after = clock.now();
+        if after.0 - before.0 <= TOGETHER || tries == TRIES {
+            return difference(wall, before);
+        }
+        tries += 1;
+    }
+}
+
+fn difference(wall: u64, now: Instant) -> i128 {
+    i128::from(wall) - i128::from(now.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Clocks {
+        now: Cell<u64>,
+        wall: Cell<u64>,
+        /// The thread is held up for so long by each read.
+        held_up: Cell<u64>,
+    }
+
+    impl Clocks {
+        fn pass(&self, now_ms: u64, wall_ms: u64) {
+            self.now.set(self.now.get() + now_ms * 1_000_000);
+            self.wall.set(self.wall.get() + wall_ms * 1_000_000);
+        }
+    }
+
+    impl Clock for Clocks {
+        fn now(&self) -> Instant {
+            let now = self.now.get();
+            let held_up = self.held_up.take();
+            self.pass(held_up, held_up);
+            Instant(now)
+        }
+
+        fn wall(&self) -> u64 {
+            let wall = self.wall.get();
+            let held_up = self.held_up.take();
+            self.pass(held_up, held_up);
+            wall
+        }
+    }
+
+    #[test]
+    fn a_clock_that_stops_while_the_time_of_day_goes_on_is_noticed_once() {
+        let clocks = Clocks::default();
+        clocks.pass(0, 5000);
+        let mut stops = Stops::new(&clocks);
+        clocks.pass(3_600_000, 3_600_000);
+        stops.look(&clocks);
+        assert_eq!(stops.count(), 0, "an hour without a turn, by both clocks");
+        clocks.pass(3, 903);
+        stops.look(&clocks);
+        stops.look(&clocks);
+        assert_eq!(stops.count(), 1);
+    }
+
+    #[test]
+    fn slews_add_up_and_steps_back_mean_nothing() {
+        let clocks = Clocks::default();
+        clocks.pass(0, 5000);
+        let mut stops = Stops::new(&clocks);
+        clocks.pass(1000, 0);
+        stops.look(&clocks);
+        assert_eq!(stops.count(), 0, "set back by a second");
+        clocks.pass(1, 12);
+        stops.look(&clocks);
+        assert_eq!(stops.count(), 1, "from there");
+    }
+
+    #[test]
+    fn a_thread_that_is_held_up_between_two_reads_has_not_seen_its_clock_stop() {
+        let clocks = Clocks::default();
+        let mut stops = Stops::new(&clocks);
+        for _ in 0..5 {
+            clocks.held_up.set(300);
+            stops.look(&clocks);
+        }
+        assert_eq!(stops.count(), 0);
+    }
+}
