@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::{BlockSize, Rng};
 
+use crate::harm::{self, Harm};
 use crate::layout::OWNERS_MAX;
 
 /// How a run differs from others.
@@ -24,8 +25,8 @@ pub struct Plan {
     pub block: BlockSize,
     /// What hosts do.
     pub load: Load,
-    /// What goes wrong, and how often in [`WEIGHTS`] of harm.
-    pub harms: Vec<(Harm, u64)>,
+    /// What goes wrong, and how often beside the others.
+    pub harms: Vec<(&'static Harm, u64)>,
     /// How many times something goes wrong.
     pub times: u32,
     /// How long it takes at most until the next.
@@ -59,99 +60,6 @@ pub struct Load {
     pub registrants: u64,
 }
 
-/// What can go wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Harm {
-    /// A process is killed.
-    Kill,
-    /// A process is killed, and the others are told.
-    KillAndTell,
-    /// A process is killed, or its machine loses power, while what it says does not reach all others any more.
-    LastWords,
-    /// A machine loses power.
-    PowerLoss,
-    /// All machines lose power at once.
-    BlackOut,
-    /// A node that is down is started.
-    Start,
-    /// A node is stopped as a service is.
-    Stop,
-    /// A process stands still for a while; its clock goes on.
-    Pause,
-    /// Two nodes do not reach each other.
-    Cut,
-    /// One node does not reach another, which reaches it.
-    CutOneWay,
-    /// A node reaches no other.
-    Isolate,
-    /// A node reaches no other for as long as it takes until they go on without it, and no longer.
-    Lapse,
-    /// What nodes say to each other is held up here and there, for a moment, while hosts hurry.
-    Stutter,
-    /// Members change while hosts hurry, and nodes hear of each change one after the other.
-    Turn,
-    /// A host does not reach a node.
-    CutHost,
-    /// Everybody reaches everybody.
-    Heal,
-    /// Connections between two nodes are reset.
-    Break,
-    /// A disk takes long.
-    SlowDisk,
-    /// A disk's writes or flushes fail now and then.
-    FailingDisk,
-    /// All disks are fast and well.
-    WellDisks,
-    /// A node does not reach the record.
-    RecordGone,
-    /// What a node has changed in the record it does not learn of.
-    AnswersLost,
-    /// A node hears of no changes of the record.
-    WatchHeld,
-    /// All reach the record as far as the network lets them.
-    RecordBack,
-}
-
-/// What the measures of harm are parts of, all together.
-const WEIGHTS: [(Harm, u64); 24] = [
-    (Harm::Kill, 6),
-    (Harm::KillAndTell, 4),
-    (Harm::LastWords, 5),
-    (Harm::PowerLoss, 6),
-    (Harm::BlackOut, 3),
-    (Harm::Start, 30),
-    (Harm::Stop, 3),
-    (Harm::Pause, 4),
-    (Harm::Cut, 6),
-    (Harm::CutOneWay, 5),
-    (Harm::Isolate, 4),
-    (Harm::Lapse, 12),
-    (Harm::Stutter, 6),
-    (Harm::Turn, 8),
-    (Harm::CutHost, 3),
-    (Harm::Heal, 16),
-    (Harm::Break, 4),
-    (Harm::SlowDisk, 4),
-    (Harm::FailingDisk, 12),
-    (Harm::WellDisks, 6),
-    (Harm::RecordGone, 3),
-    (Harm::AnswersLost, 2),
-    (Harm::WatchHeld, 3),
-    (Harm::RecordBack, 8),
-];
-
-impl Harm {
-    /// All kinds.
-    pub fn all() -> impl Iterator<Item = Harm> {
-        WEIGHTS.into_iter().map(|(harm, _)| harm)
-    }
-
-    /// Whether it ends other harm.
-    fn heals(self) -> bool {
-        matches!(self, Harm::Start | Harm::Heal | Harm::WellDisks | Harm::RecordBack)
-    }
-}
-
 impl Plan {
     /// What the seed means. A run has its own measure of each fault, and none of some: faults hide each other, and what one seed never meets
     /// another meets all the time ("swarm testing", ISSTA 2012).
@@ -159,12 +67,6 @@ impl Plan {
         let mut rng = Rng::new(seed ^ 0x5eed);
         let nodes = 2 + rng.below(2) as usize;
         let mut any = |from: &[u64]| from[rng.below(from.len() as u64) as usize];
-        let harms = WEIGHTS.map(|(harm, weight)| {
-            let factor = if harm.heals() { any(&[2, 4, 4, 8]) } else { any(&[0, 0, 2, 4, 4, 16]) };
-            // A disk that fails may cost a copy of everything: what must cost none would not be told from it.
-            let factor = if harm == Harm::FailingDisk { any(&[0, 0, factor]) } else { factor };
-            (harm, weight * factor)
-        });
         let times = 6 + any(&[0, 4, 12]) as u32;
         let gap = Duration::from_millis(any(&[200, 800, 2500]));
         let writers = any(&[0, 0, 3]);
@@ -192,7 +94,7 @@ impl Plan {
             raft: rng.one_in(2),
             block: if rng.one_in(4) { BlockSize::B512 } else { BlockSize::B4096 },
             load,
-            harms: harms.into_iter().filter(|(_, weight)| *weight > 0).collect(),
+            harms: draw_harms(seed),
             times,
             gap,
             drifts,
@@ -201,10 +103,26 @@ impl Plan {
         }
     }
 
-    /// Whether a disk may fail, and not only lose power.
-    pub fn disks_fail(&self) -> bool {
-        self.harms.iter().any(|(harm, _)| *harm == Harm::FailingDisk)
+    /// Whether a copy may have to copy everything.
+    pub fn costs_full_copies(&self) -> bool {
+        self.harms.iter().any(|(harm, _)| harm.costs_full_copies)
     }
+}
+
+/// Each fault's measure hangs on the seed and its own name: a fault that is new changes nothing in plans that leave it out.
+fn draw_harms(seed: u64) -> Vec<(&'static Harm, u64)> {
+    let drawn = harm::ALL.iter().map(|harm| {
+        let mut rng = part_of(seed, harm.name);
+        (harm, harm.weight * harm.measures[rng.below(harm.measures.len() as u64) as usize])
+    });
+    drawn.filter(|(_, weight)| *weight > 0).collect()
+}
+
+/// Numbers for a part of a plan, which change by nothing that is drawn for other parts.
+fn part_of(seed: u64, part: &str) -> Rng {
+    // FNV-1a.
+    let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    Rng::new(seed ^ part.bytes().fold(0xcbf2_9ce4_8422_2325, hash))
 }
 
 impl fmt::Display for Plan {

@@ -18,7 +18,7 @@ use crate::load::hot::attended;
 use crate::load::{self, Counts, Hurry};
 use crate::media::Media;
 use crate::onlooker;
-use crate::plan::{Harm, Plan};
+use crate::plan::Plan;
 
 /// When nothing fails any more, all copies must be in sync again in this time, with hosts at work (A13).
 const IN_SYNC_MAX: Duration = Duration::from_secs(90);
@@ -134,9 +134,9 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
     for _ in 0..plan.times {
         let gap = Duration::from_micros(rng.below(plan.gap.as_micros() as u64));
         harms.inside.run_for(gap);
-        harms.resume_due();
+        harms.tick();
         let mut at = rng.below(total);
-        let drawn: Option<Harm> = plan.harms.iter().find_map(|(harm, weight)| {
+        let drawn = plan.harms.iter().find_map(|(harm, weight)| {
             let hit = at < *weight;
             at = at.saturating_sub(*weight);
             hit.then_some(*harm)
@@ -148,7 +148,7 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
 
 /// A5, C5: what is copied after a power loss is what was written lately, never everything, and nobody is asked for anything.
 fn check_no_full_sync(plan: &Plan, cluster: &Cluster) {
-    if plan.disks_fail() {
+    if plan.costs_full_copies() {
         return;
     }
     for index in (0..cluster.servers.len()).filter(|index| cluster.is_started(*index)).collect::<Vec<_>>() {

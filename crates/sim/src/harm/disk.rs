@@ -1,0 +1,111 @@
+//! Disks that are slow, and disks whose commands fail now and then.
+
+use std::time::Duration;
+
+use rt::sim::{DiskFaults, DiskLatency};
+
+use super::{Harm, Harms};
+use crate::cluster::DISK;
+
+/// A disk takes long.
+pub const SLOW: Harm = Harm::new("slow disk", 4, |harms, victim, rng| {
+    // Some are so slow that a node is lost and back before an answer comes.
+    let max = [300, 300, 3_000][rng.below(3) as usize];
+    let slow = Duration::from_millis(1 + rng.below(max));
+    let spike_one_in = 1 + rng.below(50);
+    let latency = DiskLatency { spike_one_in, spike: slow / 4..slow, ..harms.latency(victim.index) };
+    harms.cluster.world.set_disk_latency(harms.machine(victim.index), DISK, latency);
+    true
+});
+
+/// A disk's reads, writes or flushes fail now and then.
+pub const FAILING: Harm = Harm {
+    repair: |harms| harms.reopen_or_restart(),
+    ..Harm::new("failing disk", 12, |harms, victim, rng| {
+        let mut one_in = || if rng.one_in(2) { 1 + rng.below(10) } else { 0 };
+        let faults = DiskFaults {
+            read_error_one_in: one_in(),
+            write_error_one_in: one_in(),
+            flush_error_one_in: one_in(),
+            ..DiskFaults::default()
+        };
+        harms.set_disk_faults(victim.index, faults);
+        true
+    })
+    .costs_full_copies()
+};
+
+/// All disks are fast and well.
+pub const WELL: Harm = Harm {
+    heal: |harms| harms.make_disks_well(),
+    ..Harm::new("well disks", 6, |harms, _, _| {
+        harms.make_disks_well();
+        harms.reopen_pools();
+        true
+    })
+    .always()
+};
+
+/// How long the pool of a disk that is well again may take to be opened anew.
+const REOPENS_WITHIN: Duration = Duration::from_secs(10);
+
+impl Harms<'_> {
+    pub(super) fn set_disk_faults(&self, index: usize, faults: DiskFaults) {
+        let faults = DiskFaults { lies: self.disks_lie, ..faults };
+        self.cluster.world.set_disk_faults(self.machine(index), DISK, faults);
+    }
+
+    pub(super) fn latency(&self, index: usize) -> DiskLatency {
+        DiskLatency { read: Duration::from_micros(60)..self.plan.reads[index], ..DiskLatency::default() }
+    }
+
+    /// All disks are as the plan has them.
+    pub fn make_disks_well(&self) {
+        self.make_disks_fast();
+        (0..self.cluster.servers.len()).for_each(|index| self.set_disk_faults(index, DiskFaults::default()));
+    }
+
+    pub(super) fn make_disks_fast(&self) {
+        for (index, server) in self.cluster.servers.iter().enumerate() {
+            self.cluster.world.set_disk_latency(server.machine, DISK, self.latency(index));
+        }
+    }
+
+    /// Whether somebody has to look after the pool of a node, which is not about to end.
+    fn pool_failed(&self, index: usize) -> bool {
+        self.cluster.is_started(index) && !self.stopping.contains(&index) && self.cluster.pool_failed(index)
+    }
+
+    /// Opens anew the pools that do not work, as an administrator does when a disk is well again.
+    fn reopen_pools(&self) {
+        for index in 0..self.cluster.servers.len() {
+            if self.pool_failed(index) {
+                self.counts.count("pool opened anew");
+                self.cluster.reopen_pool(index);
+            }
+        }
+    }
+
+    /// Opens anew the pools that do not work; ends the process of a node whose pool cannot be opened anew.
+    fn reopen_or_restart(&mut self) {
+        let (cluster, now) = (self.cluster, self.cluster.world.now());
+        for index in 0..cluster.servers.len() {
+            if !self.pool_failed(index) {
+                continue;
+            }
+            match self.reopening.get(&index) {
+                None => {
+                    self.counts.count("pool opened anew");
+                    cluster.reopen_pool(index);
+                    self.reopening.insert(index, now);
+                }
+                Some(began) if now - *began < REOPENS_WITHIN => {}
+                Some(_) => {
+                    self.counts.count("pool not opened anew");
+                    cluster.world.kill(self.machine(index));
+                    self.reopening.remove(&index);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a kind of fault is, and the table of all of them.
+
+use std::fmt;
+
+use base::Rng;
+
+use super::{Harms, disk, lapse, last_words, network, pause, power, process, record, stutter, turn};
+
+/// A kind of fault: a constant in the file that carries it out, and a line in [`ALL`]. Nothing else names it.
+pub struct Harm {
+    /// What it is called in plans, counts and events.
+    pub name: &'static str,
+    /// How often it happens beside the others, in plans that have all of them alike.
+    pub weight: u64,
+    /// By which of these a plan multiplies the weight: 0 leaves the fault out of that run.
+    pub measures: &'static [u64],
+    /// How often it happens at least in the seeds of a test run.
+    pub floor: u64,
+    /// Afterwards copies may have to copy everything: a run that has it in its plan does not look for that.
+    pub costs_full_copies: bool,
+    /// Does it, if it can be done; answers whether it did. What it starts may outlast it.
+    pub strike: fn(&mut Harms<'_>, Victim, &mut Rng) -> bool,
+    /// Is called before each fault: ends what has lasted for long enough.
+    pub tick: fn(&mut Harms<'_>),
+    /// Ends all of it that lasts, when nothing is to fail any more. Is called once, whether it happened or not.
+    pub heal: fn(&mut Harms<'_>),
+    /// What an administrator does about what it has left, once nothing fails any more. Is called again and again until all copies are in sync.
+    pub repair: fn(&mut Harms<'_>),
+}
+
+/// On whom it falls, drawn by the seed.
+#[derive(Clone, Copy)]
+pub struct Victim {
+    /// A node, by its index.
+    pub index: usize,
+    /// Another one.
+    pub other: usize,
+}
+
+/// A third of all plans leaves a fault out, and some have little else.
+const ANY: &[u64] = &[0, 0, 2, 4, 4, 16];
+/// What ends other faults is in each plan.
+const ALWAYS: &[u64] = &[2, 4, 4, 8];
+/// In a ninth of all plans.
+const RARE: &[u64] = &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 4, 4, 16];
+
+impl Harm {
+    /// One that leaves nothing behind that somebody has to end.
+    pub const fn new(
+        name: &'static str,
+        weight: u64,
+        strike: fn(&mut Harms<'_>, Victim, &mut Rng) -> bool,
+    ) -> Harm {
+        let nothing: fn(&mut Harms<'_>) = |_| {};
+        let (measures, floor, costs_full_copies) = (ANY, 1, false);
+        Harm {
+            name,
+            weight,
+            measures,
+            floor,
+            costs_full_copies,
+            strike,
+            tick: nothing,
+            heal: nothing,
+            repair: nothing,
+        }
+    }
+
+    /// It ends other faults: no plan leaves it out.
+    pub const fn always(self) -> Harm {
+        Harm { measures: ALWAYS, ..self }
+    }
+
+    /// It may cost a copy of everything: what must cost none would not be told from it, and so few plans have it.
+    pub const fn costs_full_copies(self) -> Harm {
+        Harm { measures: RARE, costs_full_copies: true, ..self }
+    }
+
+    /// It happens at least so often in the seeds of a test run.
+    pub const fn floor(self, floor: u64) -> Harm {
+        Harm { floor, ..self }
+    }
+}
+
+impl fmt::Debug for Harm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// All kinds. A new one changes only the meaning of seeds whose plans have it.
+pub static ALL: &[Harm] = &[
+    process::KILL,
+    process::KILL_AND_TELL,
+    last_words::LAST_WORDS,
+    power::POWER_LOSS,
+    power::BLACK_OUT,
+    process::START,
+    process::STOP,
+    pause::PAUSE,
+    network::CUT,
+    network::CUT_ONE_WAY,
+    network::ISOLATE,
+    lapse::LAPSE,
+    stutter::STUTTER,
+    turn::TURN,
+    network::CUT_HOST,
+    network::HEAL,
+    network::BREAK,
+    disk::SLOW,
+    disk::FAILING,
+    disk::WELL,
+    record::GONE,
+    record::ANSWERS_LOST,
+    record::WATCH_HELD,
+    record::BACK,
+];

@@ -1,0 +1,32 @@
+//! Machines that lose power: what was not flushed is gone, wholly or in part.
+
+use super::{Harm, Harms};
+
+/// A machine loses power.
+pub const POWER_LOSS: Harm = Harm::new("power loss", 6, |harms, victim, _| {
+    let up = harms.is_up(victim.index);
+    if up {
+        harms.power_loss(&[victim.index]);
+    }
+    up
+});
+
+/// All machines lose power at once.
+pub const BLACK_OUT: Harm = Harm::new("black-out", 3, |harms, _, _| {
+    harms.power_loss(&(0..harms.cluster.servers.len()).collect::<Vec<_>>());
+    true
+});
+
+impl Harms<'_> {
+    /// Takes the power of these nodes away at once, and looks at their disks.
+    pub(super) fn power_loss(&self, indices: &[usize]) {
+        let cluster = self.cluster;
+        let in_sync: Vec<usize> =
+            indices.iter().copied().filter(|index| cluster.is_in_sync(*index)).collect();
+        indices.iter().for_each(|index| cluster.world.crash(self.machine(*index)));
+        for index in in_sync {
+            self.counts.count("disk of a copy in sync after a power loss");
+            self.media.check(cluster, index, self.history);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Processes that die, are stopped and started.
+
+use std::time::Duration;
+
+use node::Handle;
+use node::control::LastWill;
+use rt::CoreId;
+use rt::sim::NodeStatus;
+
+use super::{Harm, Harms};
+
+/// A process is killed.
+pub const KILL: Harm = Harm::new("kill", 6, |harms, victim, _| {
+    let up = harms.is_up(victim.index);
+    harms.cluster.world.kill(harms.machine(victim.index));
+    up
+});
+
+/// A process is killed, and the others are told.
+pub const KILL_AND_TELL: Harm =
+    Harm::new("kill that is told", 4, |harms, victim, _| harms.kill_and_tell(victim.index));
+
+/// A node that is down is started.
+pub const START: Harm = Harm::new("start", 30, |harms, victim, _| {
+    let nodes = harms.cluster.servers.len();
+    let down = (0..nodes).map(|at| (at + victim.index) % nodes).find(|at| harms.is_down(*at));
+    down.inspect(|index| harms.start(*index)).is_some()
+})
+.always();
+
+/// A node is stopped as a service is.
+pub const STOP: Harm = Harm::new("orderly stop", 3, |harms, victim, _| {
+    let cluster = harms.cluster;
+    if !cluster.is_started(victim.index) {
+        return false;
+    }
+    let handle = Handle::new(cluster.world.handle(harms.machine(victim.index)));
+    drop(cluster.world.spawn_on(cluster.watcher, CoreId(0), move || async move { handle.drain().await }));
+    harms.stopping.push(victim.index);
+    true
+});
+
+/// How long the news of a death is carried.
+const TELL_MAX: Duration = Duration::from_secs(2);
+
+impl Harms<'_> {
+    pub(super) fn start(&mut self, index: usize) {
+        self.stopping.retain(|stopping| *stopping != index);
+        self.cluster.start(index);
+    }
+
+    pub(super) fn kill_and_tell(&mut self, index: usize) -> bool {
+        let cluster = self.cluster;
+        let (world, machine) = (&cluster.world, self.machine(index));
+        // One that was told to stop may have ended by now.
+        if !cluster.is_started(index) {
+            return false;
+        }
+        let will: Option<LastWill> = cluster.control(index, |control| async move { control.last_will() });
+        if cluster.status(index) != NodeStatus::Running {
+            return false;
+        }
+        world.kill(machine);
+        if let Some(will) = will {
+            drop(world.spawn_on(cluster.watcher, CoreId(0), move || async move {
+                // Who is not reached learns of it by silence.
+                let _ = will.carry_out(None, TELL_MAX).await;
+            }));
+        }
+        true
+    }
+}

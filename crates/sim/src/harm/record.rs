@@ -1,0 +1,71 @@
+//! A record that is out of reach, whose answers get lost, or whose changes come late.
+
+use cluster::memory::Fault;
+use rt::sim::{NodeId, NodeStatus};
+
+use super::{Harm, Harms, number};
+use crate::record::Record;
+
+/// A node does not reach the record.
+pub const GONE: Harm = Harm::new("record gone", 3, |harms, victim, _| {
+    harms.record_gone.push(victim.index);
+    true
+});
+
+/// What a node has changed in the record it does not learn of.
+pub const ANSWERS_LOST: Harm = Harm::new("answers of the record lost", 2, |harms, victim, _| {
+    harms.cluster.record.begin(number(victim.index), Fault::AnswersLost);
+    true
+});
+
+/// A node hears of no changes of the record.
+pub const WATCH_HELD: Harm = Harm::new("watch of the record held", 3, |harms, victim, _| {
+    harms.news_held[victim.index] = true;
+    harms.cluster.record.begin(number(victim.index), Fault::WatchHeld);
+    true
+});
+
+/// All reach the record as far as the network lets them.
+pub const BACK: Harm = Harm {
+    heal: |harms| harms.make_record_well(),
+    ..Harm::new("record back", 8, |harms, _, _| {
+        harms.make_record_well();
+        true
+    })
+    .always()
+};
+
+impl Harms<'_> {
+    fn make_record_well(&mut self) {
+        self.record_gone.clear();
+        self.news_held.fill(false);
+        for index in 0..self.cluster.servers.len() {
+            self.cluster.record.end(number(index), Fault::AnswersLost);
+            self.cluster.record.end(number(index), Fault::WatchHeld);
+        }
+    }
+
+    /// Where the record is the simulator's, a node reaches it if it reaches, both ways, more than half of the votes, its own among them: what Raft would make
+    /// of the network.
+    pub(super) fn reach_record(&self) {
+        let cluster = self.cluster;
+        let raft = matches!(*cluster.record, Record::Raft(_));
+        let machines: Vec<NodeId> = cluster.servers.iter().map(|server| server.machine).collect();
+        let votes: Vec<NodeId> = match (machines.len(), cluster.witness) {
+            (2, None) => vec![machines[0]],
+            (_, witness) => machines.iter().copied().chain(witness).collect(),
+        };
+        for (index, machine) in machines.iter().enumerate() {
+            let reached = |vote: &&NodeId| {
+                let runs = cluster.world.status(**vote) == NodeStatus::Running;
+                runs && (*vote == machine || !self.is_cut(*machine, **vote))
+            };
+            let majority = votes.iter().filter(reached).count() * 2 > votes.len();
+            if (majority || raft) && !self.record_gone.contains(&index) {
+                cluster.record.end(number(index), Fault::Unreachable);
+            } else {
+                cluster.record.begin(number(index), Fault::Unreachable);
+            }
+        }
+    }
+}
