@@ -7,7 +7,7 @@ use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{
     AccessState, BlockDone, BlockError, BlockOp, Cdb, ChangeRequest, Identity, InitiatorPort, ItNexus,
     LogicalUnit, LuConfig, LuState, Lun, NexusId, Outcome, PortGroup, Provisioning, RelativePort, Request,
-    Step, TargetPort,
+    Status, Step, TargetPort,
 };
 
 /// Blocks of the volume: small, so that ends are met often.
@@ -68,6 +68,7 @@ impl Unit {
     /// Carries out one command of initiator `nexus`.
     pub fn run(&mut self, nexus: u8, cdb: [u8; 16], data_out: Chain) -> Outcome {
         let nexus = NexusId(u64::from(nexus) % NEXUSES);
+        let (came, need) = (data_out.len() as u64, self.data_needed(&cdb));
         let outcome = match self.unit.start(Request { nexus, cdb: Cdb(cdb), data_out }) {
             Step::Done(outcome) => outcome,
             Step::Block(pending, operation) => {
@@ -88,10 +89,51 @@ impl Unit {
             }
             Step::ReportLuns(report) => report.answer(&[Lun::new(0).expect("zero is a number")]),
         };
+        assert!(
+            outcome.status != Status::Good || came >= need,
+            "GOOD with {came} of {need} bytes: {cdb:02x?}"
+        );
         if let Some(sense) = &outcome.sense {
             assert!(!sense.encode().is_empty());
         }
         outcome
+    }
+
+    /// The bytes that a CDB asks the initiator for, by SBC-3, SBC-4 and SPC-4.
+    fn data_needed(&self, cdb: &[u8; 16]) -> u64 {
+        let u16 = |at: usize| u64::from(u16::from_be_bytes([cdb[at], cdb[at + 1]]));
+        let u32 = |at: usize| u64::from(u32::from_be_bytes([cdb[at], cdb[at + 1], cdb[at + 2], cdb[at + 3]]));
+        let block = u64::from(self.unit.config().block_size.bytes());
+        let compared = |blocks: u64| match cdb[1] >> 1 & 3 {
+            1 => blocks,
+            3 => blocks.min(1),
+            _ => 0,
+        };
+        match cdb[0] {
+            0x0a if cdb[4] == 0 => 256 * block,
+            0x0a => u64::from(cdb[4]) * block,
+            0x15 => u64::from(cdb[4]),
+            0x2a | 0x2e => u16(7) * block,
+            0x2f => compared(u16(7)) * block,
+            0x41 => block,
+            0x42 | 0x55 => u16(7),
+            0x5f => u32(5),
+            0x83 => u32(10),
+            0x89 => 2 * u64::from(cdb[13]) * block,
+            0x8a | 0x8b | 0x8e => u32(10) * block,
+            0x8f => compared(u32(10)) * block,
+            0x93 => {
+                if cdb[1] & 1 == 0 {
+                    block
+                } else {
+                    0
+                }
+            }
+            0x9c => u16(12) * block,
+            0xaa | 0xae => u32(6) * block,
+            0xaf => compared(u32(6)) * block,
+            _ => 0,
+        }
     }
 
     fn change(&mut self, change: &ChangeRequest) -> Outcome {

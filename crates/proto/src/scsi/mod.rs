@@ -14,6 +14,7 @@ mod cdb;
 mod change;
 mod commands;
 mod config;
+mod data_out;
 mod inquiry;
 pub mod limits;
 mod lu;

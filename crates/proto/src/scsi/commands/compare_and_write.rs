@@ -2,8 +2,7 @@
 
 use super::extent::Extent;
 use super::{gates, pending};
-use crate::scsi::limits;
-use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step};
+use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step, data_out, limits};
 
 pub(super) fn compare_and_write(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let cdb = &request.cdb;
@@ -20,7 +19,7 @@ pub(super) fn compare_and_write(unit: &mut LogicalUnit, request: Request) -> Res
     };
     // The Data-Out Buffer holds what is compared, then what is written.
     let half = gates::bytes_of(range, config.block_size);
-    Ok(match gates::take_exactly(request.data_out, 2 * half) {
+    Ok(match data_out::take_exactly(request.data_out, 2 * half) {
         Ok(data) => {
             let (compare, write) =
                 (data.slice(0..half as usize), data.slice(half as usize..2 * half as usize));

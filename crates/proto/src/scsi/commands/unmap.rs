@@ -5,7 +5,7 @@ use base::LbaRange;
 use super::extent::Extent;
 use super::{gates, pending};
 use crate::scsi::limits::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
-use crate::scsi::{BlockOp, LogicalUnit, LuConfig, Outcome, Request, Sense, Step};
+use crate::scsi::{BlockOp, LogicalUnit, LuConfig, Outcome, Request, Sense, Step, data_out};
 
 pub(super) const OPCODE: u8 = 0x42;
 
@@ -32,7 +32,7 @@ pub(super) fn unmap(unit: &mut LogicalUnit, request: Request) -> Result<Step, Se
         return Err(Sense::parameter_list_length_error());
     }
     let transfer = u64::from(length);
-    let list = match gates::take(request.data_out, transfer) {
+    let list = match data_out::take(request.data_out, transfer) {
         Ok(data) => data.contiguous(),
         Err(refused) => return Ok(Step::Done(refused)),
     };

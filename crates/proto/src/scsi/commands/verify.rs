@@ -2,7 +2,7 @@
 
 use super::extent::Extent;
 use super::{gates, pending};
-use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step};
+use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step, data_out};
 
 /// What BYTCHK asks for (SBC-3 clause 5, VERIFY (10)).
 enum Check {
@@ -31,11 +31,11 @@ pub(super) fn verify(unit: &mut LogicalUnit, request: Request) -> Result<Step, S
     let (all, one) = (gates::bytes_of(range, config.block_size), u64::from(config.block_size.bytes()));
     Ok(match check {
         Check::Medium => pending::carry_out(0, BlockOp::Verify { range }),
-        Check::Blocks => match gates::take(request.data_out, all) {
+        Check::Blocks => match data_out::take(request.data_out, all) {
             Ok(data) => pending::carry_out(all, BlockOp::Compare { range, data }),
             Err(refused) => Step::Done(refused),
         },
-        Check::Same => match gates::take(request.data_out, one) {
+        Check::Same => match data_out::take(request.data_out, one) {
             Ok(data) => pending::compare_each(range, data),
             Err(refused) => Step::Done(refused),
         },

@@ -5,7 +5,7 @@ use base::{Chain, LbaRange};
 
 use super::extent::Extent;
 use super::{gates, pending};
-use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step};
+use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step, data_out};
 
 pub(super) const ATOMIC_OPCODE: u8 = 0x9c;
 
@@ -59,14 +59,14 @@ pub(super) fn write_atomic(unit: &mut LogicalUnit, request: Request) -> Result<S
         return Err(Sense::invalid_field_in_cdb(12, 7));
     }
     let fua = gates::durable(unit, gates::fua(cdb));
-    all_blocks(unit, extent, request.data_out, |range, data| BlockOp::WriteAtomic { range, data, fua })
+    blocks(unit, extent, request.data_out, |range, data| BlockOp::WriteAtomic { range, data, fua })
 }
 
 pub(super) fn orwrite(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let cdb = &request.cdb;
     gates::no_protection(cdb)?;
     let fua = gates::durable(unit, gates::fua(cdb));
-    all_blocks(unit, Extent::of(cdb), request.data_out, |range, data| BlockOp::OrWrite { range, data, fua })
+    blocks(unit, Extent::of(cdb), request.data_out, |range, data| BlockOp::OrWrite { range, data, fua })
 }
 
 /// What may be written, and its bytes; `None` if the command asks for no blocks.
@@ -77,7 +77,7 @@ fn admit(unit: &LogicalUnit, extent: Extent) -> Result<Option<(LbaRange, u64)>, 
     Ok(range.map(|range| (range, gates::bytes_of(range, config.block_size))))
 }
 
-/// Writes the blocks that came.
+/// Writes all blocks or none.
 fn blocks(
     unit: &LogicalUnit,
     extent: Extent,
@@ -85,22 +85,7 @@ fn blocks(
     op: impl FnOnce(LbaRange, Chain) -> BlockOp,
 ) -> Result<Step, Sense> {
     let Some((range, transfer)) = admit(unit, extent)? else { return Ok(Step::Done(Outcome::good())) };
-    let (range, data) = gates::whole_blocks(data, range, unit.config().block_size);
-    if range.count.0 == 0 {
-        return Ok(Step::Done(Outcome::good_out(transfer)));
-    }
-    Ok(pending::carry_out(transfer, op(range, data)))
-}
-
-/// Writes all blocks or none.
-fn all_blocks(
-    unit: &LogicalUnit,
-    extent: Extent,
-    data: Chain,
-    op: impl FnOnce(LbaRange, Chain) -> BlockOp,
-) -> Result<Step, Sense> {
-    let Some((range, transfer)) = admit(unit, extent)? else { return Ok(Step::Done(Outcome::good())) };
-    Ok(match gates::take(data, transfer) {
+    Ok(match data_out::take(data, transfer) {
         Ok(data) => pending::carry_out(transfer, op(range, data)),
         Err(refused) => Step::Done(refused),
     })

@@ -5,7 +5,7 @@ use base::{Buf, Chain};
 use super::extent::Extent;
 use super::{gates, pending};
 use crate::scsi::limits::{self, WRITE_SAME_NON_ZERO, blocks_of};
-use crate::scsi::{BlockOp, Cdb, LogicalUnit, Request, Sense, Step};
+use crate::scsi::{BlockOp, Cdb, LogicalUnit, Request, Sense, Step, data_out};
 
 /// Byte 1.
 struct Flags {
@@ -46,7 +46,7 @@ fn write_same(unit: &LogicalUnit, request: Request, flags: Flags) -> Result<Step
     let (transfer, pattern) = if flags.no_data {
         (0, Buf::zeroed(block as usize).into())
     } else {
-        match gates::take_exactly(request.data_out, block) {
+        match data_out::take_exactly(request.data_out, block) {
             Ok(pattern) => (block, pattern),
             Err(refused) => return Ok(Step::Done(refused)),
         }

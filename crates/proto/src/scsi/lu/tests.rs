@@ -178,7 +178,7 @@ fn wrong_mode_parameters() {
     }
     assert_eq!(rig.code(A, &[0x15, 0x10, 0, 0, 15, 0], &good), 0x1a00);
     assert_eq!(rig.code(A, &[0x15, 0x10, 0, 0, 3, 0], &good), 0x1a00);
-    assert_eq!(rig.code(A, &select, &good[..8]), 0x1a00);
+    assert_eq!(rig.code(A, &select, &good[..8]), 0x0e03);
     assert_eq!(rig.code(A, &[0x15, 0x00, 0, 0, 16, 0], &good), 0x2400);
     // Of another block size.
     let mut list = vec![0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 16, 0];

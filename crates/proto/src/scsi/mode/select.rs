@@ -1,11 +1,11 @@
 //! MODE SELECT(6) and MODE SELECT(10) (SPC-4 6.9, 6.10).
 
-use base::Chain;
-
 use super::{Mode, PAGES, Page};
 use crate::scsi::change::{Change, Decision, Notice};
 use crate::scsi::operations::{Access, OnAttention, Operation, Reach};
-use crate::scsi::{Affected, ItNexus, LogicalUnit, LuConfig, LuState, Request, Sense, Step, UnitAttention};
+use crate::scsi::{
+    Affected, ItNexus, LogicalUnit, LuConfig, LuState, Request, Sense, Step, UnitAttention, data_out,
+};
 
 pub(in crate::scsi) const MODE_SELECT_6: Operation = Operation {
     name: "MODE SELECT(6)",
@@ -71,7 +71,10 @@ fn select(unit: &mut LogicalUnit, request: Request, header: Header) -> Result<St
     if header.list > LIST_BYTES_MAX {
         return Err(Sense::invalid_field_in_cdb(header.list_at, 7));
     }
-    let list = list(&request.data_out, header.list)?;
+    let list = match data_out::take(request.data_out.clone(), header.list as u64) {
+        Ok(list) => list.to_vec(),
+        Err(refused) => return Ok(Step::Done(refused)),
+    };
     let mut change = ModeChange { save: cdb.bit(1, 0), ..ModeChange::default() };
     parse(unit.config(), &list, header.bytes, &mut change)?;
     unit.change(&request, Change::Mode(change), header.list as u64)
@@ -79,14 +82,6 @@ fn select(unit: &mut LogicalUnit, request: Request, header: Header) -> Result<St
 
 /// A MODE SELECT of all pages with the longest header and block descriptor is below 200 bytes.
 const LIST_BYTES_MAX: usize = 4096;
-
-/// The first `len` bytes that came with the command.
-fn list(data: &Chain, len: usize) -> Result<Vec<u8>, Sense> {
-    if data.len() < len {
-        return Err(Sense::parameter_list_length_error());
-    }
-    Ok(data.slice(0..len).to_vec())
-}
 
 /// Checks the whole list before anything is changed (SPC-4 7.5.4 to 7.5.6).
 fn parse(config: &LuConfig, list: &[u8], header: usize, change: &mut ModeChange) -> Result<(), Sense> {

@@ -4,7 +4,7 @@ use super::{Kind, transport_id};
 use crate::scsi::change::Change;
 use crate::scsi::operations::{Access, OnAttention, Operation, Reach, Run};
 use crate::scsi::sense::code;
-use crate::scsi::{InitiatorPort, ItNexus, LogicalUnit, RelativePort, Request, Sense, Step};
+use crate::scsi::{Cdb, InitiatorPort, ItNexus, LogicalUnit, RelativePort, Request, Sense, Step, data_out};
 
 const COUNT: usize = 8;
 
@@ -106,19 +106,22 @@ const BASIC_BYTES: usize = 24;
 const LIST_BYTES_MAX: usize = 4096;
 
 fn persistent_reserve_out(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
-    let out = parse(&request)?;
     let transfer = u64::from(request.cdb.u32(5));
+    if !(BASIC_BYTES as u64..=LIST_BYTES_MAX as u64).contains(&transfer) {
+        return Err(Sense::parameter_list_length_error());
+    }
+    let list = match data_out::take(request.data_out.clone(), transfer) {
+        Ok(list) => list.to_vec(),
+        Err(refused) => return Ok(Step::Done(refused)),
+    };
+    let out = parse(&request.cdb, &list)?;
     unit.change(&request, Change::PersistentOut(out), transfer)
 }
 
-fn parse(request: &Request) -> Result<PersistentOut, Sense> {
-    let cdb = &request.cdb;
+/// What a parameter list of [`BASIC_BYTES`] at least asks for.
+fn parse(cdb: &Cdb, list: &[u8]) -> Result<PersistentOut, Sense> {
     let action = cdb.service_action();
-    let len = cdb.u32(5) as usize;
-    if !(BASIC_BYTES..=LIST_BYTES_MAX).contains(&len) || request.data_out.len() < len {
-        return Err(Sense::parameter_list_length_error());
-    }
-    let list = request.data_out.slice(0..len).to_vec();
+    let len = list.len();
     let flags = list[20];
     let spec_i_pt = flags & 0x08 != 0;
     // Only REGISTER takes TransportIDs behind the basic list, and REGISTER AND MOVE has its own list.
@@ -131,7 +134,7 @@ fn parse(request: &Request) -> Result<PersistentOut, Sense> {
     let parsed = match action {
         0 => Action::Register(Registration {
             ignore_key: false,
-            also: if spec_i_pt { Some(transport_ids(&list)?) } else { None },
+            also: if spec_i_pt { Some(transport_ids(list)?) } else { None },
             all_ports: flags & 0x04 != 0,
             survives: flags & 0x01 != 0,
         }),
@@ -141,23 +144,23 @@ fn parse(request: &Request) -> Result<PersistentOut, Sense> {
             all_ports: flags & 0x04 != 0,
             survives: flags & 0x01 != 0,
         }),
-        1 => Action::Reserve(scope_and_type(request)?),
-        2 => Action::Release(scope_and_type(request)?),
+        1 => Action::Reserve(scope_and_type(cdb)?),
+        2 => Action::Release(scope_and_type(cdb)?),
         3 => Action::Clear,
-        4 => Action::Preempt { kind: scope_and_type(request)?, abort: false },
-        5 => Action::Preempt { kind: scope_and_type(request)?, abort: true },
+        4 => Action::Preempt { kind: scope_and_type(cdb)?, abort: false },
+        5 => Action::Preempt { kind: scope_and_type(cdb)?, abort: true },
         7 => {
             // SCOPE and TYPE are ignored: the reservation keeps its own.
-            move_to(&list)?
+            move_to(list)?
         }
         _ => return Err(Sense::invalid_field_in_cdb(1, 4)),
     };
-    Ok(PersistentOut { key: u64_at(&list, 0), action_key: u64_at(&list, 8), action: parsed })
+    Ok(PersistentOut { key: u64_at(list, 0), action_key: u64_at(list, 8), action: parsed })
 }
 
 /// SCOPE, which is always the unit, and TYPE.
-fn scope_and_type(request: &Request) -> Result<Kind, Sense> {
-    let byte = request.cdb.u8(2);
+fn scope_and_type(cdb: &Cdb) -> Result<Kind, Sense> {
+    let byte = cdb.u8(2);
     if byte >> 4 != 0 {
         return Err(Sense::invalid_field_in_cdb(2, 7));
     }

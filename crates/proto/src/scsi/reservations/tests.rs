@@ -401,7 +401,7 @@ fn wrong_lists() {
     let mut rig = Rig::new();
     assert_eq!(rig.code(A, &out_cdb(REGISTER, 0, 23), &list(0, 7, 0)), 0x1a00);
     assert_eq!(rig.code(A, &out_cdb(REGISTER, 0, 25), &[0; 25]), 0x1a00);
-    assert_eq!(rig.code(A, &out_cdb(REGISTER, 0, 24), &[0; 20]), 0x1a00);
+    assert_eq!(rig.code(A, &out_cdb(REGISTER, 0, 24), &[0; 20]), 0x0e03);
     assert_eq!(rig.code(A, &out_cdb(REGISTER, 0, 24), &list(0, 7, 8)), 0x1a00);
     assert_eq!(rig.code(A, &out_cdb(REGISTER_AND_IGNORE, 0, 24), &list(0, 7, 8)), 0x2600);
     rig.out(A, REGISTER, 0, 0, 7);

@@ -16,7 +16,7 @@ use crate::scsi::limits::{
     COPY_DESCRIPTOR_BYTES_MAX, COPY_RESULTS_HELD_MAX, COPY_SEGMENT_BYTES_MAX, COPY_SEGMENTS_MAX,
     COPY_TARGETS_MAX,
 };
-use crate::scsi::{LogicalUnit, NexusId, Outcome, Request, Sense, Step};
+use crate::scsi::{LogicalUnit, NexusId, Outcome, Request, Sense, Step, data_out};
 use list::CopyList;
 
 pub(in crate::scsi) use page::third_party_copy;
@@ -50,7 +50,7 @@ pub(super) fn extended_copy(unit: &mut LogicalUnit, request: Request) -> Result<
     if transfer > list::LIST_BYTES_MAX {
         return Err(Sense::parameter_list_length_error());
     }
-    let data = match gates::take(request.data_out, transfer) {
+    let data = match data_out::take(request.data_out, transfer) {
         Ok(data) => data.contiguous(),
         Err(refused) => return Ok(Step::Done(refused)),
     };
@@ -59,8 +59,10 @@ pub(super) fn extended_copy(unit: &mut LogicalUnit, request: Request) -> Result<
         return Ok(Step::Done(Outcome::good_out(transfer)));
     }
     let lengths = segments.iter().map(|s| gates::bytes_of(s.source_range, s.source_block_size)).collect();
-    let started = unit.block.copies.start(request.nexus, id, lengths)?;
-    Ok(Step::Copy(pending::copy(transfer, started), segments))
+    Ok(match unit.block.copies.start(request.nexus, id, lengths) {
+        Ok(started) => Step::Copy(pending::copy(transfer, started), segments),
+        Err(refused) => Step::Done(refused),
+    })
 }
 
 /// COPY STATUS: how far the copy is or came.

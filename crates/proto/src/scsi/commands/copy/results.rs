@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::list::ListId;
 use crate::scsi::limits::COPY_RESULTS_HELD_MAX;
 use crate::scsi::sense::code;
-use crate::scsi::{BlockError, NexusId, Sense};
+use crate::scsi::{BlockError, NexusId, Outcome, Sense, Status};
 
 /// The copies of a unit on one core: those that run, and those whose results are held. At most
 /// [`COPY_RESULTS_HELD_MAX`]; the oldest that has ended is forgotten first.
@@ -54,18 +54,24 @@ impl Copies {
     /// A copy begins. The results of an earlier one with its identifier are forgotten.
     ///
     /// # Errors
-    /// The earlier one still runs (SPC-4, LIST IDENTIFIER): its nexus could not tell the results of the two apart.
-    pub(super) fn start(&mut self, nexus: NexusId, id: ListId, lengths: Vec<u64>) -> Result<Started, Sense> {
+    /// The answer. The earlier one still runs (SPC-4, LIST IDENTIFIER): its nexus could not tell the results of the two apart. Or as many run as results can be
+    /// held of: BUSY (SAM-5 5.3.1), so that the initiator sends it again; with an error it would take the unit for one that does not copy.
+    pub(super) fn start(
+        &mut self,
+        nexus: NexusId,
+        id: ListId,
+        lengths: Vec<u64>,
+    ) -> Result<Started, Outcome> {
         self.serial += 1;
         let started = Started { serial: self.serial, lengths, held: matches!(id, ListId::Held(_)) };
         let (ListId::Held(id) | ListId::WhileRunning(id)) = id else { return Ok(started) };
         if self.find(nexus, id).is_some_and(CopyResult::runs) {
-            return Err(Sense::illegal(code::OPERATION_IN_PROGRESS));
+            return Err(Sense::illegal(code::OPERATION_IN_PROGRESS).into());
         }
         self.known.retain(|copy| (copy.nexus, copy.id) != (nexus, id));
         if self.known.len() >= COPY_RESULTS_HELD_MAX {
-            let oldest = self.known.iter().position(|copy| !copy.runs()).unwrap_or(0);
-            self.known.remove(oldest);
+            let ended = self.known.iter().position(|copy| !copy.runs());
+            self.known.remove(ended.ok_or(Outcome::status(Status::Busy))?);
         }
         self.known.push_back(CopyResult {
             nexus,

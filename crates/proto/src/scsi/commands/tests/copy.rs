@@ -214,6 +214,26 @@ fn a_copy_that_runs_is_not_forgotten_for_results() {
     assert_sense(begin(&mut unit, 200), SenseKey::IllegalRequest, 0x0016);
 }
 
+/// Each copy that runs has a record of its own, or its results would be lost, and a second copy with its identifier let in.
+#[test]
+fn there_are_no_more_copies_at_once_than_results_can_be_held_of() {
+    let mut unit = unit(BlockSize::B512);
+    let begin = |unit: &mut LogicalUnit, id| copy(unit, &list(id, 0, &[TARGET], &[segment(0)]));
+    let mut running = Vec::new();
+    for id in 0..64 {
+        let Step::Copy(pending, _) = begin(&mut unit, id) else { panic!("copy {id} is refused") };
+        running.push(pending);
+    }
+    assert_eq!(done(begin(&mut unit, 64)).status, Status::Busy);
+    for id in 0..64 {
+        assert_eq!(done(results(&mut unit, 0, id)).data_in.to_vec()[4], 0x00, "copy {id} runs");
+    }
+    assert_sense(begin(&mut unit, 0), SenseKey::IllegalRequest, 0x0016);
+    unit.finish(running.pop().unwrap(), Ok(BlockDone::Done));
+    assert!(matches!(begin(&mut unit, 64), Step::Copy(..)), "one has ended");
+    assert_field(results(&mut unit, 0, 63), 2, 7);
+}
+
 #[test]
 fn the_status_of_a_copy() {
     let mut unit = unit(BlockSize::B512);

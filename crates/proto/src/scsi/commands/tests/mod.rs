@@ -1,6 +1,7 @@
 //! A unit with one nexus, and how to talk to it.
 
 mod copy;
+mod data_out;
 mod random;
 mod ranges;
 mod reading;

@@ -2,7 +2,7 @@
 
 use base::BlockSize;
 
-use super::{assert_field, assert_good, assert_sense, block, cdb, config, done, range, start, unit, unit_of};
+use super::{assert_field, assert_good, assert_sense, block, cdb, config, done, start, unit, unit_of};
 use crate::scsi::limits::AtomicWrites;
 use crate::scsi::{BlockDone, BlockError, BlockOp, LuConfig, SenseKey, Status};
 
@@ -20,52 +20,6 @@ fn a_write_takes_what_the_cdb_says() {
     let (pending, op) = block(start(&mut unit, &WRITE_10, &[3; 10_000]));
     assert!(matches!(&op, BlockOp::Write { data, .. } if data.len() == 512));
     assert_eq!(unit.finish(pending, Ok(BlockDone::Done)).transfer, 512);
-}
-
-#[test]
-fn a_write_with_too_little_data_writes_the_blocks_that_came() {
-    let mut unit = unit(BlockSize::B512);
-    // WRITE (6), (10), (12), (16) and WRITE AND VERIFY (10), (12), (16), three blocks at 7.
-    for cdb in [
-        cdb(0x0a, &[(3, &[7]), (4, &[3])]),
-        cdb(0x2a, &[(5, &[7]), (8, &[3])]),
-        cdb(0xaa, &[(5, &[7]), (9, &[3])]),
-        cdb(0x8a, &[(9, &[7]), (13, &[3])]),
-        cdb(0x2e, &[(1, &[0x02]), (5, &[7]), (8, &[3])]),
-        cdb(0xae, &[(1, &[0x02]), (5, &[7]), (9, &[3])]),
-        cdb(0x8e, &[(1, &[0x02]), (9, &[7]), (13, &[3])]),
-    ] {
-        for (came, blocks) in [(512, 1), (1023, 1), (1024, 2), (1535, 2)] {
-            let (pending, op) = block(start(&mut unit, &cdb, &vec![3; came]));
-            assert_eq!(op.range(), Some(range(7, blocks)));
-            let (BlockOp::Write { data, .. } | BlockOp::WriteAndVerify { data, .. }) = op else {
-                panic!("{op:?}")
-            };
-            assert_eq!(data.len() as u64, blocks * 512);
-            // Against what the initiator expected to send, the residual is an overflow.
-            let outcome = unit.finish(pending, Ok(BlockDone::Done));
-            assert_eq!((outcome.status, outcome.transfer), (Status::Good, 1536));
-        }
-        for came in [0, 200, 511] {
-            let outcome = done(start(&mut unit, &cdb, &vec![3; came]));
-            assert_eq!((outcome.status, outcome.transfer), (Status::Good, 1536));
-        }
-    }
-}
-
-#[test]
-fn what_is_whole_or_nothing_needs_all_of_its_data() {
-    let atomic = AtomicWrites { blocks_max: 8, ..AtomicWrites::default() };
-    let mut unit = unit_of(LuConfig { atomic, ..config(BlockSize::B512) });
-    // ORWRITE (16) and WRITE ATOMIC (16), two blocks.
-    for opcode in [0x8b, 0x9c] {
-        for came in [0, 512, 1023] {
-            let outcome = done(start(&mut unit, &cdb(opcode, &[(13, &[2])]), &vec![3; came]));
-            let sense = outcome.sense.unwrap();
-            assert_eq!((sense.key, sense.code), (SenseKey::IllegalRequest, 0x0e03));
-            assert_eq!(outcome.transfer, 1024);
-        }
-    }
 }
 
 #[test]
