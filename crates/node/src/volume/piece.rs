@@ -22,20 +22,26 @@ pub(super) enum PieceOp {
 /// A piece that a command has taken; given back when this is dropped.
 pub enum Taken {
     Here { _range: TakenRange },
-    There { core: CoreId, volume: VolumeId, slice: u16, entry: usize },
+    There { _range: TakenThere },
 }
 
-impl Drop for Taken {
+/// A range of a slice of another core, taken there. It is one from the moment at which it was taken: the command may be gone when the message that tells it so
+/// arrives.
+pub struct TakenThere {
+    core: CoreId,
+    volume: VolumeId,
+    slice: u16,
+    entry: usize,
+}
+
+impl Drop for TakenThere {
     fn drop(&mut self) {
-        if let Taken::There { core, volume, slice, entry } = *self {
-            rt::send(core, move || {
-                if let Some(slice) =
-                    Shard::current().volume(volume).and_then(|volume| volume.slice_here(slice))
-                {
-                    slice.give_back(entry);
-                }
-            });
-        }
+        let TakenThere { core, volume, slice, entry } = *self;
+        rt::send(core, move || {
+            if let Some(slice) = Shard::current().volume(volume).and_then(|volume| volume.slice_here(slice)) {
+                slice.give_back(entry);
+            }
+        });
     }
 }
 
@@ -75,14 +81,13 @@ impl Volume {
         if let Some(slice) = self.slice_here(piece.slice) {
             return Ok(Taken::Here { _range: slice.take(piece.offset, piece.len).await? });
         }
-        let take = move |slice: Rc<Slice>| async move { slice.take_for_later(piece.offset, piece.len).await };
-        let entry = self.on_owner(piece.slice, take).await?;
-        Ok(Taken::There {
-            core: core_of(piece.slice, rt::cores()),
-            volume: self.id,
-            slice: piece.slice,
-            entry,
-        })
+        let Piece { slice, offset, len, .. } = piece;
+        let (core, volume) = (core_of(slice, rt::cores()), self.id);
+        let take = move |owner: Rc<Slice>| async move {
+            let entry = owner.take_for_later(offset, len).await?;
+            Ok(TakenThere { core, volume, slice, entry })
+        };
+        Ok(Taken::There { _range: self.on_owner(slice, take).await? })
     }
 
     /// Takes a part of a slice on all nodes that have a copy of it: nothing is written to it until this is dropped.
