@@ -1,5 +1,6 @@
 //! How a node comes to etcd: where its members are, by whose certificate they are known, and as whom it speaks to them.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const PASSWORD_BYTES_MAX: usize = 1024;
 /// Where etcd is, and by what it and we are known to each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// `http://HOST:PORT` or `https://HOST:PORT` of its members; any of them will do, and all are tried.
+    /// `https://HOST:PORT` of its members, or `http://HOST:PORT` on this machine; any of them will do, and all are tried.
     pub endpoints: Vec<String>,
     /// The certificates in PEM of who has signed those of its members: for `https`.
     pub authorities: Option<PathBuf>,
@@ -33,6 +34,11 @@ pub enum AccessError {
     /// URLs.
     #[error("its endpoints are missing, or one is not http://HOST:PORT or https://HOST:PORT")]
     Endpoints,
+    /// `http` to another machine: the record has the CHAP secrets and whose word counts.
+    #[error(
+        "etcd on another machine must be reached by https://: the cluster's record holds CHAP secrets, and whoever can change it on the way controls the cluster"
+    )]
+    Plain,
     /// `https` alone says nothing.
     #[error(
         "nobody says who has signed its certificate: name the file with the authority's, in PEM (etcd-ca)"
@@ -59,6 +65,13 @@ impl Access {
         };
         if self.endpoints.is_empty() || !self.endpoints.iter().all(is_right) {
             return Err(AccessError::Endpoints);
+        }
+        if !self
+            .endpoints
+            .iter()
+            .all(|endpoint| endpoint.starts_with("https://") || is_of_this_machine(endpoint))
+        {
+            return Err(AccessError::Plain);
         }
         if self.has_tls() && self.authorities.is_none() {
             return Err(AccessError::NoAuthorities);
@@ -97,6 +110,14 @@ impl Access {
     }
 }
 
+/// Whether an endpoint names this machine itself: by an address of loopback, or as `localhost`.
+fn is_of_this_machine(endpoint: &str) -> bool {
+    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest).trim_end_matches('/');
+    let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
+}
+
 /// After which a connection is not used again: etcd's end of it may be gone without a word.
 const IDLE_MAX: Duration = Duration::from_secs(15);
 
@@ -109,8 +130,20 @@ mod tests {
         let check = |endpoint: &str| {
             Access { endpoints: vec![endpoint.to_owned()], ..Access::default() }.check().is_ok()
         };
-        for right in ["http://127.0.0.1:2379", "http://[::1]:2379/", "http://etcd1.example:2379"] {
+        for right in ["http://127.0.0.1:2379", "http://[::1]:2379/", "http://localhost:2379"] {
             assert!(check(right), "{right}");
+        }
+        let plain = |endpoint: &str| {
+            let endpoints = vec!["http://127.0.0.1:2379".to_owned(), endpoint.to_owned()];
+            Access { endpoints, ..Access::default() }.check()
+        };
+        for other in [
+            "http://etcd1.example:2379",
+            "http://10.0.0.1:2379",
+            "http://[fd00::1]:2379",
+            "http://127.0.0.1.a:1",
+        ] {
+            assert_eq!(plain(other), Err(AccessError::Plain), "{other}");
         }
         for wrong in ["127.0.0.1:2379", "http://", "http://:2379", "http://etcd1", "ftp://a:1", "http://a:x"]
         {
