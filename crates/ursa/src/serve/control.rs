@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::greeting::{ApiNotes, greeting};
+use super::set_up_link::SetUpLink;
 use super::settings::Settings;
 use super::{ServeError, notify};
 use crate::clock::unix_now;
@@ -183,8 +184,8 @@ fn certificate(settings: &Settings) -> Option<Result<Certificate, CertificateErr
 struct Http {
     task: JoinHandle<io::Result<()>>,
     shutdown: oneshot::Sender<()>,
-    /// The links that make the first user, if there is none.
-    set_up: Vec<String>,
+    /// Where the link is that makes the first user, if there is none.
+    set_up: SetUpLink,
     /// Of the certificate that it shows.
     fingerprint: Option<String>,
     /// This machine's credential, for as long as the API is there.
@@ -235,6 +236,7 @@ impl Http {
             }
             _ => Vec::new(),
         };
+        let set_up = SetUpLink::place(set_up, &control.settings.node.data_dir);
         let state = State {
             node: control.node.clone(),
             name: control.settings.node.name.clone(),

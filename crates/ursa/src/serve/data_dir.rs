@@ -2,11 +2,11 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use base::ByteLen;
-use rustix::fs::statvfs;
+use rustix::fs::{Mode, statvfs};
 use store::DISK_BYTES_MIN;
 
 /// Where pools made without a path lie.
@@ -51,13 +51,52 @@ pub fn default() -> Option<PathBuf> {
     data.map(|data| data.join("ursa"))
 }
 
+/// What a node has made there is no other user's to look into, whatever umask it was started with.
+pub fn keep_private() {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+}
+
 /// Makes the directory and what is in it, for the owner alone.
 ///
 /// # Errors
 /// [`DataDirError::Make`].
 pub fn prepare(path: &Path) -> Result<(), DataDirError> {
+    let was_there = path.exists();
     let pools = path.join(POOLS);
-    make(&pools).map_err(|source| DataDirError::Make { path: path.to_owned(), source })
+    make(&pools).map_err(|source| DataDirError::Make { path: path.to_owned(), source })?;
+    if was_there {
+        tighten(path);
+    }
+    Ok(())
+}
+
+/// The directories of a node in its data directory: earlier versions and service managers made them for everybody to look into.
+const OWN: [&str; 5] = [POOLS, "cluster", "history", "audit", "api"];
+
+/// Takes from others what rights they have on a data directory that was there before. One that is not known to be a node's own is left alone, and told of: `/srv`
+/// or `/tmp` may have been named.
+fn tighten(path: &Path) {
+    let is_own = path.join("record").exists();
+    for (directory, may) in
+        std::iter::once((path.to_owned(), is_own)).chain(OWN.map(|name| (path.join(name), true)))
+    {
+        let Ok(metadata) = fs::symlink_metadata(&directory) else { continue };
+        let mode = metadata.mode() & 0o7777;
+        if !metadata.is_dir() || mode & 0o077 == 0 {
+            continue;
+        }
+        let may = may && mode & 0o1000 == 0 && metadata.uid() == rustix::process::geteuid().as_raw();
+        let tightened = may && fs::set_permissions(&directory, fs::Permissions::from_mode(MODE)).is_ok();
+        let (path, mode) = (directory.display(), format!("{mode:o}"));
+        match tightened {
+            true => {
+                tracing::info!(%path, mode, "other users could look into this directory; its mode is 700 now")
+            }
+            false => {
+                tracing::warn!(%path, mode, "other users can look into this directory: make its mode 700")
+            }
+        }
+    }
 }
 
 fn make(path: &Path) -> io::Result<()> {
@@ -89,6 +128,28 @@ fn half_of(free: u64) -> Option<ByteLen> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_data_directory_that_is_there_is_closed_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        let (own, shared) = (dir.path().join("own"), dir.path().join("shared"));
+        prepare(&own).unwrap();
+        assert_eq!((mode(&own), mode(&own.join(POOLS))), (0o700, 0o700));
+        fs::write(own.join("record"), []).unwrap();
+        fs::create_dir(own.join("cluster")).unwrap();
+        fs::create_dir(own.join("theirs")).unwrap();
+        [&own, &own.join("cluster"), &own.join(POOLS), &own.join("theirs")].map(|path| open(path));
+        prepare(&own).unwrap();
+        assert_eq!([&own, &own.join("cluster"), &own.join(POOLS)].map(|path| mode(path)), [0o700; 3]);
+        assert_eq!(mode(&own.join("theirs")), 0o755, "no directory of a node");
+        // Not a node's: perhaps other programs use it.
+        fs::create_dir(&shared).unwrap();
+        open(&shared);
+        prepare(&shared).unwrap();
+        assert_eq!((mode(&shared), mode(&shared.join(POOLS))), (0o755, 0o700));
+    }
 
     #[test]
     fn a_first_pool_takes_half_of_the_free_space() {

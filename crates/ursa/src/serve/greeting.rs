@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 
+use super::set_up_link::SetUpLink;
 use super::settings::Settings;
 use crate::cli::attach_lines;
 
 /// What is known of the API only when it is there.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct ApiNotes<'a> {
-    /// The links that make the first user, one an address of the API; empty if there is a user.
-    pub set_up: &'a [String],
+    /// Where the link is that makes the first user.
+    pub set_up: &'a SetUpLink,
     /// Of the certificate that it shows.
     pub fingerprint: Option<&'a str>,
 }
@@ -37,12 +38,21 @@ pub fn greeting(settings: &Settings, portals: &[SocketAddr], api: &ApiNotes<'_>)
     let certificate = fingerprint
         .map_or(String::new(), |fingerprint| format!("\n         certificate SHA-256 {fingerprint}"));
     let first_user = match set_up {
-        [] => String::new(),
-        links => {
+        SetUpLink::None => String::new(),
+        SetUpLink::Shown(links) => {
             let one = if links.len() > 1 { " one of these" } else { "" };
             let links = links.join("\n  ");
             format!("\nThere is no user yet. To make the first one, within a day, open{one}:\n  {links}\n")
         }
+        SetUpLink::Kept(path) => format!(
+            "\nThere is no user yet. To make the first one, open the link in {} within a day, or run here:\n  \
+             ursa user create NAME --role admin{api}\n",
+            path.display()
+        ),
+        SetUpLink::Lost => format!(
+            "\nThere is no user yet. To make the first one, run here:\n  \
+             ursa user create NAME --role admin{api}\n"
+        ),
     };
     format!(
         "ursa {version} serves as {name:?}\n  \

@@ -13,6 +13,7 @@ mod greeting;
 mod limits;
 mod logging;
 pub mod notify;
+mod set_up_link;
 mod settings;
 
 use std::net::SocketAddr;
@@ -108,6 +109,7 @@ pub fn main(given: Given) -> Result<(), ServeError> {
         return Ok(());
     }
     logging::start(filter, settings.log_format);
+    data_dir::keep_private();
     limits::raise();
     affinity::leave_cores_alone(&settings.cores);
     data_dir::prepare(&settings.node.data_dir)?;

@@ -1,0 +1,83 @@
+//! Where the link goes that makes the first user. Whoever has it becomes an administrator, so it is never written to a log: standard output is one when a service
+//! manager starts the node, read by more than those who run it. It goes to a terminal, or to a file for the owner alone.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The file, in the data directory.
+const FILE: &str = "setup-link";
+
+/// What is to be said of the links.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SetUpLink {
+    /// There is a user.
+    None,
+    /// Somebody sits at the terminal: the links themselves, one an address of the API.
+    Shown(Vec<String>),
+    /// They are in this file.
+    Kept(PathBuf),
+    /// They could not be written anywhere. Users are made on the command line.
+    Lost,
+}
+
+impl SetUpLink {
+    /// Puts the links where they may go; without any, takes away what an earlier start has left.
+    pub fn place(links: Vec<String>, data_dir: &Path) -> SetUpLink {
+        let path = data_dir.join(FILE);
+        if let Err(error) = remove(&path) {
+            tracing::warn!(path = %path.display(), %error, "cannot remove an old set-up link");
+        }
+        if links.is_empty() {
+            return SetUpLink::None;
+        }
+        if io::stdout().is_terminal() {
+            return SetUpLink::Shown(links);
+        }
+        match write(&path, &links) {
+            Ok(()) => SetUpLink::Kept(path),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "cannot write the set-up link");
+                SetUpLink::Lost
+            }
+        }
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// The file is new, so that nobody else has it open.
+fn write(path: &Path, links: &[String]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    links.iter().try_for_each(|link| writeln!(file, "{link}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_links_are_for_the_owner_alone_and_go_when_there_is_a_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("setup-link");
+        for token in ["old", "new"] {
+            let placed = SetUpLink::place(vec![format!("http://a/#/setup?token={token}")], dir.path());
+            if let SetUpLink::Shown(_) = placed {
+                return; // the tests run at a terminal
+            }
+            assert_eq!(placed, SetUpLink::Kept(path.clone()));
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+            assert_eq!(fs::read_to_string(&path).unwrap(), format!("http://a/#/setup?token={token}\n"));
+        }
+        assert_eq!(SetUpLink::place(Vec::new(), dir.path()), SetUpLink::None);
+        assert!(!path.exists());
+    }
+}
