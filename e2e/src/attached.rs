@@ -171,6 +171,14 @@ impl Mounted {
         Mounted(Some(directory.to_owned()))
     }
 
+    /// Mounts an empty file system in memory that has room for so many bytes.
+    #[track_caller]
+    pub fn small(bytes: usize, directory: &Path) -> Mounted {
+        let path = directory.to_str().expect("our own path");
+        run("mount", &["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs", path]);
+        Mounted(Some(directory.to_owned()))
+    }
+
     /// Unmounts it.
     #[track_caller]
     pub fn unmount(mut self) {

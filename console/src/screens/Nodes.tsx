@@ -109,7 +109,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
             <Table.Td>{one.cores ?? '–'}</Table.Td>
             {!etcd && (
               <Table.Td>
-                {one.votes ? 'yes' : 'no'}
+                {!one.votes ? 'no' : one.record_stalled ? 'missing' : 'yes'}
                 {one.leads ? ', leads the record' : ''}
                 {one.witness ? ', witness' : ''}
                 {one.preferred ? ', decides alone' : ''}

@@ -233,7 +233,7 @@ function ofNode(node: ClusterNode, nodes: ClusterNode[]): Finding[] {
 
 function ofVotes(nodes: ClusterNode[]): Finding[] {
   const voters = nodes.filter((node) => node.votes)
-  const up = voters.filter((node) => node.up).length
+  const up = voters.filter((node) => node.up && !node.record_stalled).length
   if (nodes.length === 0 || 2 * up > voters.length) return []
   const down = known(voters.map((node) => node.down_since))
   return [{

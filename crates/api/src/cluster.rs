@@ -64,6 +64,9 @@ pub struct ClusterNode {
     pub authority: bool,
     /// Its word counts in the cluster's record.
     pub votes: bool,
+    /// Why its copy of the record cannot be written: its vote is missing until it can. Absent: it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_stalled: Option<RecordStall>,
     /// It leads the record.
     pub leads: bool,
     /// It has a vote at most, and never a volume.
@@ -91,6 +94,38 @@ pub struct ClusterNode {
     /// Where it listens for iSCSI.
     #[schema(example = json!(["0.0.0.0:3260"]))]
     pub portals: Vec<String>,
+}
+
+/// Why a node's copy of the cluster's record cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordStall {
+    /// The file system of its data directory is full.
+    NoSpace,
+    /// The disk of its data directory fails.
+    Disk,
+    /// A defect of the program ended it: the node has to be restarted.
+    Defect,
+    /// A reason that only later versions know.
+    Other,
+}
+
+impl fmt::Display for RecordStall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RecordStall::NoSpace => "no space",
+            RecordStall::Disk => "disk fails",
+            RecordStall::Defect => "restart it",
+            RecordStall::Other => "stalled",
+        })
+    }
+}
+
+impl ClusterNode {
+    /// Whether its vote can be counted on: it has one, is heard of, and can write down what it votes for.
+    pub fn can_vote(&self) -> bool {
+        self.votes && self.up && self.record_stalled.is_none()
+    }
 }
 
 /// Where a cluster has its record.

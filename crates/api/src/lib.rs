@@ -40,8 +40,8 @@ pub use self::chap::Chap;
 pub use self::client::{Client, ClientError, Fingerprint, Trust, TrustError};
 pub use self::cluster::{
     ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, JoinToken, LINK_PORT, LinkFor, LinkRole,
-    Maintenance, Preference, RecordPlace, SyncLimit, TOKEN_SECONDS, TOKEN_SECONDS_MAX, TokenCreate,
-    link_address,
+    Maintenance, Preference, RecordPlace, RecordStall, SyncLimit, TOKEN_SECONDS, TOKEN_SECONDS_MAX,
+    TokenCreate, link_address,
 };
 pub use self::counters::{FlowCounters, LatencyBucket, VolumeCounters};
 pub use self::disk::BlockDevice;

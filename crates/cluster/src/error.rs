@@ -35,7 +35,10 @@ pub enum Error {
     /// Nothing was changed.
     #[error("what is in etcd is not the cluster's record as this node knows it: `ursa status` says more")]
     WrongEtcd,
-    /// The engine was stopped, or its disk failed; the log says which. A transaction may have taken effect.
+    /// Nothing was changed.
+    #[error("this node's copy of the cluster's record cannot be written: {0}")]
+    Stalled(crate::Stall),
+    /// The engine was stopped. A transaction may have taken effect.
     #[error("the cluster's record does not run on this node any more")]
     Stopped,
 }

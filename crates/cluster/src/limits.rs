@@ -63,6 +63,9 @@ pub const SNAPSHOT_TICKS: u64 = 200;
 /// How long what was applied may wait for the next transaction of the disk: 100 ms. It is in the log meanwhile.
 pub const DEFERRED_TICKS: u64 = 2;
 
+/// How often it is tried to write a record's file again that could not be written: long enough that a full disk is not kept busy, short against an operator's patience.
+pub const REOPEN_EVERY: Duration = Duration::from_secs(1);
+
 /// Entries of the log above which it is shortened.
 pub const LOG_ENTRIES_MAX: usize = 2048;
 /// Bytes of the log above which it is shortened.

@@ -51,6 +51,8 @@ pub enum Fault {
     AnswersLost,
     /// Calls are answered; watches see nothing until the fault ends.
     WatchHeld,
+    /// The file of the node's copy takes no writes: its file system is full. Where nodes have files.
+    DiskFull,
 }
 
 impl Memory {
@@ -187,6 +189,7 @@ impl Shared {
             voters: numbers(&self.members.voters),
             learners: numbers(&self.members.learners),
             trouble: None,
+            stalled: None,
         }
     }
 }

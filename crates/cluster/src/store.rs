@@ -50,6 +50,8 @@ pub struct Status {
     pub learners: Vec<u64>,
     /// Why etcd cannot be used, where it cannot.
     pub trouble: Option<String>,
+    /// Why this node's copy takes no changes, where it does not.
+    pub stalled: Option<crate::Stall>,
 }
 
 impl Store {

@@ -6,8 +6,10 @@
 //! read by people in an emergency, and grow fields with each version. They stay the text that they are on the disk: a
 //! commit copies those that it does not change.
 //!
-//! After a failed commit nobody knows which record the next start will find, so the record accepts no more changes until
-//! the node has been restarted.
+//! After a failed commit nobody knows which record the next start will find, and after a failed flush the kernel takes for clean what
+//! never reached the disk. So the record accepts no more changes until it was repaired: the file is opened again, and what is in force is written
+//! over the slot of the failed commit, with a generation above that commit's ([`Record::repair`]). Whichever of them a start finds before
+//! that, it is the record before the failed change or the one after it.
 
 pub mod fuzzing;
 mod slot;
@@ -50,13 +52,16 @@ pub enum RecordError {
     )]
     Full(usize),
     /// An earlier commit failed.
-    #[error("the node's record takes no changes since an earlier one failed to be written: restart the node")]
+    #[error(
+        "the node's record takes no changes since an earlier one could not be written: look after the disk and the space of the data directory; the node tries again every few seconds"
+    )]
     Latched,
 }
 
 /// Keys and values, durable.
 pub struct Record {
-    disk: Rc<Disk>,
+    /// `None`: a commit failed; see the module's header.
+    disk: Option<Rc<Disk>>,
     path: PathBuf,
     entries: BTreeMap<String, Box<RawValue>>,
     generation: u64,
@@ -65,8 +70,6 @@ pub struct Record {
     /// What was wrong with the other slot at the start. It stays said until the next start: a commit makes the slot good
     /// again, but does not bring back what may be missing.
     fault: Option<RecordFault>,
-    /// A commit failed; see the module's header.
-    latched: bool,
 }
 
 /// What a commit changes: a new value, or none to delete.
@@ -99,7 +102,7 @@ impl Record {
             tracing::error!("{fault}");
         }
         let disk = Rc::new(disk);
-        Ok(Record { disk, path: path.to_owned(), entries, generation, slot, fault, latched: false })
+        Ok(Record { disk: Some(disk), path: path.to_owned(), entries, generation, slot, fault })
     }
 
     /// What was wrong with one of the two copies at the start.
@@ -107,9 +110,9 @@ impl Record {
         self.fault.as_ref()
     }
 
-    /// Whether a commit failed, so that nothing can be changed until the next start.
+    /// Whether a commit failed, so that nothing can be changed until it was repaired.
     pub fn is_latched(&self) -> bool {
-        self.latched
+        self.disk.is_none()
     }
 
     /// Where it is.
@@ -140,12 +143,41 @@ impl Record {
     /// # Errors
     /// [`RecordError::Full`], [`RecordError::Latched`].
     pub fn prepare(&self, changes: Vec<Change>) -> Result<Prepared, RecordError> {
-        if self.latched {
-            return Err(RecordError::Latched);
+        let Some(disk) = &self.disk else { return Err(RecordError::Latched) };
+        let image = self.image(&changes, self.generation + 1)?;
+        let (generation, slot) = (self.generation + 1, self.other_slot());
+        Ok(Prepared { disk: Rc::clone(disk), changes, generation, slot, image })
+    }
+
+    /// What makes a latched record take changes again; `None`: it takes some.
+    ///
+    /// # Errors
+    /// [`RecordError::Full`].
+    pub fn repair(&self) -> Result<Option<Repair>, RecordError> {
+        if !self.is_latched() {
+            return Ok(None);
         }
+        // The commit that failed may be on the disk with the next generation.
+        let generation = self.generation + 2;
+        let image = self.image(&[], generation)?;
+        Ok(Some(Repair { path: self.path.clone(), generation, slot: self.other_slot(), image }))
+    }
+
+    /// The repair was written, by this disk.
+    pub fn repaired(&mut self, repair: Repair, disk: Disk) {
+        (self.generation, self.slot) = (repair.generation, repair.slot);
+        self.disk = Some(Rc::new(disk));
+    }
+
+    fn other_slot(&self) -> u64 {
+        (self.slot + 1) % SLOTS
+    }
+
+    /// Header and payload of the record with all of `changes`.
+    fn image(&self, changes: &[Change], generation: u64) -> Result<SharedBuf, RecordError> {
         let kept = self.entries.iter().map(|(key, value)| (key.as_str(), &**value));
         let mut entries: BTreeMap<&str, &RawValue> = kept.collect();
-        for (key, value) in &changes {
+        for (key, value) in changes {
             match value {
                 Some(value) => entries.insert(key, value),
                 None => entries.remove(key.as_str()),
@@ -155,7 +187,6 @@ impl Record {
         if payload.len() as u64 > SLOT_BYTES - HEADER_BYTES as u64 {
             return Err(RecordError::Full(payload.len()));
         }
-        let generation = self.generation + 1;
         let header = Header {
             version: VERSION,
             generation,
@@ -165,9 +196,7 @@ impl Record {
         let mut image = Buf::zeroed(HEADER_BYTES + padded(payload.len()));
         header.encode(&mut image);
         image[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(&payload);
-        let image = image.share();
-        let slot = (self.slot + 1) % SLOTS;
-        Ok(Prepared { disk: Rc::clone(&self.disk), changes, generation, slot, image })
+        Ok(image.share())
     }
 
     /// Puts what was written in force.
@@ -176,7 +205,7 @@ impl Record {
     /// [`RecordError::Disk`] if it was not written: the record is latched.
     pub fn finish(&mut self, prepared: Prepared, written: Result<(), DiskError>) -> Result<(), RecordError> {
         if let Err(error) = written {
-            self.latched = true;
+            self.disk = None;
             return Err(RecordError::Disk(self.path.clone(), error));
         }
         for (key, value) in prepared.changes {
@@ -208,12 +237,36 @@ impl Prepared {
     /// # Errors
     /// What the disk says; give it to [`Record::finish`].
     pub async fn write(&self) -> Result<(), DiskError> {
-        let at = self.slot * SLOT_BYTES;
-        let (header, payload) =
-            (self.image.slice(0..HEADER_BYTES), self.image.slice(HEADER_BYTES..self.image.len()));
-        self.disk.write(at + HEADER_BYTES as u64, payload, Durability::Cached).await?;
-        self.disk.flush().await?;
-        self.disk.write(at, header, Durability::Durable).await
+        write(&self.disk, self.slot, &self.image).await
+    }
+}
+
+async fn write(disk: &Disk, slot: u64, image: &SharedBuf) -> Result<(), DiskError> {
+    let at = slot * SLOT_BYTES;
+    let (header, payload) = (image.slice(0..HEADER_BYTES), image.slice(HEADER_BYTES..image.len()));
+    disk.write(at + HEADER_BYTES as u64, payload, Durability::Cached).await?;
+    disk.flush().await?;
+    disk.write(at, header, Durability::Durable).await
+}
+
+/// What is in force, to be written over a commit that failed: see [`Record::repair`].
+pub struct Repair {
+    path: PathBuf,
+    generation: u64,
+    slot: u64,
+    image: SharedBuf,
+}
+
+impl Repair {
+    /// Opens the file again and writes it, durably. Give the disk to [`Record::repaired`].
+    ///
+    /// # Errors
+    /// [`RecordError::Open`], [`RecordError::Disk`]: the record stays latched.
+    pub async fn write(&self) -> Result<Disk, RecordError> {
+        let disk = Disk::open(&self.path, OpenOptions::default()).await.map_err(RecordError::Open)?;
+        let written = write(&disk, self.slot, &self.image).await;
+        written.map_err(|error| RecordError::Disk(self.path.clone(), error))?;
+        Ok(disk)
     }
 }
 

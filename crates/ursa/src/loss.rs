@@ -89,7 +89,7 @@ fn is_of_two(nodes: &[ClusterNode]) -> bool {
 /// Whether the nodes that are up without this one are a majority of those that vote.
 fn outvoted(lost: u16, nodes: &[ClusterNode]) -> bool {
     let voters = nodes.iter().filter(|node| node.votes);
-    let left = voters.clone().filter(|node| node.up && node.id != lost).count();
+    let left = voters.clone().filter(|node| node.can_vote() && node.id != lost).count();
     2 * left > voters.count()
 }
 

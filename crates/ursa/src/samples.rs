@@ -57,6 +57,7 @@ pub fn node(id: u16) -> ClusterNode {
         uptime: None,
         authority: id == 1,
         votes: true,
+        record_stalled: None,
         leads: id == 1,
         witness: false,
         copies: 0,

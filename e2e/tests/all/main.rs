@@ -19,6 +19,7 @@ mod multipath;
 mod out_of_range;
 mod power;
 mod qemu;
+mod record;
 mod robustness;
 mod structure;
 mod watcher;

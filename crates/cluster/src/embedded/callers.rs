@@ -8,7 +8,8 @@ use super::engine::{Answered, CallId, Engine, Told};
 use crate::call::Answer;
 use crate::error::Error;
 use crate::limits::WATCHES_MAX;
-use crate::store::Request;
+use crate::stall::Stall;
+use crate::store::{Request, Status};
 use crate::transaction::{Outcome, Revision, Versioned};
 use crate::watch::{Everything, Watches};
 
@@ -75,6 +76,36 @@ impl Callers {
             Request::Status { answer, .. } => return answer.send(Ok(engine.status())),
         };
         self.waiting.insert(call, waiting);
+    }
+
+    /// As [`Callers::request`], while the engine has ended because its file cannot be written: only what this node knows by itself is answered.
+    pub fn request_stalled(&mut self, last: &Engine, stall: Stall, request: Request) {
+        match request {
+            Request::Watch { after, answer } if self.watches.count() < WATCHES_MAX => {
+                answer.send(Ok(self.watches.watch(after, last.record().everything())));
+            }
+            Request::Status { answer, .. } => {
+                let status = Status { leader: None, quorum: false, stalled: Some(stall), ..last.status() };
+                answer.send(Ok(status));
+            }
+            request => request.refuse(&Error::Stalled(stall)),
+        }
+    }
+
+    /// The engine has ended because its file cannot be written. What it was asked to change may still come true: other nodes may have it.
+    pub fn stall(&mut self, stall: Stall) {
+        for waiting in std::mem::take(&mut self.waiting).into_values() {
+            let error = match waiting {
+                Waiting::Get(..) | Waiting::List(..) => Error::Stalled(stall),
+                Waiting::Cas(_) | Waiting::Members(_) => Error::OutcomeUnknown,
+            };
+            waiting.fail(error);
+        }
+    }
+
+    /// Another engine goes on from what the file has. That may be less than watches were told of: what comes again is not told again.
+    pub fn resume(&mut self, engine: &Engine) {
+        self.watches.replaced(engine.record().everything());
     }
 
     /// Passes on what watches are told. `now` is what the engine's record is.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -15,9 +15,11 @@ use thiserror::Error;
 use super::callers::Callers;
 use super::engine::{Engine, Refused, Settings};
 use super::file::{File, FileError};
+use super::saved::Batch;
 use crate::error::Error;
-use crate::limits::{INBOX_BYTES_MAX, INBOX_MAX, TICK};
+use crate::limits::{INBOX_BYTES_MAX, INBOX_MAX, REOPEN_EVERY, TICK};
 use crate::node_id::NodeId;
+use crate::stall::Stall;
 use crate::store::{Request, Store};
 
 /// The embedded engine of this node, running. It stops when this is dropped; see also [`Embedded::stop`].
@@ -55,8 +57,16 @@ enum Input {
 #[derive(Default)]
 struct Door {
     stopping: AtomicBool,
+    /// Why the record takes no changes now ([`Stall::code`]); 0: it does.
+    stalled: AtomicU8,
     /// Bytes of messages that wait to be taken.
     bytes: AtomicUsize,
+}
+
+impl Door {
+    fn stall(&self, stall: Option<Stall>) {
+        self.stalled.store(stall.map_or(0, Stall::code), Ordering::Relaxed);
+    }
 }
 
 impl Embedded {
@@ -74,22 +84,24 @@ impl Embedded {
         let (inbox, inputs) = sync_channel(INBOX_MAX);
         let door = Arc::new(Door::default());
         let inside = Arc::clone(&door);
+        let own_path = path.to_owned();
         let (running, ended) = sync_channel(0);
         let send: Send = Box::new(send);
         let run = move || {
             // raft-rs panics when a node does what Raft rules out. That ends this node's part in the record, not the node.
+            let door = Arc::clone(&inside);
             let run = AssertUnwindSafe(|| {
-                Driver::new(Engine::new(saved, settings), file, send, inside).run(&inputs)
+                Driver::new(Engine::new(saved, settings), settings, (own_path, file), send, inside)
+                    .run(&inputs);
             });
             match catch_unwind(run) {
-                Ok(Ok(())) => tracing::debug!("the cluster's record has stopped"),
-                Ok(Err(error)) => tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the cluster's record has stopped: restart the node when its disk is well"
-                ),
-                Err(_) => tracing::error!(
-                    "the cluster's record has stopped by a defect: restart the node and report this"
-                ),
+                Ok(()) => tracing::debug!("the cluster's record has stopped"),
+                Err(_) => {
+                    door.stall(Some(Stall::Defect));
+                    tracing::error!(
+                        "the cluster's record has stopped by a defect: restart the node and report this"
+                    );
+                }
             }
             drop(running);
         };
@@ -102,6 +114,11 @@ impl Embedded {
             Err(_) => {}
         });
         Ok(Embedded { inbox, door, ended: Mutex::new(ended), store })
+    }
+
+    /// Why this node's copy takes no changes now; it ends by itself.
+    pub fn stalled(&self) -> Option<Stall> {
+        Stall::of_code(self.door.stalled.load(Ordering::Relaxed))
     }
 
     /// The calls.
@@ -149,8 +166,12 @@ impl Drop for Embedded {
 }
 
 struct Driver {
+    /// While it is stalled: the last one, of which only what it knew is asked.
     engine: Engine,
-    file: File,
+    settings: Settings,
+    path: PathBuf,
+    /// `None` while it is stalled.
+    file: Option<File>,
     send: Send,
     door: Arc<Door>,
     began: Instant,
@@ -162,17 +183,94 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(engine: Engine, file: File, send: Send, door: Arc<Door>) -> Driver {
+    fn new(
+        engine: Engine,
+        settings: Settings,
+        (path, file): (PathBuf, File),
+        send: Send,
+        door: Arc<Door>,
+    ) -> Driver {
         let callers = Callers::new(engine.record().revision());
-        let began = Instant::now();
-        Driver { engine, file, send, door, began, callers, led: (None, 0), refused: BTreeMap::new() }
+        Driver {
+            engine,
+            settings,
+            path,
+            file: Some(file),
+            send,
+            door,
+            began: Instant::now(),
+            callers,
+            led: (None, 0),
+            refused: BTreeMap::new(),
+        }
     }
 
     fn now(&self) -> base::Instant {
         base::Instant::default() + self.began.elapsed()
     }
 
-    fn run(&mut self, inputs: &Receiver<Input>) -> Result<(), FileError> {
+    /// Runs engines one after the other until it is to stop: each until its file cannot be written.
+    fn run(&mut self, inputs: &Receiver<Input>) {
+        while let Err(error) = self.run_engine(inputs) {
+            if !self.recover(&error, inputs) {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the file can be written again, and has another engine go on from what it has: as after a crash, so that nothing depends on what became
+    /// of the last batch. Nothing that depends on it was said to anybody. Meanwhile this node neither leads nor votes, and others elect another leader. Says
+    /// whether that was done, and it is not to stop.
+    fn recover(&mut self, error: &FileError, inputs: &Receiver<Input>) -> bool {
+        let mut stall = error.stall();
+        tracing::error!(
+            error = error as &dyn std::error::Error,
+            "the cluster's record cannot be written: this node takes no part in it until that works again"
+        );
+        if let Some(file) = self.file.take() {
+            file.abandon();
+        }
+        self.callers.stall(stall);
+        self.led = (None, 0);
+        self.door.stall(Some(stall));
+        let mut next = Instant::now() + REOPEN_EVERY;
+        loop {
+            match inputs.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Ok(Input::Request(request)) => self.callers.request_stalled(&self.engine, stall, request),
+                Ok(Input::Message(_, bytes)) => {
+                    self.door.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+                }
+                Ok(Input::Unreachable(_) | Input::Died(_) | Input::Wake) | Err(RecvTimeoutError::Timeout) => {
+                }
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+            if self.door.stopping.load(Ordering::Relaxed) {
+                return false;
+            }
+            if Instant::now() < next {
+                continue;
+            }
+            match File::reopen(&self.path) {
+                Ok((file, saved)) => {
+                    let seed = self.settings.seed ^ RandomState::new().hash_one(&self.path);
+                    self.engine = Engine::new(saved, Settings { seed, ..self.settings });
+                    self.file = Some(file);
+                    self.callers.resume(&self.engine);
+                    self.door.stall(None);
+                    tracing::info!("the cluster's record can be written again");
+                    return true;
+                }
+                Err(error) => {
+                    stall = error.stall();
+                    self.door.stall(Some(stall));
+                    tracing::debug!(error = &error as &dyn std::error::Error, "it still cannot");
+                }
+            }
+            next = Instant::now() + REOPEN_EVERY;
+        }
+    }
+
+    fn run_engine(&mut self, inputs: &Receiver<Input>) -> Result<(), FileError> {
         let mut tick = Instant::now() + TICK;
         self.settle()?;
         loop {
@@ -201,7 +299,7 @@ impl Driver {
     fn end(&mut self) -> Result<(), FileError> {
         self.settle()?;
         match self.engine.poll_rest() {
-            Some(rest) => self.file.write(&rest),
+            Some(rest) => self.write(&rest),
             None => Ok(()),
         }
     }
@@ -242,7 +340,7 @@ impl Driver {
         while let Some(batch) = self.engine.poll_batch() {
             // A leader's entries are on their way while its own disk writes them.
             self.send_all();
-            self.file.write(&batch)?;
+            self.write(&batch)?;
             self.engine.handle_persisted();
         }
         self.send_all();
@@ -254,6 +352,11 @@ impl Driver {
             tracing::info!(leader = status.leader, term = status.term, "leader of the cluster's record");
         }
         Ok(())
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<(), FileError> {
+        let file = self.file.as_mut().expect("an engine runs while its file is open");
+        file.write(batch)
     }
 
     fn send_all(&mut self) {

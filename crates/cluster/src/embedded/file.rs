@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, params};
 use thiserror::Error;
 
@@ -14,12 +16,15 @@ use super::saved::{Batch, Identity, Position, Saved, Unforceable, Vote};
 use crate::members::Members;
 use crate::node_id::NodeId;
 use crate::record::{Record, Remembered, Remembrance};
+use crate::stall::Stall;
 use crate::transaction::{Revision, Versioned};
 use crate::watch::Everything;
 
 /// `URSC`, in SQLite's header.
 const APPLICATION_ID: i32 = 0x5552_5343;
 const FORMAT: i32 = 1;
+/// What must fit beside a file of which a write has failed before it is used again: a transaction of the largest size, or thousands of small ones.
+const ROOM_BYTES: usize = 1 << 20;
 /// How long another process may hold the file when it is opened: one that is just ending.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -85,6 +90,14 @@ pub enum FileError {
         /// What SQLite says.
         source: rusqlite::Error,
     },
+    /// The file system, when what it has was written again.
+    #[error("{path} cannot be written")]
+    Writing {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// The directory.
     #[error("{path} cannot be made")]
     Making {
@@ -146,7 +159,29 @@ impl File {
         Ok((file, saved))
     }
 
-    /// Makes `batch` durable, all of it or nothing. After an error nobody knows which: the file must be opened again.
+    /// Opens a file of which a write has failed, after whoever had it open has let go of it ([`File::abandon`]).
+    ///
+    /// After a flush that failed, the kernel takes for clean what never reached the disk, and the next flush succeeds. So what the kernel says that the
+    /// file has is written once more, in place, and flushed, before anybody acts by it: first the write-ahead log, from which SQLite makes good what a power
+    /// cut leaves of the file itself.
+    pub fn reopen(path: &Path) -> Result<(File, Saved), FileError> {
+        let again = |source| FileError::Writing { path: path.to_owned(), source };
+        find_room(path).map_err(again)?;
+        write_again(&beside(path, "-wal")).map_err(again)?;
+        write_again(path).map_err(again)?;
+        File::open(path)
+    }
+
+    /// Lets go of a file of which a write has failed: as it is. SQLite would bring its write-ahead log into it otherwise, of which nobody knows whether it is
+    /// on the disk.
+    pub fn abandon(self) {
+        let kept = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        if let Err(error) = kept {
+            tracing::warn!(%error, "the cluster's record is closed with a checkpoint");
+        }
+    }
+
+    /// Makes `batch` durable, all of it or nothing. After an error nobody knows which: the file must be opened again, by [`File::reopen`].
     pub fn write(&mut self, batch: &Batch) -> Result<(), FileError> {
         let written = write(&mut self.connection, batch);
         written.map_err(|source| self.error("writing a batch", source))
@@ -294,6 +329,55 @@ impl File {
         let saved = saved.ok_or_else(|| damaged("its state is missing"))?;
         saved.verify().map_err(damaged)?;
         Ok(saved)
+    }
+}
+
+impl FileError {
+    /// What that means for this node's part in the record.
+    pub fn stall(&self) -> Stall {
+        match self {
+            FileError::Sqlite { source, .. } if source.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+                Stall::NoSpace
+            }
+            FileError::Making { source, .. } | FileError::Writing { source, .. }
+                if matches!(
+                    source.kind(),
+                    std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+                ) =>
+            {
+                Stall::NoSpace
+            }
+            _ => Stall::Disk,
+        }
+    }
+}
+
+/// Fails unless there is room for a while of changes: else a file that has just been opened again fails with its next change.
+fn find_room(path: &Path) -> std::io::Result<()> {
+    let probe = beside(path, ".probe");
+    let written = fs::File::create(&probe)
+        .and_then(|mut file| file.write_all(&vec![0; ROOM_BYTES]).and_then(|()| file.sync_all()));
+    match fs::remove_file(&probe) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => written.and(Err(error)),
+        _ => written,
+    }
+}
+
+/// Writes what a file has once more, in place, durably. One that is not there has nothing.
+fn write_again(path: &Path) -> std::io::Result<()> {
+    const PIECE: usize = 1 << 20;
+    let file = match fs::OpenOptions::new().read(true).write(true).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let (mut piece, mut at) = (vec![0; PIECE], 0);
+    loop {
+        let len = file.read_at(&mut piece, at)?;
+        if len == 0 {
+            return file.sync_all();
+        }
+        file.write_all_at(&piece[..len], at)?;
+        at += len as u64;
     }
 }
 

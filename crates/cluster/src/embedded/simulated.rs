@@ -15,10 +15,11 @@ use rt::sync::oneshot;
 use super::callers::Callers;
 use super::engine::{Engine, Settings, Told};
 use super::saved::{Batch, Identity, Saved};
-use crate::limits::TICK;
+use crate::limits::{REOPEN_EVERY, TICK};
 use crate::members::Members;
 use crate::memory::Fault;
 use crate::node_id::NodeId;
+use crate::stall::Stall;
 use crate::store::{Request, Store};
 use crate::transaction::Revision;
 use crate::watch::{Change, Everything, Watch, Watches};
@@ -56,6 +57,8 @@ struct File {
     faults: BTreeSet<Fault>,
     /// The engine's door, while it runs.
     door: Option<Arc<Door>>,
+    /// Why nothing can be written.
+    stalled: Option<Stall>,
 }
 
 impl Files {
@@ -69,7 +72,7 @@ impl Files {
         let file = |node: &NodeId| {
             let identity = Identity { cluster, generation: 1, node: *node };
             let saved = Saved { identity, members: members.clone(), ..Saved::founding(cluster, *node) };
-            (*node, File { saved, writing: None, faults: BTreeSet::new(), door: None })
+            (*node, File { saved, writing: None, faults: BTreeSet::new(), door: None, stalled: None })
         };
         let files = voters.iter().chain(learners).map(file).collect();
         let (seen, watches) = (Everything::default(), Watches::new(Revision(0)));
@@ -92,6 +95,7 @@ impl Files {
             half.iter().for_each(|batch| file.saved.write(batch));
             file.saved.check();
             file.door = Some(Arc::clone(&door));
+            file.stalled = None;
             file.saved.clone()
         };
         let settings = Settings { witness, log_entries: LOG_ENTRIES, ..Settings::new(rt::random()) };
@@ -99,9 +103,10 @@ impl Files {
         let callers = Callers::new(engine.record().revision());
         let (files, inside) = (self.clone(), Arc::clone(&door));
         let (send, told) = (Box::new(send), VecDeque::new());
-        rt::spawn(Driver { node, files, engine, callers, told, send, door: inside }.run()).detach();
+        rt::spawn(Driver { node, files, settings, engine, callers, told, send, door: inside }.run()).detach();
         let requests = Arc::clone(&door);
-        Simulated { store: Store::new(move |request| requests.push(Input::Request(request))), door }
+        let store = Store::new(move |request| requests.push(Input::Request(request)));
+        Simulated { node, files: self.clone(), store, door }
     }
 
     /// Begins a fault of `node`.
@@ -169,11 +174,18 @@ impl Shared {
 
 /// The engine of a simulated node, running. It stops when this is dropped, or with its node.
 pub struct Simulated {
+    node: NodeId,
+    files: Files,
     store: Store,
     door: Arc<Door>,
 }
 
 impl Simulated {
+    /// Why this node's copy takes no changes now; it ends by itself.
+    pub fn stalled(&self) -> Option<Stall> {
+        self.files.lock().file(self.node).stalled
+    }
+
     /// The calls.
     pub fn store(&self) -> Store {
         self.store.clone()
@@ -244,6 +256,7 @@ impl Door {
 struct Driver {
     node: NodeId,
     files: Files,
+    settings: Settings,
     engine: Engine,
     callers: Callers,
     /// What watches are to be told.
@@ -253,9 +266,52 @@ struct Driver {
 }
 
 impl Driver {
+    /// As in production: engines one after the other, each until its file cannot be written.
     async fn run(mut self) {
+        while let Err(stall) = self.run_engine().await {
+            if !self.recover(stall).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the file can be written, and has another engine go on from what it has; says whether it is to.
+    async fn recover(&mut self, stall: Stall) -> bool {
+        self.files.lock().file(self.node).stalled = Some(stall);
+        self.callers.stall(stall);
+        let mut next = rt::now() + REOPEN_EVERY;
+        loop {
+            let inputs = rt::timeout(next.since(rt::now()), self.door.take()).await.unwrap_or_default();
+            for input in inputs {
+                match input {
+                    Input::Request(request) => self.callers.request_stalled(&self.engine, stall, request),
+                    Input::Message(..) | Input::Unreachable(_) | Input::Died(_) | Input::Wake => {}
+                    Input::Stop => return false,
+                }
+            }
+            if rt::now() < next {
+                continue;
+            }
+            next = rt::now() + REOPEN_EVERY;
+            if self.files.has(self.node, Fault::DiskFull) {
+                continue;
+            }
+            let saved = {
+                let mut shared = self.files.lock();
+                let file = shared.file(self.node);
+                file.stalled = None;
+                file.saved.check();
+                file.saved.clone()
+            };
+            self.engine = Engine::new(saved, Settings { seed: rt::random(), ..self.settings });
+            self.callers.resume(&self.engine);
+            return true;
+        }
+    }
+
+    async fn run_engine(&mut self) -> Result<(), Stall> {
         let mut tick = rt::now() + TICK;
-        self.settle().await;
+        self.settle().await?;
         loop {
             let inputs = rt::timeout(tick.since(rt::now()), self.door.take()).await.unwrap_or_default();
             for input in inputs {
@@ -269,7 +325,7 @@ impl Driver {
                     Input::Unreachable(node) => self.engine.handle_unreachable(node),
                     Input::Died(node) => self.engine.handle_death(node),
                     Input::Wake => {}
-                    Input::Stop => return,
+                    Input::Stop => return Ok(()),
                 }
             }
             // As in production ticks that were missed are not made up for.
@@ -277,7 +333,7 @@ impl Driver {
                 self.engine.handle_tick(rt::now());
                 tick = rt::now() + TICK;
             }
-            self.settle().await;
+            self.settle().await?;
         }
     }
 
@@ -297,11 +353,11 @@ impl Driver {
     }
 
     /// Does all that the engine wants done.
-    async fn settle(&mut self) {
+    async fn settle(&mut self) -> Result<(), Stall> {
         while let Some(batch) = self.engine.poll_batch() {
             self.look();
             self.send_all();
-            self.write(batch).await;
+            self.write(batch).await?;
             self.engine.handle_persisted();
         }
         self.look();
@@ -309,16 +365,22 @@ impl Driver {
         self.tell();
         self.callers.answer(&mut self.engine);
         self.engine.check();
+        Ok(())
     }
 
-    async fn write(&self, batch: Batch) {
+    async fn write(&self, batch: Batch) -> Result<(), Stall> {
         self.files.lock().file(self.node).writing = Some(batch);
         let micros = WRITE_MICROS.start + rt::random() % (WRITE_MICROS.end - WRITE_MICROS.start);
         rt::sleep(Duration::from_micros(micros)).await;
         let mut shared = self.files.lock();
         let file = shared.file(self.node);
         let batch = file.writing.take().expect("one at a time");
-        file.saved.write(&batch);
+        let fails = file.faults.contains(&Fault::DiskFull);
+        // Of a transaction that failed nobody knows whether the file has it.
+        if !fails || rt::random().is_multiple_of(2) {
+            file.saved.write(&batch);
+        }
+        if fails { Err(Stall::NoSpace) } else { Ok(()) }
     }
 
     fn send_all(&mut self) {

@@ -161,6 +161,7 @@ impl Shared {
             voters: Vec::new(),
             learners: Vec::new(),
             trouble: (!quorum).then(trouble),
+            stalled: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cluster::embedded::{Embedded, Engine, File, FileError, ForceError, Identity, Saved, Settings};
-use cluster::{Error, MemberChange, NodeId, Outcome, Refusal, Revision, Store, Transaction};
+use cluster::{Error, Event, MemberChange, NodeId, Outcome, Refusal, Revision, Stall, Store, Transaction};
 use tempfile::TempDir;
 
 use crate::conformance::{SOON, op_id, suite};
@@ -318,4 +318,124 @@ fn a_child_that_commits() {
         println!("committed {next}");
         next += 1;
     }
+}
+
+/// A small file system in memory, until it is dropped.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    const BYTES: usize = 64 << 20;
+
+    /// `None`: this user may not mount.
+    fn mount() -> Option<SmallDisk> {
+        let dir = tempfile::tempdir().unwrap();
+        let size = format!("size={}", SmallDisk::BYTES);
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir.path()).stderr(Stdio::null());
+        mount.status().is_ok_and(|status| status.success()).then(|| SmallDisk(dir))
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.path().join("filler")
+    }
+
+    fn fill(&self) {
+        let full = std::fs::write(self.filler(), vec![0; SmallDisk::BYTES]);
+        assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    }
+
+    fn make_room(&self) {
+        std::fs::remove_file(self.filler()).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+fn stalled(store: &Store) -> Option<Stall> {
+    store.status(SOON).wait().unwrap().stalled
+}
+
+/// Waits until it is so, as long as people would.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_full_disk_costs_a_node_its_part_only_until_there_is_room() {
+    let Some(small) = SmallDisk::mount() else {
+        eprintln!("passed over: this user may not mount a file system");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (net, mut stores) = cluster(&dir, 3);
+    // The first, who leads.
+    net.stop(1);
+    let full = small.0.path().join("record.db");
+    std::fs::copy(path(&dir, 1), &full).unwrap();
+    stores[0] = net.start(&full, 1);
+    until("it leads again or follows", || stores[0].status(SOON).wait().unwrap().quorum);
+    let mut watch = stores[0].watch(Revision(0), SOON).wait().unwrap();
+
+    small.fill();
+    let value = "v".repeat(64 << 10);
+    let mut last = Revision(0);
+    for number in 0..40 {
+        // While another one is elected a change may have no answer in time.
+        until("the others go on", || {
+            match stores[1].cas(Transaction::new(op_id()).put(&format!("key/{number}"), &*value), SOON).wait()
+            {
+                Ok(Outcome::Committed(revision)) => {
+                    last = revision;
+                    true
+                }
+                other => {
+                    assert!(matches!(other, Err(Error::OutcomeUnknown | Error::NoLeader)), "{other:?}");
+                    false
+                }
+            }
+        });
+    }
+    until("the full one says so", || stalled(&stores[0]) == Some(Stall::NoSpace));
+    assert_eq!((stalled(&stores[1]), stalled(&stores[2])), (None, None));
+    assert_eq!(stores[0].get("key/0", SOON).wait().err(), Some(Error::Stalled(Stall::NoSpace)));
+    let refused = stores[0].cas(Transaction::new(op_id()).put("a", "b"), SOON).wait();
+    assert_eq!(refused.err(), Some(Error::Stalled(Stall::NoSpace)), "nothing was changed");
+    let status = stores[0].status(SOON).wait().unwrap();
+    assert_eq!((status.leader, status.quorum), (None, false));
+
+    small.make_room();
+    until("it takes part again", || stalled(&stores[0]).is_none());
+    assert_eq!(get(&stores[0], "key/39"), Some(value.clone()));
+    // It counts again: with one of the others.
+    net.stop(3);
+    let mut more = Revision(0);
+    until("its vote counts", || {
+        let outcome = stores[0].cas(Transaction::new(op_id()).put("key/40", &*value), SOON).wait();
+        if let Ok(Outcome::Committed(revision)) = outcome {
+            more = revision;
+        }
+        more > last
+    });
+    // Who followed it all the time has seen everything, in order, once.
+    let mut seen = Revision(0);
+    while seen < more {
+        let event = watch.wait(SOON).unwrap().expect("it is told of all");
+        assert!(event.revision() > seen, "{:?} after {seen:?}", event.revision());
+        if let Event::Change(change) = &event {
+            assert_eq!(change.revision.0, seen.0 + 1);
+        }
+        seen = event.revision();
+    }
+    // And what the file has now is whole.
+    net.stop(1);
+    let (_, saved) = File::open(&full).unwrap();
+    assert_eq!(saved.record.revision(), more);
 }

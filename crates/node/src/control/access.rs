@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::Transaction;
 
 use super::change::{Changing, WaitsFor, Work};
+use super::predecessor::outlive;
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::access::{
@@ -76,6 +78,9 @@ impl Place {
         AccessChange::SetTarget(target)
     }
 }
+
+/// How often it is tried to write a record again that could not be written.
+const REPAIR_EVERY: Duration = Duration::from_secs(5);
 
 /// RFC 7143 12.1.3 asks for at least 96 bits unless the connection is encrypted; Windows refuses more than 16 bytes. In characters, as JSON Schema counts
 /// what the API's document promises: each has 8 bits or more.
@@ -431,12 +436,41 @@ impl Control {
 
     /// Makes changes of the record durable. The caller holds it.
     pub(super) async fn commit(&self, changing: &Changing, changes: Vec<Change>) -> Result<(), ControlError> {
+        self.repair_record().await?;
         // Only its holder writes it; readers come between two awaits.
         let prepared = self.record.borrow().prepare(changes)?;
         changing.waits_for(WaitsFor::Record(self.record.borrow().path().to_owned()));
         let written = prepared.write().await;
         changing.waits_for(WaitsFor::Cores);
         Ok(self.record.borrow_mut().finish(prepared, written)?)
+    }
+
+    /// Has the record take changes again, if one could not be written. The caller holds it.
+    async fn repair_record(&self) -> Result<(), ControlError> {
+        let Some(repair) = self.record.borrow().repair()? else { return Ok(()) };
+        let disk = outlive(async || repair.write().await).await?;
+        self.record.borrow_mut().repaired(repair, disk);
+        tracing::info!("the node's record takes changes again");
+        Ok(())
+    }
+
+    /// Repairs the record when it has to be, for ever: nobody may want to change it for long.
+    pub(super) async fn keep_record_writable(self: Rc<Control>) {
+        loop {
+            rt::sleep(REPAIR_EVERY).await;
+            if !self.record.borrow().is_latched() {
+                continue;
+            }
+            let control = Rc::clone(&self);
+            let repair =
+                self.change(Work::new("repairing the record of", &self.host.name), |changing| async move {
+                    let _record = changing.hold([Thing::Record]).await?;
+                    control.repair_record().await
+                });
+            if let Err(error) = repair.await {
+                tracing::debug!(%error, "the node's record still takes no changes");
+            }
+        }
     }
 
     /// Gives every core the targets and hosts of the record. Only now are they parsed: from here on each change of the

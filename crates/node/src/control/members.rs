@@ -44,6 +44,8 @@ pub struct NodeStatus {
     pub reached_by: Vec<u16>,
     /// Its word counts in the cluster's record.
     pub votes: bool,
+    /// Why its copy of the record takes no changes: its vote is missing.
+    pub stalled: Option<cluster::Stall>,
     /// It leads the record.
     pub leads: bool,
     /// How many copies of volumes it has.
@@ -82,6 +84,7 @@ impl Control {
                 false => keeper.reached_by(NodeId(entry.id)).into_iter().map(|node| node.0).collect(),
             },
             votes: status.as_ref().is_some_and(|status| status.voters.contains(&u64::from(entry.id))),
+            stalled: keeper.stall_of(NodeId(entry.id)),
             leads: status.as_ref().is_some_and(|status| status.leader == Some(u64::from(entry.id))),
             copies: copies(entry.id).count(),
             in_sync: copies(entry.id)

@@ -40,6 +40,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+pub use ::cluster::Stall;
 use base::Instant;
 pub use link::JoinError;
 use proto::iscsi::target::LoginStatus;

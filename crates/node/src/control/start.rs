@@ -130,6 +130,7 @@ impl Control {
             let node = NodeRecord { id: id.to_string(), name: config.name.clone(), starting: true };
             control.set_identity(node).await.map_err(StartError::Identity)?;
         }
+        rt::spawn(Rc::clone(&control).keep_record_writable()).detach();
         Ok(control)
     }
 

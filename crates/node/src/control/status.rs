@@ -56,7 +56,7 @@ pub struct Traffic {
 pub struct RecordStatus {
     /// One of its two copies was lost before this start.
     pub fault: Option<RecordFault>,
-    /// A change could not be written: none can be made until the next start.
+    /// A change could not be written: none can be made until the disk can be written again.
     pub latched: bool,
 }
 

@@ -9,8 +9,11 @@ use store::MetadataState;
 use super::status::RecordStatus;
 use super::{Control, FailedDisk, PoolStatus};
 use crate::copies::Keeper;
-use crate::events::code::{DISK_FAILED, POOL_CLOSED, POOL_READ_ONLY, RECORD_LOST};
+use crate::events::code::{
+    DISK_FAILED, LOGINS_REFUSED, POOL_CLOSED, POOL_READ_ONLY, RECORD_LOST, RECORD_STALLED,
+};
 use crate::record::RecordError;
+use crate::shard::Shard;
 
 /// Something that somebody should look after.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +55,9 @@ impl Control {
         let fault = fault.map(|fault| Trouble::new(RECORD_FAULT, "", fault.to_string()));
         let latched = latched.then(|| Trouble::new(RECORD_LATCHED, "", RecordError::Latched.to_string()));
         let pools = self.pools().into_iter().flat_map(|pool| of_pool(&pool));
-        let cluster = self.record_lost().into_iter().chain(self.cut_off()).chain(self.lost_addresses());
+        let stalled = self.record_stalled().into_iter().chain(self.logins_refused());
+        let cluster =
+            self.record_lost().into_iter().chain(stalled).chain(self.cut_off()).chain(self.lost_addresses());
         fault.into_iter().chain(latched).chain(cluster).chain(pools).collect()
     }
 
@@ -64,6 +69,26 @@ impl Control {
              up and no node that starts can serve volumes with copies; bring etcd back, or set `etcd` right"
         );
         Some(Trouble::new(RECORD_LOST.as_str(), "", text))
+    }
+
+    /// What keeps this node's copy of the cluster's record from being written.
+    fn record_stalled(&self) -> Option<Trouble> {
+        let (stall, age) = self.keeper()?.stalled()?;
+        let text = format!(
+            "this node's copy of the cluster's record cannot be written: {stall}. Its vote is missing, and it learns of no changes. Look after the disk and the space of \
+             {}; the node then recovers by itself",
+            Shard::current().config().data_dir.display()
+        );
+        Some(Trouble::new(RECORD_STALLED.as_str(), "", text).lasting(age))
+    }
+
+    /// Whether hosts cannot log in for that.
+    fn logins_refused(&self) -> Option<Trouble> {
+        self.keeper()?.refuses_logins().then(|| {
+            let text =
+                "this node refuses new logins: its access rules may be outdated. Hosts use their other paths";
+            Trouble::new(LOGINS_REFUSED.as_str(), "", text)
+        })
     }
 
     /// Which nodes are up and not reached from here. A node of which nobody hears is none of them: that is said of it already. Each is about one node, by its number:

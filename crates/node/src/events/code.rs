@@ -63,6 +63,14 @@ codes! {
     RECORD_LOST = "record_lost", Critical, "bring etcd back: volumes go on, but nothing can be changed and no lost node can be given up";
     /// It can be used again.
     RECORD_RETURNED = "record_returned", Info;
+    /// A node's copy of the cluster's record cannot be written: its vote is missing, and it learns of no changes.
+    RECORD_STALLED = "record_stalled", Critical, "free space on the file system of its data directory, or replace the disk; it recovers by itself";
+    /// It can be written again.
+    RECORD_RESUMED = "record_resumed", Info;
+    /// A node refuses new logins because its access rules may be outdated.
+    LOGINS_REFUSED = "logins_refused", Critical, "free space on the file system of its data directory, or replace the disk; hosts use their other paths";
+    /// It accepts logins again.
+    LOGINS_ALLOWED = "logins_allowed", Info;
     /// A node was let into the cluster.
     NODE_JOINED = "node_joined", Info;
     /// A node was removed from the cluster.

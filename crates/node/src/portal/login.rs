@@ -157,6 +157,10 @@ fn authorize(request: &LoginRequest, peer: SocketAddr, local: IpAddr) -> Authori
     if shard.is_draining() {
         return Authorization::Deny(LoginStatus::ServiceUnavailable);
     }
+    // An initiator tries again, and its other paths meanwhile.
+    if shard.copies().and_then(|copies| copies.keeper()).is_some_and(|keeper| keeper.refuses_logins()) {
+        return Authorization::Deny(LoginStatus::ServiceUnavailable);
+    }
     // A floating address has the same one wherever it is.
     let floating = shard.floating_group(local.to_canonical());
     let portal_group = floating.unwrap_or_else(|| shard.port_numbers().portal_group());

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use node::Config;
 use node::access::HostGroup;
@@ -249,10 +250,47 @@ fn a_copy_that_cannot_be_read_does_not_stop_the_node() {
             rig.world.set_disk_faults(rig.server, RECORD, faults.with_unwritable(range));
             add_target(&rig, "iqn.2026-01.org.ursa:fourth").unwrap_err();
             assert_eq!(problems(&rig).len(), 2);
+            rig.world.run_for(Duration::from_secs(20));
+            assert_eq!(problems(&rig).len(), 2);
             rig.world.crash(rig.server);
             rig.start();
             assert!(has_target(&rig, TARGET));
             assert_eq!(has_target(&rig, THIRD), older);
         }
+    }
+}
+
+#[test]
+fn a_record_that_could_not_be_written_takes_changes_again_by_itself() {
+    let failing = [
+        DiskFaults { write_error_one_in: 1, ..DiskFaults::default() },
+        DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() },
+        DiskFaults { write_error_one_in: 3, flush_error_one_in: 3, ..DiskFaults::default() },
+    ];
+    for (at, faults) in failing.into_iter().enumerate() {
+        each_seed(3, |seed| {
+            let rig = Rig::new(seed, 2);
+            rig.world.set_disk_faults(rig.server, RECORD, faults.clone());
+            while add_target(&rig, THIRD).is_ok() {
+                rig.control(|control| async move { control.delete_target(THIRD, true).await }).ok();
+            }
+            if at < 2 {
+                rig.world.run_for(Duration::from_secs(30));
+                assert_eq!(problems(&rig).len(), 1);
+                assert!(add_target(&rig, THIRD).is_err());
+            }
+            rig.world.set_disk_faults(rig.server, RECORD, DiskFaults::default());
+            rig.world.run_for(Duration::from_secs(20));
+            assert_eq!(problems(&rig), [""; 0]);
+            // What was refused is not there, and what is made now is, whichever copy of the record a start finds.
+            let fourth = "iqn.2026-01.org.ursa:fourth";
+            add_target(&rig, fourth).unwrap();
+            for _ in 0..2 {
+                assert!(has_target(&rig, TARGET) && has_target(&rig, fourth));
+                assert!(at == 2 || !has_target(&rig, THIRD));
+                rig.power_cycle();
+                assert_eq!(problems(&rig), [""; 0]);
+            }
+        });
     }
 }

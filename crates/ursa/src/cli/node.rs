@@ -323,6 +323,16 @@ fn up(node: &ClusterNode, now: u64) -> String {
     since.map_or(word.into(), |since| format!("{word}, {}", lasting(now, since)))
 }
 
+/// Whether its vote counts in the cluster's record, and what keeps it from that.
+fn votes(node: &ClusterNode) -> String {
+    let word = if node.votes { "yes" } else { "" };
+    match (node.record_stalled, node.preferred) {
+        (Some(stall), _) if node.votes => format!("MISSING ({stall})"),
+        (_, true) => format!("{word} (preferred)"),
+        _ => word.into(),
+    }
+}
+
 fn table(nodes: &[ClusterNode], now: u64) -> String {
     let mut table =
         Table::new(&["NODE", "NAME", "UP", "VOTES", "LEADS", "IN SYNC", "CORES", "VERSION", "ADDRESSES"]);
@@ -332,7 +342,7 @@ fn table(nodes: &[ClusterNode], now: u64) -> String {
             format!("{}{}", node.id, if node.here { " (here)" } else { "" }),
             node.name.clone(),
             up(node, now),
-            format!("{}{}", yes(node.votes), if node.preferred { " (preferred)" } else { "" }),
+            votes(node),
             yes(node.leads),
             if node.witness { "witness".into() } else { format!("{} of {}", node.in_sync, node.copies) },
             node.cores.map_or("-".into(), |cores| cores.to_string()),
@@ -346,6 +356,8 @@ fn table(nodes: &[ClusterNode], now: u64) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use api::RecordStall;
 
     use super::*;
 
@@ -363,6 +375,7 @@ mod tests {
             uptime: (id == 1).then_some(90_000),
             authority: id == 1,
             votes: true,
+            record_stalled: None,
             leads: id == 1,
             witness,
             copies: 3,
@@ -391,6 +404,9 @@ NODE      NAME     UP                  VOTES  LEADS  IN SYNC  CORES  VERSION  AD
 4         server4  CUT OFF, for 3m05s  yes           2 of 3   -      -        10.0.0.4:3270
 "
         );
+        let stalled = ClusterNode { record_stalled: Some(RecordStall::NoSpace), ..node(2, true, false) };
+        assert_eq!(votes(&stalled), "MISSING (no space)");
+        assert_eq!(votes(&ClusterNode { votes: false, ..stalled }), "");
         let maintained = |up, maintenance_since| {
             let node = ClusterNode { maintenance: true, maintenance_since, ..node(2, up, false) };
             super::up(&node, 1000)

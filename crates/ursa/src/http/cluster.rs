@@ -5,11 +5,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ::node::Control;
-use ::node::control::{ControlError, NodeStatus, Removal};
+
+use ::node::control::{ControlError, NodeStatus, Removal, Stall};
 use ::node::copies::{self, NodeId};
 use api::{
     ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, LinkFor, LinkRole, List, Maintenance,
-    Preference, Problem, SyncLimit, TOKEN_SECONDS_MAX, TokenCreate, link_address,
+    Preference, Problem, RecordStall, SyncLimit, TOKEN_SECONDS_MAX, TokenCreate, link_address,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -377,6 +378,7 @@ pub(super) fn shown(node: NodeStatus) -> ClusterNode {
         up,
         reached_by,
         votes,
+        stalled,
         leads,
         copies,
         in_sync,
@@ -407,6 +409,12 @@ pub(super) fn shown(node: NodeStatus) -> ClusterNode {
         uptime: entry.started.filter(|_| up).map(|started| unix_now().saturating_sub(started)),
         authority: entry.authority,
         votes,
+        record_stalled: stalled.map(|stall| match stall {
+            Stall::NoSpace => RecordStall::NoSpace,
+            Stall::Disk => RecordStall::Disk,
+            Stall::Defect => RecordStall::Defect,
+            Stall::Later(_) => RecordStall::Other,
+        }),
         leads,
         witness: entry.witness,
         copies: copies as u64,

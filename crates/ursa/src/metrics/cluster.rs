@@ -27,6 +27,8 @@ pub(super) fn write(text: &mut Text, members: &Members) {
         node.up.into()
     });
     gauge("ursa_node_votes", "Whether its word counts in the cluster's record.", |node| node.votes.into());
+    let help = "Whether its copy of the cluster's record can be written, as it says: without that its vote is missing.";
+    gauge("ursa_node_record_up", help, |node| node.stalled.is_none().into());
     let help = "Whether it is in maintenance: no copy of it is in sync, so that it can be stopped.";
     gauge("ursa_node_maintenance", help, |node| node.maintenance.into());
     gauge("ursa_node_copies", "How many copies of volumes it has.", |node| node.copies as u64);

@@ -103,7 +103,8 @@ pub enum Refused {
 ///
 /// After each input (`handle_*`) and each command: take messages and send them, take a batch, make it durable, say so with
 /// [`Engine::handle_persisted`], and so on until there is none; then take messages, replies and what watches are told. Whatever
-/// depends on a batch comes out after it was said to be durable. A batch that cannot be made durable is the end of the engine.
+/// depends on a batch comes out after it was said to be durable. A batch that cannot be made durable is the end of the engine: another one begins
+/// with what the file has then, as after a crash.
 pub struct Engine {
     raft: RawNode<Saved>,
     rng: Rng,
@@ -222,6 +223,7 @@ impl Engine {
             voters: numbers(&self.members().voters),
             learners: numbers(&self.members().learners),
             trouble: None,
+            stalled: None,
         }
     }
 

@@ -37,6 +37,7 @@ impl Keeper {
     /// Asks all others for leases, again and again.
     pub(super) async fn beat(self: Rc<Self>) {
         while !self.stopping.get() {
+            self.look_at_stall(rt::now());
             let links = self.control_links();
             links.iter().for_each(|link| self.say_forks(link));
             self.ask_for_leases(&links);

@@ -48,6 +48,7 @@ impl Keeper {
                 }
                 Err(error) => {
                     if !self.stopping.get() {
+                        // Only by a defect: a disk that fails is waited for.
                         tracing::error!(%error, "the cluster's record cannot be followed any more: restart the node");
                     }
                     return;

@@ -16,6 +16,7 @@ impl Keeper {
         let peer = link.name().peer;
         // Before any lease that is given over it.
         self.say_forks(&link);
+        self.say_record_state(&link);
         {
             let mut peers = self.peers.borrow_mut();
             let state = peers.entry(peer).or_default();
@@ -100,6 +101,7 @@ impl Keeper {
             }
             message::ANSWER => self.handle_answer(from, &frame),
             message::SYNCS => self.handle_syncs(rt::now(), from, &frame),
+            message::RECORD_STATE => self.handle_record_state(from, &frame),
             message::FORKS => self.handle_forks(from, &frame),
             message::LEAVING => {
                 let life = link.peer_incarnation();

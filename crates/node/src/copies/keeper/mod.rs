@@ -26,6 +26,7 @@ mod opening;
 mod paths;
 mod proposals;
 mod questions;
+mod stalling;
 mod syncs;
 mod telling;
 
@@ -54,6 +55,7 @@ pub use self::fork::{ForkShown, ForkState};
 use self::fork::{Forks, Word};
 pub use self::lasting::Lasting;
 use self::lasting::Outside;
+use self::stalling::Stalls;
 pub use self::syncs::Counted;
 use self::syncs::Syncs;
 use super::ask::Answer;
@@ -96,6 +98,7 @@ pub struct Keeper {
     outside: RefCell<Outside>,
     dealt: RefCell<Dealt>,
     engine: Engine,
+    stalls: Stalls,
     /// Volumes with which this node has gone on alone.
     forks: Forks,
     stopping: Cell<bool>,
@@ -119,6 +122,8 @@ struct PeerState {
     heard: Option<Instant>,
     /// Whom it reaches, as it said last; `None`: it does not say that.
     reached: Option<BTreeSet<NodeId>>,
+    /// Why its copy of the cluster's record takes no changes, as it has said last.
+    stalled: Option<cluster::Stall>,
     /// With which volumes it has gone on alone, as it has said over the link that is up or was up last.
     word: Option<Word>,
 }
@@ -206,6 +211,7 @@ impl Keeper {
             outside: RefCell::new(Outside::new(rt::now())),
             dealt: RefCell::default(),
             engine,
+            stalls: Stalls::default(),
             forks: Forks::new(rt::now(), forks),
             stopping: Cell::new(false),
         });

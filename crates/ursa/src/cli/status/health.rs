@@ -272,7 +272,7 @@ fn capital(text: &str) -> String {
 
 fn of_votes(nodes: &[ClusterNode]) -> Option<Finding> {
     let voters = nodes.iter().filter(|node| node.votes);
-    let (up, all) = (voters.clone().filter(|node| node.up).count(), voters.count());
+    let (up, all) = (voters.clone().filter(|node| node.can_vote()).count(), voters.count());
     if nodes.is_empty() || 2 * up > all {
         return None;
     }

@@ -1,0 +1,56 @@
+//! Why a node's copy of the cluster's record takes no changes for now.
+
+use thiserror::Error;
+
+/// A node's copy of the cluster's record cannot be written. It takes part again when it can be; until then its vote is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
+pub enum Stall {
+    /// Its file system is full.
+    #[error("no space left on the file system of the data directory")]
+    NoSpace,
+    /// A write or a flush failed, or what is on the disk cannot be read.
+    #[error("the disk of the data directory fails")]
+    Disk,
+    /// A defect of the program has ended it: only a restart of the node helps.
+    #[error("a defect of the program ended it: restart the node and report this")]
+    Defect,
+    /// A reason that only later versions know.
+    #[error("a reason that only later versions know (code {0})")]
+    Later(u8),
+}
+
+impl Stall {
+    /// As nodes tell each other; 0 is no stall.
+    pub fn code(self) -> u8 {
+        match self {
+            Stall::NoSpace => 1,
+            Stall::Disk => 2,
+            Stall::Defect => 3,
+            Stall::Later(code) => code,
+        }
+    }
+
+    /// Of what another node says; `None`: its record takes changes.
+    pub fn of_code(code: u8) -> Option<Stall> {
+        match code {
+            0 => None,
+            1 => Some(Stall::NoSpace),
+            2 => Some(Stall::Disk),
+            3 => Some(Stall::Defect),
+            later => Some(Stall::Later(later)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes() {
+        for code in 1..=u8::MAX {
+            assert_eq!(Stall::of_code(code).map(Stall::code), Some(code));
+        }
+        assert_eq!((Stall::of_code(0), Stall::of_code(1)), (None, Some(Stall::NoSpace)));
+    }
+}

@@ -1,0 +1,144 @@
+//! Nodes whose copy of the cluster's record cannot be written: their disk is full, or fails.
+//!
+//! Such a node is there and serves hosts, but its vote is missing, and it does not learn of changes: not of groups that may not log in any more, either. So
+//! it tells the others over each control link ([`message::RECORD_STATE`]), everybody shows it, and after [`LOGINS_WITHIN`] it lets no host log in that is not
+//! there already. It takes part again by itself when its disk can be written.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::Instant;
+use cluster::Stall;
+use link::{Frame, Link};
+use replica::NodeId;
+
+use super::super::entry::node_key;
+use super::super::message;
+use super::{Engine, Keeper, NodeEntry};
+use crate::events::code::{LOGINS_ALLOWED, LOGINS_REFUSED, RECORD_RESUMED, RECORD_STALLED};
+use crate::events::{Event, tell};
+
+/// For how long a node lets hosts log in by rules that it cannot learn changes of, though the others can make some. An administrator who revokes access sees it
+/// take effect within this time. Longer than a restart of whatever fills a disk takes, so that a short shortage keeps no host out.
+pub const LOGINS_WITHIN: Duration = Duration::from_secs(180);
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Stalls {
+    /// This node's, and since when.
+    own: Cell<Option<(Stall, Instant)>>,
+    /// What the other nodes have said, as it was told.
+    others: RefCell<BTreeMap<NodeId, Stall>>,
+    refuses_logins: Cell<bool>,
+}
+
+impl Keeper {
+    /// Why the copy of the record on `node` takes no changes, if it says so.
+    pub fn stall_of(&self, node: NodeId) -> Option<Stall> {
+        match node == self.me() {
+            true => self.engine.stalled(),
+            false => self.peers.borrow().get(&node).and_then(|peer| peer.stalled),
+        }
+    }
+
+    /// Why this node's copy of the record takes no changes, and for how long it has not.
+    pub fn stalled(&self) -> Option<(Stall, Duration)> {
+        self.stalls.own.get().map(|(stall, since)| (stall, rt::now().since(since)))
+    }
+
+    /// Whether hosts that are not logged in are refused: the rules that this node knows may be outdated.
+    pub fn refuses_logins(&self) -> bool {
+        self.stalls.refuses_logins.get()
+    }
+
+    /// Says over a link that has come up how the record is here.
+    pub(super) fn say_record_state(&self, link: &Link) {
+        let code = self.stalls.own.get().map_or(0, |(stall, _)| stall.code());
+        link.send(message::frame(message::RECORD_STATE, 0, vec![code]));
+    }
+
+    /// Another node says how the record is there.
+    pub(super) fn handle_record_state(&self, from: NodeId, frame: &Frame) {
+        let Some(code) = frame.head.first() else { return };
+        let stalled = Stall::of_code(*code);
+        self.peers.borrow_mut().entry(from).or_default().stalled = stalled;
+        self.tell_stall(from, stalled);
+    }
+
+    /// Looks at this node's own copy.
+    pub(super) fn look_at_stall(&self, now: Instant) {
+        let before = self.stalls.own.get();
+        let stalled = self.engine.stalled();
+        let since = before.map_or(now, |(_, since)| since);
+        self.stalls.own.set(stalled.map(|stall| (stall, since)));
+        if before.map(|(stall, _)| stall) != stalled {
+            self.control_links().iter().for_each(|link| self.say_record_state(link));
+            self.tell_stall(self.me(), stalled);
+        }
+        // Where nobody is reached, nobody can change anything either that this node would have to know.
+        let is_linked = !self.control_links().is_empty();
+        let refuses = stalled.is_some() && now.since(since) >= LOGINS_WITHIN && is_linked;
+        if self.stalls.refuses_logins.replace(refuses) != refuses {
+            let node = self.node_name(self.me());
+            let (code, text) = match refuses {
+                true => (
+                    LOGINS_REFUSED,
+                    format!(
+                        "{node} refuses new logins: it has not followed the cluster's record for {} minutes, so its access rules may be outdated",
+                        LOGINS_WITHIN.as_secs() / 60
+                    ),
+                ),
+                false => (LOGINS_ALLOWED, format!("{node} accepts logins again")),
+            };
+            tell(Event::new(code, node, text).of_node(self.me().0));
+        }
+    }
+
+    fn tell_stall(&self, node: NodeId, stalled: Option<Stall>) {
+        let known = match stalled {
+            Some(stall) => self.stalls.others.borrow_mut().insert(node, stall),
+            None => self.stalls.others.borrow_mut().remove(&node),
+        };
+        if known == stalled {
+            return;
+        }
+        let name = self.node_name(node);
+        let event = match stalled {
+            Some(stall) => Event::new(
+                RECORD_STALLED,
+                &name,
+                format!("the copy of the cluster's record on {name} cannot be written: {stall}"),
+            )
+            .because(match stall {
+                Stall::NoSpace => "no_space",
+                Stall::Disk => "disk",
+                Stall::Defect => "defect",
+                Stall::Later(_) => "other",
+            }),
+            None => Event::new(
+                RECORD_RESUMED,
+                &name,
+                format!("the copy of the cluster's record on {name} can be written again"),
+            ),
+        };
+        tell(event.of_node(node.0));
+    }
+
+    fn node_name(&self, node: NodeId) -> String {
+        let entry = self.get::<NodeEntry>(&node_key(node));
+        entry.map_or_else(|| node.to_string(), |(entry, _)| entry.name)
+    }
+}
+
+impl Engine {
+    /// Why this node's copy takes no changes.
+    pub(super) fn stalled(&self) -> Option<Stall> {
+        match self {
+            Engine::Embedded(embedded) => embedded.stalled(),
+            Engine::Simulated(simulated) => simulated.stalled(),
+            // Of etcd no node has a copy.
+            Engine::Etcd(_) | Engine::Shared => None,
+        }
+    }
+}
