@@ -60,6 +60,10 @@ pub enum Canary {
     CompareEarly,
     /// R18: an older write that is sent again makes a block count as synced.
     OldWriteFresh,
+    /// R8: a copy clears bits of members that have not finished what they began before it was one.
+    NoFinished,
+    /// R4: a process that has just started forgets what is noted for slots without a copy in a configuration that may be old.
+    ClearOutside,
 }
 
 #[cfg(any(test, debug_assertions))]

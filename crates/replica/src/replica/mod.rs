@@ -266,9 +266,12 @@ impl Replica {
         }
         self.joiner.enter(&config, standing, kept);
         self.config = Some(config);
-        // A map that was not read is marked for everybody, be there such a copy or not: what is noted for nobody would stay, and be handed on. A
-        // copy that is added later is a new one, whose own map says that it has nothing.
-        self.map.clear_all(Slots::ALL.minus(self.others()));
+        // A map that was not read is marked for everybody, whether there is such a copy or not: what is noted for nobody would stay, and be handed on. A
+        // copy that is added later is a new one, whose own map says that it has nothing. But a process that has just started may act in an old
+        // configuration first, from before a copy was added for which its last life has noted something. A member's configuration is newer than that.
+        if standing != Standing::Outside || left_out(Canary::ClearOutside) {
+            self.map.clear_all(Slots::ALL.minus(self.others()));
+        }
         self.debts.clear();
         if self.failed {
             return;
@@ -642,7 +645,8 @@ impl Replica {
         if !matches!(self.standing(), Standing::InSync(_)) {
             return;
         }
-        let others = config.in_sync().without(self.me).and(self.finished);
+        let finished = if left_out(Canary::NoFinished) { Slots::ALL } else { self.finished };
+        let others = config.in_sync().without(self.me).and(finished);
         let oldest = self.ticks.saturating_sub(WARM_TICKS);
         self.warm.retain(|_, tick| *tick >= oldest);
         let end = self.sweep_from + SWEEP_REGIONS;

@@ -9,7 +9,7 @@ impl World {
     pub(super) fn check_map(&self) {
         let newest = self.record.last().unwrap();
         for x in newest.in_sync().iter().map(Slot::index) {
-            for y in (0..self.nodes.len()).filter(|y| *y != x) {
+            for y in newest.configured().iter().map(Slot::index).filter(|y| *y != x) {
                 for region in 0..GEOMETRY.regions() {
                     let blocks = GEOMETRY.blocks_of(region);
                     let (a, b) = (&self.nodes[x].disk, &self.nodes[y].disk);

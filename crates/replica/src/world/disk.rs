@@ -43,6 +43,17 @@ impl Disk {
         }
     }
 
+    /// That of a copy that was just added: its map says "everything" for everybody.
+    pub fn blank(geometry: Geometry) -> Disk {
+        let mut disk = Disk::new(geometry);
+        let mut map = DirtyMap::new(geometry.regions());
+        map.mark(0..geometry.regions(), Slots::ALL);
+        while let Some(PageWrite { page, image }) = map.poll_write(true) {
+            disk.pages[page].copy_from_slice(&image);
+        }
+        disk
+    }
+
     pub fn apply(&mut self, due: Instant, apply: Apply) {
         let what =
             What::Data { id: apply.id, blocks: apply.blocks, values: values(&apply.payload, apply.blocks) };

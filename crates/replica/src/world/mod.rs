@@ -31,6 +31,8 @@ const SILENCE_MAX: Duration = Duration::from_millis(45);
 /// How long some reads take at most: nodes are lost and are back meanwhile.
 const SLOW_READ: Duration = Duration::from_millis(800);
 const SLOW_READ_ONE_IN: u64 = 6;
+/// The first number of a node that is given a copy later.
+const NEWCOMERS: u16 = 100;
 
 /// What a link carries.
 enum Packet {
@@ -43,6 +45,8 @@ enum Packet {
 type Wire = VecDeque<(Instant, Packet)>;
 
 struct Node {
+    /// Which node it is: of a slot that was left and given to another node, that one.
+    id: NodeId,
     up: bool,
     incarnation: Incarnation,
     /// How much faster than true time its clock runs, in thousandths, and where it began.
@@ -108,7 +112,7 @@ pub struct World {
     /// By sender and receiver; `None`: broken.
     links: BTreeMap<(usize, usize), Option<Wire>>,
     /// Watchers' words that are on their way: when they arrive, to whom, and whose life is over.
-    obituaries: Vec<(Instant, usize, usize, Incarnation)>,
+    obituaries: Vec<(Instant, usize, usize, NodeId, Incarnation)>,
     /// What watchers do leaves the rest of a seed as it is.
     watchers: Rng,
     writes: BTreeMap<Command, HostWrite>,
@@ -123,9 +127,11 @@ pub struct World {
     stewards: bool,
     /// Whether nothing is slow any more.
     calm: bool,
-    /// Whether to print all that happens: `URSA_TRACE`.
+    /// How many other nodes have been given a copy.
+    newcomers: u16,
     /// Some reads take as long as a node is lost.
     slow_reads: bool,
+    /// Whether to print all that happens: `URSA_TRACE`.
     trace: bool,
 }
 
@@ -176,6 +182,7 @@ impl World {
             canary,
             stewards: false,
             calm: false,
+            newcomers: 0,
             slow_reads: false,
             trace: std::env::var_os("URSA_TRACE").is_some(),
             rng,
@@ -230,6 +237,7 @@ impl World {
                 if !self.nodes[to].up {
                     continue;
                 }
+                let sender = self.nodes[from].id;
                 let node = &mut self.nodes[to];
                 let now = node.clock(self.now);
                 if let (true, Packet::Slice(envelope)) = (self.trace, &packet) {
@@ -237,13 +245,11 @@ impl World {
                 }
                 match packet {
                     Packet::Slice(envelope) => node.replica.handle_message(slot(from), envelope),
-                    Packet::Give(grant) if grant.incarnation.0 > 0 => {
-                        node.leases.handle_grant(node_id(from), grant)
-                    }
+                    Packet::Give(grant) if grant.incarnation.0 > 0 => node.leases.handle_grant(sender, grant),
                     Packet::Give(_) => {}
                     Packet::Ask(request) => {
                         node.steward.handle_heartbeat(now, slot(from), request.incarnation);
-                        if let Some(grant) = node.leases.handle_request(now, node_id(from), request) {
+                        if let Some(grant) = node.leases.handle_request(now, sender, request) {
                             self.send(to, from, Packet::Give(grant));
                         }
                     }
@@ -258,13 +264,18 @@ impl World {
         let (due, later) =
             std::mem::take(&mut self.obituaries).into_iter().partition(|(due, ..)| *due <= now);
         self.obituaries = later;
-        let due: Vec<(Instant, usize, usize, Incarnation)> = due;
-        for (_, to, of, life) in due {
-            if self.nodes[to].up {
-                self.count("death told");
-                self.say(|| format!("{to} is told that {of} is dead in life {}", life.0));
-                self.nodes[to].leases.handle_death(node_id(of), life);
-                self.nodes[to].steward.handle_death(slot(of), life);
+        let due: Vec<(Instant, usize, usize, NodeId, Incarnation)> = due;
+        for (_, to, of, id, life) in due {
+            if !self.nodes[to].up {
+                continue;
+            }
+            self.count("death told");
+            self.say(|| format!("{to} is told that {id:?} is dead in life {}", life.0));
+            let node = &mut self.nodes[to];
+            node.leases.handle_death(id, life);
+            let copy = node.membership.newest().and_then(|newest| newest.copy(slot(of)));
+            if copy.is_some_and(|copy| copy.node == id) {
+                node.steward.handle_death(slot(of), life);
             }
         }
     }
@@ -274,11 +285,11 @@ impl World {
         if self.watchers.one_in(2) {
             return;
         }
-        let life = self.nodes[of].incarnation;
+        let (id, life) = (self.nodes[of].id, self.nodes[of].incarnation);
         for to in (0..self.nodes.len()).filter(|to| *to != of) {
             let within = if self.watchers.one_in(4) { 2000 } else { 10 };
             let delay = Duration::from_micros(self.watchers.below(within * 1000));
-            self.obituaries.push((self.now + delay, to, of, life));
+            self.obituaries.push((self.now + delay, to, of, id, life));
         }
     }
 
@@ -322,6 +333,11 @@ impl World {
                 node.learned = Some(next + 1);
                 node.known = Some(config.revision);
                 node.leases.set_known(config.revision);
+                let known = node.membership.newest();
+                let holder = |config: &Config, slot| config.copy(slot).map(|copy| copy.node);
+                let others = Slot::all()
+                    .filter(|slot| known.is_none_or(|known| holder(known, *slot) != holder(&config, *slot)));
+                others.for_each(|slot| node.steward.forget(slot));
                 node.membership.learn(config);
             }
         }
@@ -744,6 +760,28 @@ impl World {
         }
     }
 
+    /// The copy in the slot is taken away, if it is outside.
+    pub fn take_away(&mut self, by: usize, whom: usize) {
+        if let Some(Ok(config)) = self.newest_at(by).map(|newest| newest.drop_copy(slot(whom))) {
+            self.commit(config, "copy taken away");
+        }
+    }
+
+    /// Another node is given a copy in a slot that has none: a blank one, of which it is told at once.
+    pub fn add(&mut self, by: usize, whom: usize) {
+        let id = NodeId(NEWCOMERS + self.newcomers);
+        let Some(Ok(config)) = self.newest_at(by).map(|newest| newest.add(slot(whom), id)) else { return };
+        self.commit(config, "copy added");
+        self.newcomers += 1;
+        // The last copy in the slot was outside, and so nobody waits for what its node still has under way.
+        self.crash(whom);
+        let mut node = Node::new(whom, &mut self.rng);
+        (node.id, node.up) = (id, false);
+        node.disk = Disk::blank(GEOMETRY);
+        self.nodes[whom] = node;
+        self.restart(whom);
+    }
+
     pub fn recover(&mut self, index: usize) {
         let node = &self.nodes[index];
         let newest = self.record.last().unwrap();
@@ -768,6 +806,7 @@ impl Node {
         let drift = rng.below(11) as i64 - 5;
         let clock_from = rng.below(1 << 40);
         let mut node = Node {
+            id: node_id(index),
             up: true,
             incarnation,
             drift,

@@ -15,7 +15,7 @@ const PEACE_STEPS_MAX: u32 = 15_000;
 
 /// What may happen in a run, and how often in 10,000 steps. A run has its own measure of each, and none of some: faults hide each
 /// other, and what one seed never meets another meets all the time ("swarm testing", ISSTA 2012).
-const FAULTS: [(Fault, u64); 14] = [
+const FAULTS: [(Fault, u64); 17] = [
     (Fault::Crash, 30),
     (Fault::Restart, 200),
     (Fault::BlackOut, 4),
@@ -30,6 +30,9 @@ const FAULTS: [(Fault, u64); 14] = [
     (Fault::AdmitEarly, 60),
     (Fault::Promote, 1500),
     (Fault::Recover, 100),
+    (Fault::TakeAway, 60),
+    (Fault::Add, 400),
+    (Fault::CutAtChange, 2500),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,12 @@ enum Fault {
     AdmitEarly,
     Promote,
     Recover,
+    /// A copy that is outside is taken away.
+    TakeAway,
+    /// Another node is given a copy where one was taken away.
+    Add,
+    /// As [`Fault::IsolateAtChange`], of one link.
+    CutAtChange,
 }
 
 /// How a run differs from others.
@@ -68,7 +77,10 @@ impl Plan {
         let faults = FAULTS
             .iter()
             .map(|(fault, weight)| {
-                let heals = matches!(fault, Fault::Restart | Fault::Connect | Fault::Promote | Fault::Admit);
+                let heals = matches!(
+                    fault,
+                    Fault::Restart | Fault::Connect | Fault::Promote | Fault::Admit | Fault::Add
+                );
                 let factors: &[u64] = if heals { &[2, 4, 4, 12] } else { &[0, 0, 2, 4, 4, 16] };
                 (*fault, weight * factors[rng.below(factors.len() as u64) as usize] / 4)
             })
@@ -142,6 +154,10 @@ impl World {
             Fault::AdmitEarly => self.admit(a, b),
             Fault::Promote => self.promote(a),
             Fault::Recover => self.recover(a),
+            Fault::TakeAway => self.take_away(a, b),
+            Fault::Add => self.add(a, b),
+            Fault::CutAtChange if self.seen < self.record.len() => self.cut(a, b),
+            Fault::CutAtChange => {}
         }
     }
 
@@ -162,6 +178,7 @@ impl World {
             );
             self.load(plan);
             self.heal();
+            self.refill();
             self.step();
         }
         for _ in 0..PEACE_STEPS_MAX {
@@ -193,6 +210,13 @@ impl World {
             for b in a + 1..self.nodes.len() {
                 self.connect(a, b);
             }
+        }
+    }
+
+    /// Slots without a copy are given one.
+    fn refill(&mut self) {
+        for whom in 0..self.nodes.len() {
+            (0..self.nodes.len()).filter(|by| *by != whom).for_each(|by| self.add(by, whom));
         }
     }
 
