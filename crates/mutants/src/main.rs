@@ -1,0 +1,287 @@
+//! Puts faults into the code, one at a time, and tells which of them no test notices. By hand, and not a part of `./test`: each costs a build.
+//! What there is: `mutations/`, one file each ([`mutation`]); the table of them: `docs/testing.md`.
+
+mod mutation;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lexopt::prelude::{Long, Short, ValueExt};
+
+use crate::mutation::{Catcher, Mutation};
+
+const USAGE: &str = "\
+Puts faults into a copy of the code, one at a time, and tells which of them nothing notices.
+
+  mutants              all mutations
+  mutants --only NAME  one of them (may be repeated)
+  --list               the mutations and what is to notice them, as a table; nothing is run
+  --seconds N          how long a catcher may take, once it is built (default 1800)
+  --no-baseline        do not try first whether the catchers pass without a mutation
+
+Exit code 0: all were noticed that can be; 1: some survived; 2: something is wrong with a mutation or a catcher.
+";
+
+/// What becomes of a build or a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Well,
+    Failed,
+    /// It took too long, and was killed.
+    Late,
+}
+
+/// What became of a mutation.
+enum Verdict {
+    Caught(Catcher, Duration),
+    Survived,
+    /// A catcher took too long: nothing is proven.
+    Undecided(Catcher),
+    /// It does not build, or a catcher fails without it.
+    Broken(String),
+}
+
+struct Wanted {
+    only: Vec<String>,
+    list: bool,
+    baseline: bool,
+    limit: Duration,
+}
+
+/// The tree that mutations are made in, with a target directory of its own, so that only what changed is built.
+struct Sandbox {
+    tree: PathBuf,
+    target: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<ExitCode, String> {
+    let wanted = match parse().map_err(|error| format!("{error}\n\n{USAGE}"))? {
+        Some(wanted) => wanted,
+        None => {
+            print!("{USAGE}");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root.canonicalize().map_err(|error| error.to_string())?;
+    let mut mutations = Mutation::all(&root.join("crates/mutants/mutations"))?;
+    for name in &wanted.only {
+        if !mutations.iter().any(|mutation| mutation.name == *name) {
+            return Err(format!("there is no mutation {name}: --list names them all"));
+        }
+    }
+    mutations.retain(|mutation| wanted.only.is_empty() || wanted.only.contains(&mutation.name));
+    // Before anything is built: all of them fit the code.
+    for mutation in &mutations {
+        mutation.apply(&root)?;
+    }
+    if wanted.list {
+        list(&mutations);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let sandbox = Sandbox::new(&root)?;
+    let mut baseline = BTreeMap::new();
+    let mut verdicts = Vec::new();
+    for mutation in &mutations {
+        println!("{}: {}", mutation.name, mutation.what);
+        let verdict = sandbox.judge(mutation, &wanted, &mut baseline)?;
+        println!("  {}", verdict.describe());
+        verdicts.push((mutation, verdict));
+    }
+    Ok(report(&verdicts))
+}
+
+fn list(mutations: &[Mutation]) {
+    println!("| mutation | what it does | noticed by | seen |\n|---|---|---|---|");
+    for Mutation { name, what, sorry, catchers, seen, .. } in mutations {
+        let by: Vec<String> = catchers.iter().map(|catcher| format!("`{catcher}`")).collect();
+        let by = sorry.as_ref().map_or(by.join(", then "), |sorry| format!("nothing: {sorry}"));
+        println!("| `{name}` | {what} | {by} | {} |", seen.as_deref().unwrap_or(""));
+    }
+}
+
+fn report(verdicts: &[(&Mutation, Verdict)]) -> ExitCode {
+    println!();
+    for (mutation, verdict) in verdicts {
+        println!("{:32} {}", mutation.name, verdict.describe());
+    }
+    let is = |kind: fn(&Verdict) -> bool| {
+        let those = verdicts.iter().filter(|(_, verdict)| kind(verdict));
+        those.map(|(mutation, _)| *mutation).collect::<Vec<_>>()
+    };
+    let survivors = is(|verdict| matches!(verdict, Verdict::Survived));
+    let unexpected = survivors.iter().filter(|mutation| mutation.sorry.is_none()).count();
+    let undecided = is(|verdict| matches!(verdict, Verdict::Undecided(_))).len();
+    let broken = is(|verdict| matches!(verdict, Verdict::Broken(_))).len();
+    println!(
+        "\n{} mutations: {unexpected} survived, {} more that nothing can notice, {undecided} undecided, {broken} broken",
+        verdicts.len(),
+        survivors.len() - unexpected
+    );
+    match (broken, unexpected + undecided) {
+        (0, 0) => ExitCode::SUCCESS,
+        (0, _) => ExitCode::FAILURE,
+        _ => ExitCode::from(2),
+    }
+}
+
+impl Verdict {
+    fn describe(&self) -> String {
+        match self {
+            Verdict::Caught(catcher, took) => format!("caught in {} s: {catcher}", took.as_secs()),
+            Verdict::Survived => "SURVIVED".to_owned(),
+            Verdict::Undecided(catcher) => format!("UNDECIDED, too slow: {catcher}"),
+            Verdict::Broken(why) => format!("BROKEN: {why}"),
+        }
+    }
+}
+
+impl Sandbox {
+    /// A copy of the work tree as it is, with what is not committed.
+    fn new(root: &Path) -> Result<Sandbox, String> {
+        let home = root.join("target/mutants");
+        let sandbox = Sandbox { tree: home.join("tree"), target: home.join("target") };
+        let mut listed = Command::new("git");
+        let listed = listed.args(["ls-files", "-coz", "--exclude-standard"]).current_dir(root).output();
+        let listed = listed.map_err(|error| format!("git: {error}"))?;
+        let listed = String::from_utf8(listed.stdout).map_err(|error| error.to_string())?;
+        let mut kept = Vec::new();
+        // What was not changed keeps its time, so that it is not built again.
+        for name in listed.split('\0').filter(|name| !name.is_empty()) {
+            let Ok(bytes) = fs::read(root.join(name)) else { continue };
+            let to = sandbox.tree.join(name);
+            if fs::read(&to).ok().as_ref() != Some(&bytes) {
+                write(&to, &bytes)?;
+            }
+            kept.push(to);
+        }
+        kept.sort();
+        remove_others(&sandbox.tree, &kept);
+        Ok(sandbox)
+    }
+
+    fn judge(
+        &self,
+        mutation: &Mutation,
+        wanted: &Wanted,
+        baseline: &mut BTreeMap<Catcher, Ended>,
+    ) -> Result<Verdict, String> {
+        if wanted.baseline {
+            for catcher in &mutation.catchers {
+                if !baseline.contains_key(catcher) {
+                    let ended = match self.cargo(&catcher.build(), None)? {
+                        Ended::Well => self.cargo(&catcher.run(), Some(wanted.limit))?,
+                        ended => ended,
+                    };
+                    baseline.insert(catcher.clone(), ended);
+                }
+                if baseline[catcher] != Ended::Well {
+                    return Ok(Verdict::Broken(format!("fails without any mutation: {catcher}")));
+                }
+            }
+        }
+        let mutated = mutation.apply(&self.tree)?;
+        let mut before = Vec::new();
+        for (path, text) in &mutated {
+            before.push(fs::read(path).map_err(|error| error.to_string())?);
+            write(path, text.as_bytes())?;
+        }
+        let verdict = self.run_catchers(mutation, wanted);
+        for ((path, _), bytes) in mutated.iter().zip(&before) {
+            write(path, bytes)?;
+        }
+        verdict
+    }
+
+    fn run_catchers(&self, mutation: &Mutation, wanted: &Wanted) -> Result<Verdict, String> {
+        let mut late = None;
+        for catcher in &mutation.catchers {
+            if self.cargo(&catcher.build(), None)? != Ended::Well {
+                return Ok(Verdict::Broken(format!("does not build: cargo {}", catcher.build().join(" "))));
+            }
+            let began = Instant::now();
+            match self.cargo(&catcher.run(), Some(wanted.limit))? {
+                Ended::Failed => return Ok(Verdict::Caught(catcher.clone(), began.elapsed())),
+                Ended::Late => late = Some(catcher.clone()),
+                Ended::Well => {}
+            }
+        }
+        Ok(late.map_or(Verdict::Survived, Verdict::Undecided))
+    }
+
+    /// Runs cargo in the tree; what it says is in a file beside it.
+    fn cargo(&self, arguments: &[String], limit: Option<Duration>) -> Result<Ended, String> {
+        const LOOK_EVERY: Duration = Duration::from_millis(200);
+        let say = |error: std::io::Error| format!("cargo {}: {error}", arguments.join(" "));
+        let log = fs::File::create(self.tree.with_file_name("last.log")).map_err(say)?;
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.args(arguments).current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target);
+        command.stdin(Stdio::null()).stdout(log.try_clone().map_err(say)?).stderr(log);
+        // With all that it starts: tests run in processes of their own.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn().map_err(say)?;
+        let began = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().map_err(say)? {
+                return Ok(if status.success() { Ended::Well } else { Ended::Failed });
+            }
+            if limit.is_some_and(|limit| began.elapsed() > limit) {
+                let group = format!("-{}", child.id());
+                let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+                let _ = child.wait();
+                return Ok(Ended::Late);
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let say = |error: std::io::Error| format!("{}: {error}", path.display());
+    fs::create_dir_all(path.parent().expect("a file is in a directory")).map_err(say)?;
+    fs::write(path, bytes).map_err(say)
+}
+
+/// Files of an earlier copy that are gone from the work tree.
+fn remove_others(directory: &Path, kept: &[PathBuf]) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            remove_others(&path, kept);
+        } else if kept.binary_search(&path).is_err() {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// What is wanted; `None`: help.
+fn parse() -> Result<Option<Wanted>, lexopt::Error> {
+    let mut wanted =
+        Wanted { only: Vec::new(), list: false, baseline: true, limit: Duration::from_secs(1800) };
+    let mut arguments = lexopt::Parser::from_env();
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Long("only") => wanted.only.push(arguments.value()?.string()?),
+            Long("list") => wanted.list = true,
+            Long("no-baseline") => wanted.baseline = false,
+            Long("seconds") => wanted.limit = Duration::from_secs(arguments.value()?.parse()?),
+            Short('h') | Long("help") => return Ok(None),
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(Some(wanted))
+}
