@@ -3,11 +3,14 @@
 //! It knows as much of RFC 7143 as the tests need, and shares no code with the product.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU16, AtomicU32};
 use std::time::Duration;
+
+use rustix::net;
 
 use crate::Export;
 
@@ -75,6 +78,14 @@ pub struct Login<'a> {
     pub connections_max: u32,
     /// InitialR2T: no data is sent unasked, but what travels in the command.
     pub initial_r2t: bool,
+    /// CHAP_N and the secret.
+    pub chap: Option<(&'a str, &'a str)>,
+    /// The address of this machine to come from.
+    pub from: Option<Ipv4Addr>,
+    /// The TSIH to say: the one of a session that exists, or 0.
+    pub tsih: u16,
+    /// The connection's number.
+    pub cid: u16,
 }
 
 impl Default for Login<'_> {
@@ -85,6 +96,10 @@ impl Default for Login<'_> {
             digests: Digests::default(),
             connections_max: 1,
             initial_r2t: true,
+            chap: None,
+            from: None,
+            tsih: 0,
+            cid: 0,
         }
     }
 }
@@ -119,8 +134,12 @@ impl Raw {
     /// Logs in with all details.
     pub fn login_with(export: &Export, portal: usize, isid: u32, login: Login) -> io::Result<Raw> {
         let session = Session::new(login.initiator, isid);
-        let raw = Raw::of(Arc::new(session), export.portals[portal], 0)?;
-        raw.log_in(export, login)
+        session.tsih.store(login.tsih, Relaxed);
+        let stream = match login.from {
+            None => TcpStream::connect_timeout(&export.portals[portal], PATIENCE)?,
+            Some(from) => connect_from(from, export.portals[portal])?,
+        };
+        Raw::on(stream, Arc::new(session), login.cid)?.log_in(export, login)
     }
 
     /// Adds a connection to the session of this one, or replaces the one with this number.
@@ -131,6 +150,9 @@ impl Raw {
 
     fn log_in(mut self, export: &Export, login: Login) -> io::Result<Raw> {
         self.lun = export.lun;
+        if let Some(chap) = login.chap {
+            self.prove(export, chap)?;
+        }
         let raw = &mut self;
         let digest = |wanted| if wanted { "CRC32C" } else { "None" };
         let keys = [
@@ -167,13 +189,53 @@ impl Raw {
         Ok(self)
     }
 
+    /// The security stage with CHAP and MD5 (RFC 7143 12.1.3).
+    fn prove(&mut self, export: &Export, (name, secret): (&str, &str)) -> io::Result<()> {
+        let names = format!(
+            "InitiatorName={}\0TargetName={}\0SessionType=Normal\0AuthMethod=CHAP\0",
+            self.session.initiator, export.target
+        );
+        self.exchange(&names, false)?;
+        let challenge = self.exchange("CHAP_A=5\0", false)?;
+        let value = |key: &str| {
+            let pair = challenge.split('\0').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+            pair.ok_or_else(|| io::Error::other(format!("no {key} in {challenge:?}")))
+        };
+        let mut hashed = vec![value("CHAP_I")?.parse().map_err(io::Error::other)?];
+        hashed.extend_from_slice(secret.as_bytes());
+        hashed.extend(binary(value("CHAP_C")?)?);
+        let response = md5(&hashed)?;
+        self.exchange(&format!("CHAP_N={name}\0CHAP_R=0x{response}\0"), true).map(drop)
+    }
+
+    /// A request of the security stage, which ends with it if `transit`; the text of its answer.
+    fn exchange(&mut self, text: &str, transit: bool) -> io::Result<String> {
+        let mut header = self.login_header();
+        header[1] = if transit { 0x81 } else { 0 };
+        self.send(&header, text.as_bytes())?;
+        let answer = self.receive()?;
+        let status = u16::from_be_bytes([answer.header[36], answer.header[37]]);
+        if answer.opcode() != 0x23 || status != 0 {
+            return Err(io::Error::other(format!("login: status {status:#06x}, {:02x?}", answer.header)));
+        }
+        Ok(String::from_utf8_lossy(&answer.data).into_owned())
+    }
+
+    /// The server's number for the session.
+    pub fn tsih(&self) -> u16 {
+        self.session.tsih.load(Relaxed)
+    }
+
     /// A connection without a login.
     pub fn connect(portal: SocketAddr, isid: u32) -> io::Result<Raw> {
         Raw::of(Arc::new(Session::new(Login::default().initiator, isid)), portal, 0)
     }
 
     fn of(session: Arc<Session>, portal: SocketAddr, cid: u16) -> io::Result<Raw> {
-        let stream = TcpStream::connect_timeout(&portal, PATIENCE)?;
+        Raw::on(TcpStream::connect_timeout(&portal, PATIENCE)?, session, cid)
+    }
+
+    fn on(stream: TcpStream, session: Arc<Session>, cid: u16) -> io::Result<Raw> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
@@ -462,6 +524,30 @@ impl Pdu {
     fn is_final_data(&self) -> bool {
         self.opcode() == 0x25 && self.header[1] & 1 != 0
     }
+}
+
+/// Connects from one of this machine's addresses.
+pub fn connect_from(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
+    net::bind(&socket, &SocketAddr::from((from, 0)))?;
+    net::connect(&socket, &to)?;
+    Ok(socket.into())
+}
+
+/// The bytes of a value in hexadecimal or base64 (RFC 7143 6.1); only the former is understood.
+fn binary(value: &str) -> io::Result<Vec<u8>> {
+    let digits =
+        value.strip_prefix("0x").ok_or_else(|| io::Error::other(format!("not hexadecimal: {value}")))?;
+    let byte = |at| u8::from_str_radix(digits.get(at..at + 2).unwrap_or("?"), 16).map_err(io::Error::other);
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
+
+/// MD5 in hexadecimal, by coreutils.
+fn md5(bytes: &[u8]) -> io::Result<String> {
+    let mut process = Command::new("md5sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    process.stdin.take().expect("a pipe").write_all(bytes)?;
+    let output = process.wait_with_output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).split(' ').next().unwrap_or_default().to_owned())
 }
 
 /// A 16-byte CDB with LBA and length where READ (16) has them.

@@ -133,7 +133,7 @@ fn authorization(input: &Input) -> Authorization {
     let chap = Chap {
         initiator: vec![credentials("alice")],
         target: input.mutual.then(|| credentials("target")),
-        challenge: [3; 16],
+        challenge: proto::iscsi::chap::challenge([3; 16]).to_vec(),
         identifier: 5,
     };
     Authorization::Allow { chap: input.chap.then_some(chap), portal_group: 1, alias: None }

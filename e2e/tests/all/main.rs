@@ -14,6 +14,7 @@ mod forks;
 mod guest;
 mod guest_cluster;
 mod guest_failed_disk;
+mod isolation;
 mod links;
 mod multipath;
 mod out_of_range;

@@ -8,6 +8,7 @@
 mod change;
 mod host;
 mod names;
+mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,6 +18,7 @@ pub use change::{AccessChange, Concerned};
 pub use host::{AddressRange, ChapSecret, HostGroup};
 pub use names::{HostName, InvalidName, TargetName, VolumeName};
 use serde::{Deserialize, Serialize};
+pub use standing::{Barred, Claim};
 
 use crate::volume::VolumeId;
 
@@ -115,7 +117,22 @@ impl Access {
         hosts.dedup_by_key(|host| &host.name);
         // Who may prove more must: a session that proved nothing would miss LUNs without a word.
         let chap: Vec<ChapSecret> = hosts.iter().filter_map(|host| host.chap.clone()).collect();
-        Ok(Admission { chap, target_chap: target.chap.clone(), alias: target.alias.clone() })
+        // Two nodes may have set one secret for both directions at the same time: then the target proves nothing with it.
+        let is_one_way = |own: &&ChapSecret| {
+            !self.hosts().any(|host| host.chap.as_ref().is_some_and(|chap| chap.secret == own.secret))
+        };
+        let target_chap = target.chap.as_ref().filter(is_one_way).cloned();
+        Ok(Admission { chap, target_chap, alias: target.alias.clone() })
+    }
+
+    /// What targets prove themselves with.
+    pub fn target_secrets(&self) -> Vec<&ChapSecret> {
+        self.targets().filter_map(|target| target.chap.as_ref()).collect()
+    }
+
+    /// What initiators prove themselves with.
+    pub fn initiator_secrets(&self) -> Vec<&ChapSecret> {
+        self.hosts().filter_map(|host| host.chap.as_ref()).collect()
     }
 
     /// A target by its name.
@@ -151,16 +168,12 @@ impl Access {
         })
     }
 
-    /// As [`Access::visible`], without those that ask `initiator` for a secret which it has not `proven`.
-    pub fn visible_with(
-        &self,
-        initiator: &str,
-        address: IpAddr,
-        proven: Option<&ChapSecret>,
-    ) -> impl Iterator<Item = &Target> {
-        self.visible(initiator, address).filter(move |target| {
-            let admission = self.admit(target.name.as_str(), initiator, address);
+    /// As [`Access::visible`], without those that ask `initiator` for a secret which it has not proved.
+    pub fn visible_with(&self, initiator: &str, claim: &Claim) -> impl Iterator<Item = &Target> {
+        self.visible(initiator, claim.address).filter(move |target| {
+            let admission = self.admit(target.name.as_str(), initiator, claim.address);
             admission.is_ok_and(|admission| {
+                let proven = claim.proven.as_ref();
                 admission.chap.is_empty() || proven.is_some_and(|proven| admission.chap.contains(proven))
             })
         })
@@ -175,18 +188,12 @@ impl Access {
     }
 
     /// The host groups of `target`'s maps whose LUNs a session of `initiator` may see: of those it belongs to, the ones that ask
-    /// for no secret, and the ones whose secret it has `proven`.
-    pub fn enters(
-        &self,
-        target: &str,
-        initiator: &str,
-        address: IpAddr,
-        proven: Option<&ChapSecret>,
-    ) -> BTreeSet<HostName> {
+    /// for no secret, and the ones whose secret it has proved.
+    pub fn enters(&self, target: &str, initiator: &str, claim: &Claim) -> BTreeSet<HostName> {
         let maps = self.target(target).map_or(&[][..], |target| &target.maps);
         maps.iter()
-            .filter_map(|map| self.member(map, initiator, address))
-            .filter(|host| host.chap.is_none() || host.chap.as_ref() == proven)
+            .filter_map(|map| self.host(map.host.as_str()))
+            .filter(|host| host.is_entered(initiator, claim))
             .map(|host| host.name.clone())
             .collect()
     }

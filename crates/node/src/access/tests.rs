@@ -29,6 +29,10 @@ fn access(maps: &[(u16, u8, &str)], hosts: Vec<HostGroup>) -> Access {
     Access::new([target], hosts)
 }
 
+fn claim(from: &str, proven: Option<&ChapSecret>) -> Claim {
+    Claim { address: address(from), proven: proven.cloned() }
+}
+
 const T: &str = "iqn.2026-11.io.ursa:t";
 const A: &str = "iqn.2026-11.com.example:a";
 const B: &str = "iqn.2026-11.com.example:b";
@@ -80,7 +84,7 @@ fn each_host_sees_its_own_luns() {
 /// The LUNs that a login with this proof sees.
 fn luns(access: &Access, initiator: &str, proven: Option<&ChapSecret>) -> Vec<(u16, VolumeId)> {
     let from = address("10.0.0.1");
-    let entered = access.enters(T, initiator, from, proven);
+    let entered = access.enters(T, initiator, &claim("10.0.0.1", proven));
     access.luns(T, initiator, from, &entered).into_iter().collect()
 }
 
@@ -187,7 +191,7 @@ fn a_changed_picture_is_as_one_that_was_drawn_anew_and_who_is_not_concerned_sees
         assert_eq!(format!("{after:?}"), format!("{drawn:?}"), "{changes:?}");
         for name in [A, B] {
             let seen = |access: &Access| {
-                let entered = access.enters(name, T, address("10.0.0.1"), None);
+                let entered = access.enters(name, T, &claim("10.0.0.1", None));
                 access.luns(name, T, address("10.0.0.1"), &entered)
             };
             assert!(concerned.target(name) || seen(&after) == seen(&access), "{changes:?}");
@@ -202,4 +206,53 @@ fn a_changed_picture_is_as_one_that_was_drawn_anew_and_who_is_not_concerned_sees
         }
         access = after;
     }
+}
+
+#[test]
+fn a_login_acts_for_a_session_only_if_it_enters_all_that_the_session_has() {
+    let secret = |text: &str| ChapSecret { user: "user".into(), secret: text.into() };
+    let with = |group: HostGroup, text: &str| HostGroup { chap: Some(secret(text)), ..group };
+    let groups = vec![
+        with(host("own", &[], &["10.1.0.0/16"], true), "the secret of own"),
+        with(host("other", &[], &[], true), "the secret of another"),
+        host("near", &[], &["10.1.0.0/24"], false),
+    ];
+    let access = access(&[(0, 1, "own"), (0, 2, "other"), (1, 3, "any")], groups);
+    let (own, other) = (secret("the secret of own"), secret("the secret of another"));
+    let entered = |from, proven| access.enters(T, A, &claim(from, proven));
+    let acts = |session: &BTreeSet<HostName>, from, proven| access.acts_for(A, session, &claim(from, proven));
+    let session = entered("10.1.0.1", Some(&own));
+    assert_eq!(acts(&session, "10.1.0.1", Some(&own)), Ok(()));
+    assert_eq!(acts(&session, "10.1.9.9", Some(&own)), Ok(()), "another address that the group admits");
+    assert_eq!(acts(&session, "10.1.0.1", Some(&other)), Err(Barred::Secret));
+    assert_eq!(acts(&session, "10.1.0.1", None), Err(Barred::Secret));
+    assert_eq!(acts(&session, "10.2.0.1", Some(&own)), Err(Barred::Address));
+    assert_eq!(acts(&session, "10.2.0.1", None), Err(Barred::Address));
+    // Who is in nothing but `any` is replaced by whoever proves more, and not the reverse.
+    let open = entered("10.2.0.1", None);
+    assert_eq!(acts(&open, "10.1.0.1", Some(&own)), Ok(()));
+    assert_eq!(acts(&open, "192.0.2.1", None), Ok(()));
+    // A group that is gone keeps nobody out.
+    let without = access.with(&[AccessChange::DeleteHost("own".parse().unwrap())]).0;
+    assert_eq!(without.acts_for(A, &session, &claim("10.1.0.1", None)), Ok(()));
+}
+
+#[test]
+fn a_target_proves_nothing_with_a_secret_of_initiators() {
+    let secret = |text: &str| Some(ChapSecret { user: "user".into(), secret: text.into() });
+    let target = |text: &str| Target {
+        name: T.parse().unwrap(),
+        port: 1,
+        alias: None,
+        chap: secret(text),
+        maps: vec![LunMap { lun: 0, volume: volume(1), host: "any".parse().unwrap() }],
+    };
+    // Another group's secret, which has nothing to do with this target.
+    let group = HostGroup { chap: secret("pasted everywhere"), ..host("else", &[B], &[], true) };
+    let proves = |text| {
+        let access = Access::new([target(text)], [group.clone()]);
+        access.admit(T, A, address("10.0.0.1")).unwrap().target_chap
+    };
+    assert_eq!(proves("pasted everywhere"), None);
+    assert_eq!(proves("the target's own"), secret("the target's own"));
 }

@@ -124,6 +124,17 @@ fn check_chap(chap: Option<&ChapSecret>) -> Result<(), ControlError> {
     Ok(())
 }
 
+/// RFC 7143 12.1.3: a secret that proves a target is none that proves an initiator, of whatever target. Whoever has to know the one could answer for the other.
+fn check_one_way(chap: Option<&ChapSecret>, used: &[&ChapSecret]) -> Result<(), ControlError> {
+    match chap {
+        Some(chap) if used.iter().any(|used| used.secret == chap.secret) => {
+            let reason = "the same secret is set for the other direction: what targets prove themselves with must differ from what initiators prove";
+            Err(ControlError::Invalid { field: "chap secret", reason })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Control {
     /// The access rules of the moment.
     pub fn access(&self) -> Arc<Access> {
@@ -182,6 +193,9 @@ impl Control {
             ..before.clone()
         };
         check_chap(after.chap.as_ref())?;
+        if after.chap != before.chap {
+            check_one_way(after.chap.as_ref(), &self.access().initiator_secrets())?;
+        }
         Ok((before, after))
     }
 
@@ -264,7 +278,10 @@ impl Control {
             match (new, control.access().host(host.name.as_str()).is_some()) {
                 (true, true) => Err(ControlError::Exists { kind: "host", name: host.name.into() }),
                 (false, false) => Err(ControlError::not_found("host", host.name.as_str())),
-                _ => control.change_access(&changing, vec![AccessChange::SetHost(host)]).await,
+                _ => {
+                    check_one_way(host.chap.as_ref(), &control.access().target_secrets())?;
+                    control.change_access(&changing, vec![AccessChange::SetHost(host)]).await
+                }
             }
         })
         .await
@@ -279,6 +296,7 @@ impl Control {
         let access = self.access();
         let name = host.name.as_str();
         access.host(name).ok_or_else(|| ControlError::not_found("host", name))?;
+        check_one_way(host.chap.as_ref(), &access.target_secrets())?;
         Ok(access.targets().flat_map(|target| &target.maps).filter(|map| map.host == host.name).count())
     }
 
@@ -369,6 +387,7 @@ impl Control {
         check_alias(spec.alias.as_deref())?;
         check_chap(spec.chap.as_ref())?;
         let access = self.access();
+        check_one_way(spec.chap.as_ref(), &access.initiator_secrets())?;
         if access.target(name.as_str()).is_some() {
             return Err(ControlError::Exists { kind: "target", name: name.into() });
         }

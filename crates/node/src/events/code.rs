@@ -182,6 +182,15 @@ codes! {
     /// An initiator was not let in.
     INITIATOR_DENIED = "initiator_denied", Warning, "`ursa host list` shows who may; `ursa target show` shows for whom a volume is mapped";
 
+    /// A login was not let into a session that exists, or not in its place.
+    JOIN_REFUSED = "join_refused", Warning, "find out who sends the initiator's name from that address; give each host group on the target its own initiator names";
+    /// Connections in their login are closed to make room for others.
+    LOGINS_CROWDED = "logins_crowded", Warning, "find out who opens connections to the iSCSI portals and does not log in; keep them away with a firewall";
+    /// A session has one more connection.
+    CONNECTION_ADDED = "connection_added", Info;
+    /// A new connection has taken the place of one of its session.
+    CONNECTION_REPLACED = "connection_replaced", Info;
+
     /// The node is in a cluster that was made by it.
     CLUSTER_MADE = "cluster_made", Info;
     /// The node has become a part of a cluster.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::SendBatch;
+use proto::iscsi::chap::challenge;
 use proto::iscsi::target::{
     Authorization, Chap, CloseReason, Credentials, Login, LoginEvent, LoginOutcome, LoginRequest, LoginStatus,
 };
@@ -11,11 +12,14 @@ use proto::scsi::{InitiatorPort, ItNexus, NexusId, RelativePort};
 use rt::{DetachedStream, Stream};
 
 use super::registry::SessionName;
-use crate::access::{ChapSecret, Denied};
+use super::room::Shown;
+use crate::access::{Barred, ChapSecret, Claim, Denied};
 use crate::control::Control;
-use crate::events::code::{INITIATOR_DENIED, SESSION_OPENED};
+use crate::events::code::{
+    CONNECTION_ADDED, CONNECTION_REPLACED, INITIATOR_DENIED, JOIN_REFUSED, SESSION_OPENED,
+};
 use crate::events::{Event, tell};
-use crate::session::{Birth, Peer, Seat, Session};
+use crate::session::{Birth, NoSeat, Peer, Seat, Session};
 use crate::shard::Shard;
 
 /// How long the session that a login replaces gets to end. Its commands may be at a disk; after this the initiator is
@@ -23,11 +27,13 @@ use crate::shard::Shard;
 const REINSTATEMENT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Takes a connection through its login and hands it to its session.
-pub(super) async fn log_in(stream: DetachedStream, peer: SocketAddr) {
+///
+/// `show` is told what the connection shows of itself.
+pub(super) async fn log_in(stream: DetachedStream, peer: SocketAddr, show: impl Fn(Shown)) {
     let stream = stream.attach();
     let deadline = Shard::current().config().login_deadline;
-    match rt::timeout(deadline, negotiate(&stream, peer)).await {
-        Ok(Some((admitted, outcome))) => hand_over(stream, admitted, outcome).await,
+    match rt::timeout(deadline, negotiate(&stream, peer, show)).await {
+        Ok(Some((admitted, outcome))) => hand_over(stream, peer, admitted, outcome).await,
         Ok(None) => {}
         Err(_) => tracing::info!(%peer, "a login was not finished in time"),
     }
@@ -56,12 +62,25 @@ impl Drop for Place {
 /// What was decided about a login.
 enum Admitted {
     /// It makes a session, there; the registry has its place.
-    New(rt::CoreId, Birth, Place),
-    /// It adds a connection to a session.
-    Joins(Seat),
+    New(New),
+    /// It adds a connection to a session, or replaces one.
+    Joins(Seat, SessionName),
 }
 
-async fn negotiate(stream: &Stream, peer: SocketAddr) -> Option<(Admitted, LoginOutcome)> {
+/// A session that a login makes.
+struct New {
+    core: rt::CoreId,
+    birth: Birth,
+    place: Place,
+    /// It has ended a session of the same names.
+    reinstates: bool,
+}
+
+async fn negotiate(
+    stream: &Stream,
+    peer: SocketAddr,
+    show: impl Fn(Shown),
+) -> Option<(Admitted, LoginOutcome)> {
     let mut login = Login::new(rt::now() + Shard::current().config().login_deadline);
     let mut batch = SendBatch::new();
     let mut request = None;
@@ -71,11 +90,17 @@ async fn negotiate(stream: &Stream, peer: SocketAddr) -> Option<(Admitted, Login
         while let Some(event) = login.poll_event() {
             match event {
                 LoginEvent::Authorize(asked) => {
-                    login.authorize(authorize(&asked, peer, stream.local_address().ip()));
+                    let authorization = authorize(&asked, peer, stream.local_address().ip());
+                    // Whoever asks for discovery fits no host group yet.
+                    let is_host =
+                        asked.target.is_some() && matches!(authorization, Authorization::Allow { .. });
+                    show(if is_host { Shown::Host } else { Shown::Request });
+                    login.authorize(authorization);
                     request = Some(asked);
                 }
                 LoginEvent::Finish => {
-                    match admit(request.take(), peer, login.proven().and_then(secret)).await {
+                    let claim = Claim { address: peer.ip(), proven: login.proven().and_then(secret) };
+                    match admit(request.take(), peer, claim).await {
                         Ok(admitted) => {
                             let outcome = login.accept(admitted.tsih());
                             done = Some((admitted, outcome));
@@ -125,8 +150,8 @@ async fn negotiate(stream: &Stream, peer: SocketAddr) -> Option<(Admitted, Login
 impl Admitted {
     fn tsih(&self) -> u16 {
         match self {
-            Admitted::New(_, birth, _) => birth.tsih,
-            Admitted::Joins(seat) => seat.tsih(),
+            Admitted::New(new) => new.birth.tsih,
+            Admitted::Joins(seat, _) => seat.tsih(),
         }
     }
 }
@@ -146,7 +171,7 @@ fn chap(secrets: &[ChapSecret], target: Option<&ChapSecret>) -> Option<Chap> {
     (!secrets.is_empty()).then(|| Chap {
         initiator: secrets.iter().map(credentials).collect(),
         target: target.map(credentials),
-        challenge: rt::secret_bytes(),
+        challenge: challenge(rt::secret_bytes()).to_vec(),
         identifier: rt::secret_bytes::<1>()[0],
     })
 }
@@ -197,37 +222,18 @@ fn authorize(request: &LoginRequest, peer: SocketAddr, local: IpAddr) -> Authori
 async fn admit(
     request: Option<LoginRequest>,
     peer: SocketAddr,
-    proven: Option<ChapSecret>,
+    claim: Claim,
 ) -> Result<Admitted, LoginStatus> {
     let request = request.ok_or(LoginStatus::TargetError)?;
-    let control = Control::current();
-    let registry = control.registry();
     let initiator: std::sync::Arc<str> = request.initiator.as_str().into();
     let name =
         SessionName { initiator: initiator.clone(), isid: request.isid, target: request.target.clone() };
     if request.tsih != 0 {
-        let place = registry.begun(request.tsih).await.filter(|place| place.name == name);
-        let place = place.ok_or(LoginStatus::SessionDoesNotExist)?;
-        let (tsih, cid) = (request.tsih, request.cid);
-        let seat = rt::call(place.core, move || async move {
-            Shard::current().session(tsih).ok_or(LoginStatus::SessionDoesNotExist)?.join(cid).await
-        });
-        return Ok(Admitted::Joins(seat.await?));
+        return join(&request, name, peer, claim).await;
     }
-    // RFC 7143 6.3.5: a login with the names of a living session replaces it. Two logins of the same names at once take turns.
-    while let Some((old, place)) = registry.named(&name).filter(|_| request.target.is_some()) {
-        if registry.supersede(&name) {
-            continue;
-        }
-        rt::send(place.core, move || {
-            if let Some(session) = Shard::current().session(old) {
-                session.end(CloseReason::Reinstated);
-            }
-        });
-        let gone = rt::timeout(REINSTATEMENT_DEADLINE, registry.gone(old)).await;
-        gone.map_err(|_| LoginStatus::ServiceUnavailable)?;
-    }
-    let added = registry.add(name);
+    let reinstates = reinstate(&name, peer, &claim).await?;
+    let control = Control::current();
+    let added = control.registry().add(name, claim.clone(), || u16::from_le_bytes(rt::secret_bytes()));
     let (tsih, nexus, core, again) = added.ok_or(LoginStatus::OutOfResources)?;
     let initiator = InitiatorPort { name: initiator, isid: request.isid };
     let (access, numbers) = (Shard::current().access(), Shard::current().port_numbers());
@@ -239,16 +245,115 @@ async fn admit(
         alias: request.alias,
         target: request.target,
         address: peer,
-        proven,
+        claim,
     };
-    Ok(Admitted::New(core, Birth { tsih, nexus, peer, again }, Place { tsih, nexus }))
+    let (birth, place) = (Birth { tsih, nexus, peer, again }, Place { tsih, nexus });
+    Ok(Admitted::New(New { core, birth, place, reinstates }))
+}
+
+/// Keeps a place in the session whose TSIH the login says, for one more connection or instead of one with its number.
+async fn join(
+    request: &LoginRequest,
+    name: SessionName,
+    peer: SocketAddr,
+    claim: Claim,
+) -> Result<Admitted, LoginStatus> {
+    let (tsih, cid) = (request.tsih, request.cid);
+    let control = Control::current();
+    let place = control.registry().begun(tsih).await.filter(|place| place.name == name);
+    let Some(place) = place else {
+        tell_refused(&name, peer, Refused::NoSuchSession);
+        return Err(LoginStatus::SessionDoesNotExist);
+    };
+    let nexus = place.nexus;
+    let seat = rt::call(place.core, move || async move {
+        let session = Shard::current().session(tsih).filter(|session| session.nexus() == nexus);
+        let gone = NoSeat::Status(LoginStatus::SessionDoesNotExist);
+        session.ok_or(gone)?.join(cid, &claim).await
+    });
+    match seat.await {
+        Ok(seat) => Ok(Admitted::Joins(seat, name)),
+        Err(NoSeat::Status(status)) => Err(status),
+        Err(NoSeat::Barred(barred)) => Err(refuse(&name, peer, barred)),
+    }
+}
+
+/// Ends the session of these names, if there is one (RFC 7143 6.3.5): says whether there was. Two logins of the same names at once take turns. A login that may not
+/// act for the session leaves it alone, whatever name it says.
+async fn reinstate(name: &SessionName, peer: SocketAddr, claim: &Claim) -> Result<bool, LoginStatus> {
+    let control = Control::current();
+    let registry = control.registry();
+    let mut ended = false;
+    while let Some((old, place)) = registry.named(name).filter(|_| name.target.is_some()) {
+        let target = name.target.as_deref().unwrap_or_default();
+        if !place.has_begun() {
+            // Its core does not know it yet.
+            let access = Shard::current().access();
+            let entered = access.enters(target, &name.initiator, &place.claim);
+            let acts = access.acts_for(&name.initiator, &entered, claim);
+            acts.map_err(|barred| refuse(name, peer, barred))?;
+            registry.supersede(name);
+            continue;
+        }
+        let (nexus, claim) = (place.nexus, claim.clone());
+        // Sent, not called: what makes the session on its core may still be on the way there, on this core, too, and comes first.
+        let (reply, answer) = rt::sync::oneshot();
+        rt::send(place.core, move || {
+            let session = Shard::current().session(old).filter(|session| session.nexus() == nexus);
+            reply.send(session.map_or(Ok(()), |session| {
+                session.admits(&claim)?;
+                session.end(CloseReason::Reinstated);
+                Ok(())
+            }));
+        });
+        let ends = answer.await.map_err(|_| LoginStatus::ServiceUnavailable)?;
+        ends.map_err(|barred| refuse(name, peer, barred))?;
+        let gone = rt::timeout(REINSTATEMENT_DEADLINE, registry.gone(old)).await;
+        gone.map_err(|_| LoginStatus::ServiceUnavailable)?;
+        ended = true;
+    }
+    Ok(ended)
+}
+
+/// Why a login was not let into a session that exists.
+#[derive(Clone, Copy, Debug)]
+enum Refused {
+    /// No session of its names has the TSIH that it says.
+    NoSuchSession,
+    /// It may not act for the session.
+    Barred(Barred),
+}
+
+/// Tells that a login may not act for the session of these names; the status to refuse it with (RFC 7143 11.13.5).
+fn refuse(name: &SessionName, peer: SocketAddr, barred: Barred) -> LoginStatus {
+    tell_refused(name, peer, Refused::Barred(barred));
+    match barred {
+        Barred::Secret => LoginStatus::AuthenticationFailure,
+        Barred::Address => LoginStatus::AuthorizationFailure,
+    }
+}
+
+fn tell_refused(name: &SessionName, peer: SocketAddr, refused: Refused) {
+    let (cause, why) = match refused {
+        Refused::NoSuchSession => ("no_such_session", "it has no session with the TSIH that the login gave"),
+        Refused::Barred(Barred::Secret) => ("secret", "the login did not prove the secret of that session"),
+        Refused::Barred(Barred::Address) => {
+            ("address", "a host group of that session does not admit this address")
+        }
+    };
+    let SessionName { initiator, target, .. } = name;
+    let target = target.as_deref().unwrap_or("discovery");
+    tracing::warn!(%peer, %initiator, target, ?refused, "a login was refused a session that exists");
+    let text =
+        format!("a login as {initiator} from {peer} was refused access to a session with {target}: {why}");
+    tell(Event::new(JOIN_REFUSED, &**initiator, text).because(cause));
 }
 
 /// Moves the connection to its session's core.
-async fn hand_over(stream: Stream, admitted: Admitted, outcome: LoginOutcome) {
+async fn hand_over(stream: Stream, peer: SocketAddr, admitted: Admitted, outcome: LoginOutcome) {
     let stream = stream.detach().await;
     match admitted {
-        Admitted::New(core, birth, place) => {
+        Admitted::New(New { core, birth, place, reinstates }) => {
             if !place.begin() {
                 return tracing::info!(tsih = birth.tsih, "another login has taken the place of this one");
             }
@@ -262,11 +367,27 @@ async fn hand_over(stream: Stream, admitted: Admitted, outcome: LoginOutcome) {
             );
             if let Some(target) = &birth.peer.target {
                 let (initiator, address) = (&birth.peer.name.initiator.name, birth.peer.address);
-                let text = format!("{initiator} has logged in to {target} from {address}");
-                tell(Event::new(SESSION_OPENED, &**initiator, text));
+                let event = |text| Event::new(SESSION_OPENED, &**initiator, text);
+                tell(match reinstates {
+                    false => event(format!("{initiator} has logged in to {target} from {address}")),
+                    true => event(format!(
+                        "{initiator} has logged in to {target} from {address}; this replaced its former session"
+                    ))
+                    .because("reinstated"),
+                });
             }
             rt::send(core, move || Session::begin(birth).add_leading_connection(stream.attach(), outcome));
         }
-        Admitted::Joins(seat) => seat.take(stream, outcome),
+        Admitted::Joins(seat, name) => {
+            let SessionName { initiator, target, .. } = name;
+            let (target, cid) = (target.unwrap_or_default(), outcome.request.cid);
+            let (code, did) = match seat.replaces() {
+                true => (CONNECTION_REPLACED, "replaced"),
+                false => (CONNECTION_ADDED, "added"),
+            };
+            let text = format!("{initiator} at {peer} {did} connection {cid} of its session with {target}");
+            tell(Event::new(code, &*initiator, text));
+            seat.take(stream, outcome);
+        }
     }
 }

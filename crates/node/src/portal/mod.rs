@@ -6,29 +6,86 @@
 
 mod login;
 mod registry;
+mod room;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use base::Instant;
 use proto::iscsi::target::CloseReason;
 use rt::{CoreId, Listener};
 
 pub use self::registry::Registry;
 use self::registry::{Place, SessionName};
+use self::room::{Place as RoomPlace, Room};
 use crate::control::Control;
-use crate::events::Event;
-use crate::events::code::{SESSION_ENDED, SESSION_LOST};
+use crate::events::code::{LOGINS_CROWDED, SESSION_ENDED, SESSION_LOST};
+use crate::events::{Event, tell};
 use crate::port_numbers::PortNumbers;
-
-/// Connections that may be in their login at once, of all portals: 2,000 hosts that come back after an outage and some
-/// more. Each holds a few KiB. Beyond it, a connection waits in the kernel's queue.
-const LOGINS_MAX: usize = 4096;
 
 /// How long to wait before accepting again when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often it is told that connections are given up for others.
+const CROWDED_EVERY: Duration = Duration::from_secs(60);
+
+/// The connections that are in their login.
+pub struct Logins {
+    room: RefCell<Room>,
+    /// What takes each of them through it.
+    tasks: RefCell<BTreeMap<RoomPlace, rt::Task<()>>>,
+    /// When it was last told that they are too many.
+    told: Cell<Option<Instant>>,
+}
+
+impl Default for Logins {
+    fn default() -> Logins {
+        Logins {
+            room: RefCell::new(Room::new(room::LOGINS_MAX)),
+            tasks: RefCell::default(),
+            told: Cell::new(None),
+        }
+    }
+}
+
+impl Logins {
+    /// Takes a connection through its login.
+    fn begin(self: &Rc<Logins>, stream: rt::DetachedStream, peer: SocketAddr) {
+        let (place, gone) = self.room.borrow_mut().enter(peer.ip());
+        if let Some(gone) = gone {
+            let task = self.tasks.borrow_mut().remove(&gone);
+            drop(task);
+            self.tell_crowded(peer);
+        }
+        let logins = Rc::clone(self);
+        let task = rt::spawn(async move {
+            login::log_in(stream, peer, |shown| logins.room.borrow_mut().note(place, shown)).await;
+            logins.room.borrow_mut().leave(place);
+            if let Some(task) = logins.tasks.borrow_mut().remove(&place) {
+                task.detach();
+            }
+        });
+        self.tasks.borrow_mut().insert(place, task);
+    }
+
+    fn tell_crowded(&self, peer: SocketAddr) {
+        let now = rt::now();
+        if self.told.get().is_some_and(|told| now.since(told) < CROWDED_EVERY) {
+            return;
+        }
+        self.told.set(Some(now));
+        tracing::warn!(%peer, "connections that do not log in were closed to make room for others");
+        let text = format!(
+            "too many connections are in their login: those that did not log in are closed for new ones, last for one from {}",
+            peer.ip()
+        );
+        tell(Event::new(LOGINS_CROWDED, peer.ip().to_string(), text).because("no_room"));
+    }
+}
 
 /// Listens at `address`.
 ///
@@ -38,22 +95,11 @@ pub async fn listen(address: SocketAddr) -> io::Result<Listener> {
     Listener::bind(address).await
 }
 
-/// Accepts connections for ever. `logins` counts those in their login, at all portals.
-pub async fn serve(listener: Listener, logins: Rc<Cell<usize>>) {
+/// Accepts connections for ever. `logins`: those in their login, at all portals.
+pub async fn serve(listener: Listener, logins: Rc<Logins>) {
     loop {
-        while logins.get() >= LOGINS_MAX {
-            rt::sleep(ACCEPT_PAUSE).await;
-        }
         match listener.accept().await {
-            Ok((stream, peer)) => {
-                logins.set(logins.get() + 1);
-                let logins = Rc::clone(&logins);
-                rt::spawn(async move {
-                    login::log_in(stream, peer).await;
-                    logins.set(logins.get() - 1);
-                })
-                .detach();
-            }
+            Ok((stream, peer)) => logins.begin(stream, peer),
             Err(error) => {
                 tracing::warn!(portal = %listener.local_address(), %error, "cannot accept a connection");
                 rt::sleep(ACCEPT_PAUSE).await;

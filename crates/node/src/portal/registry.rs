@@ -1,18 +1,26 @@
 //! All sessions of the node, by name: which core has which.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use proto::scsi::NexusId;
 use rt::CoreId;
 use rt::sync::Notify;
 
+use crate::access::Claim;
+
 /// Sessions of a node at once. A TSIH has 16 bits and zero is none.
 pub const SESSIONS_MAX: usize = 65_535;
 
 /// Names of former sessions that are remembered: an initiator that draws a new ISID for each login must not fill the memory.
 const SEEN_MAX: usize = SESSIONS_MAX;
+
+/// TSIHs of ended sessions that are not drawn again yet: whoever still knows one must not mean a new session by it.
+const ENDED_MAX: usize = 1024;
+
+/// Draws before the next free TSIH is taken: with 60,000 sessions one in twelve draws hits.
+const DRAWS_MAX: usize = 64;
 
 /// What makes a session the same as an earlier one (RFC 7143 4.4.3.2): the names of both ports.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,9 +41,18 @@ pub struct Place {
     /// The core that it lives on.
     pub core: CoreId,
     /// Its number for units, which no other session ever had.
-    nexus: NexusId,
+    pub nexus: NexusId,
+    /// What its first login has shown. From its beginning on, its core knows which host groups it has entered.
+    pub claim: Claim,
     /// The login that makes it is over, so that it is on its core.
     begun: bool,
+}
+
+impl Place {
+    /// Whether the login that makes the session is over, so that its core knows it.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
 }
 
 /// The registry, on core 0.
@@ -46,8 +63,8 @@ pub struct Registry {
     by_name: RefCell<BTreeMap<SessionName, u16>>,
     /// Names that have had a session since the node started, at most [`SEEN_MAX`]: the next is told of the loss of the last.
     seen: RefCell<BTreeSet<SessionName>>,
-    /// The last TSIH given out: they go round, so that one that has just ended is not taken for a new one.
-    last: Cell<u16>,
+    /// The TSIHs of sessions that have ended, at most [`ENDED_MAX`], the oldest first.
+    ended: RefCell<VecDeque<u16>>,
     next_nexus: Cell<u64>,
     /// Rung when a session has begun or ended.
     changed: Notify,
@@ -61,7 +78,7 @@ impl Registry {
             places: RefCell::default(),
             by_name: RefCell::default(),
             seen: RefCell::default(),
-            last: Cell::new(0),
+            ended: RefCell::default(),
             next_nexus: Cell::new(1),
             changed: Notify::new(),
         }
@@ -89,28 +106,26 @@ impl Registry {
     }
 
     /// Gives a new session its numbers and the least loaded core; whether its names were seen before. `None` if
-    /// there are too many sessions.
-    pub fn add(&self, name: SessionName) -> Option<(u16, NexusId, CoreId, bool)> {
+    /// there are too many sessions. `draw` gives random numbers: a TSIH that can be guessed invites guessing.
+    pub fn add(
+        &self,
+        name: SessionName,
+        claim: Claim,
+        draw: impl FnMut() -> u16,
+    ) -> Option<(u16, NexusId, CoreId, bool)> {
         let core = self.least_loaded();
         let mut places = self.places.borrow_mut();
         if places.len() >= SESSIONS_MAX {
             return None;
         }
-        let mut tsih = self.last.get();
-        loop {
-            tsih = tsih.checked_add(1).unwrap_or(1);
-            if !places.contains_key(&tsih) {
-                break;
-            }
-        }
-        self.last.set(tsih);
+        let tsih = free_tsih(&places, &self.ended.borrow(), draw);
         let nexus = self.next_nexus.get();
         self.next_nexus.set(nexus + 1);
         // Discovery sessions are many and have no units to tell anything about.
         let again = name.target.is_some() && self.seen_before(&name);
         self.by_name.borrow_mut().insert(name.clone(), tsih);
         let nexus = NexusId(nexus);
-        places.insert(tsih, Place { name, core, nexus, begun: false });
+        places.insert(tsih, Place { name, core, nexus, claim, begun: false });
         Some((tsih, nexus, core, again))
     }
 
@@ -168,6 +183,11 @@ impl Registry {
             if by_name.get(&place.name) == Some(&tsih) {
                 by_name.remove(&place.name);
             }
+            let mut ended = self.ended.borrow_mut();
+            ended.push_back(tsih);
+            if ended.len() > ENDED_MAX {
+                ended.pop_front();
+            }
         }
         self.changed.notify();
         removed
@@ -194,6 +214,22 @@ impl Registry {
     }
 }
 
+/// A TSIH that no session has, and if possible none had until just now. There must be a free one.
+fn free_tsih(places: &BTreeMap<u16, Place>, ended: &VecDeque<u16>, mut draw: impl FnMut() -> u16) -> u16 {
+    let is_free = |tsih: u16| tsih != 0 && !places.contains_key(&tsih);
+    let mut tsih = draw();
+    for _ in 0..DRAWS_MAX {
+        if is_free(tsih) && !ended.contains(&tsih) {
+            return tsih;
+        }
+        tsih = draw();
+    }
+    while !is_free(tsih) {
+        tsih = tsih.wrapping_add(1);
+    }
+    tsih
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,13 +239,23 @@ mod tests {
         SessionName { initiator, isid: [0x80, 0, 0, 0, 0, 1], target: Some("target".into()) }
     }
 
+    fn claim() -> Claim {
+        Claim { address: [10, 0, 0, 1].into(), proven: None }
+    }
+
+    /// Draws these.
+    fn draws(numbers: &[u16]) -> impl FnMut() -> u16 {
+        let mut left = numbers.iter();
+        move || *left.next().expect("fewer are drawn")
+    }
+
     #[test]
     fn a_login_takes_the_place_of_one_that_is_not_over() {
         let registry = Registry::new(2);
-        let (first, first_nexus, first_core, again) = registry.add(name()).unwrap();
-        assert!(!again);
+        let (first, first_nexus, first_core, again) = registry.add(name(), claim(), draws(&[77])).unwrap();
+        assert!(!again && first == 77);
         assert!(registry.supersede(&name()));
-        let (second, second_nexus, second_core, again) = registry.add(name()).unwrap();
+        let (second, second_nexus, second_core, again) = registry.add(name(), claim(), draws(&[78])).unwrap();
         assert!(again && first != second && first_core == second_core);
         assert!(!registry.begin(first, first_nexus), "its place was taken");
         registry.give_up(first, first_nexus);
@@ -225,13 +271,32 @@ mod tests {
     #[test]
     fn a_number_that_was_used_again_is_not_given_up() {
         let registry = Registry::new(1);
-        let (tsih, old, ..) = registry.add(name()).unwrap();
+        let (tsih, old, ..) = registry.add(name(), claim(), || 77).unwrap();
         registry.give_up(tsih, old);
-        registry.last.set(0);
-        let (again, new, ..) = registry.add(name()).unwrap();
+        registry.ended.borrow_mut().clear();
+        let (again, new, ..) = registry.add(name(), claim(), || 77).unwrap();
         assert_eq!(again, tsih);
         assert!(!registry.begin(tsih, old));
         registry.give_up(tsih, old);
         assert!(registry.begin(tsih, new));
+    }
+
+    #[test]
+    fn a_tsih_is_drawn_and_that_of_a_session_that_has_just_ended_is_not_drawn_again() {
+        let registry = Registry::new(1);
+        let another = |last: u8| SessionName { isid: [0x80, 0, 0, 0, 0, last], ..name() };
+        let add = |last, draws: &[u16]| registry.add(another(last), claim(), self::draws(draws)).unwrap().0;
+        assert_eq!(add(1, &[0, 500]), 500, "zero is no TSIH");
+        assert_eq!(add(2, &[500, 9]), 9);
+        registry.remove(9);
+        assert_eq!(add(3, &[9, 10]), 10);
+        for n in 0..ENDED_MAX as u16 {
+            let tsih = registry.add(another(4), claim(), || 1000 + n).unwrap().0;
+            registry.remove(tsih);
+        }
+        assert_eq!(registry.ended.borrow().len(), ENDED_MAX);
+        assert_eq!(add(5, &[9]), 9);
+        // Draws that never hit do not hold a login up.
+        assert_eq!(registry.add(another(6), claim(), || 9).unwrap().0, 11, "9 and 10 are taken");
     }
 }

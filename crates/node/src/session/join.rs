@@ -8,6 +8,7 @@ use rt::{CoreId, Stream};
 
 use super::Session;
 use super::connection::Connection;
+use crate::access::{Barred, Claim};
 use crate::shard::Shard;
 
 /// How long commands of a connection that goes get to come to their end. A disk that takes longer is sick; the initiator,
@@ -21,11 +22,26 @@ pub struct Seat {
     tsih: u16,
     id: ConnectionId,
     taken: bool,
+    replaces: bool,
+}
+
+/// Why there is no seat for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSeat {
+    /// The login may not act for the session.
+    Barred(Barred),
+    /// The session takes no connection, or not now.
+    Status(LoginStatus),
 }
 
 impl Seat {
-    fn new(session: &Session, id: ConnectionId) -> Seat {
-        Seat { core: rt::core(), tsih: session.tsih(), id, taken: false }
+    fn new(session: &Session, id: ConnectionId, replaces: bool) -> Seat {
+        Seat { core: rt::core(), tsih: session.tsih(), id, taken: false, replaces }
+    }
+
+    /// The connection takes the place of one with its number.
+    pub fn replaces(&self) -> bool {
+        self.replaces
     }
 
     /// The session's number.
@@ -71,11 +87,13 @@ impl Session {
     /// former one takes effect any more when this returns: the initiator may write anew.
     ///
     /// # Errors
-    /// There are as many as the first login settled, the session has just ended, or commands of the former connection do
-    /// not come to their end.
-    pub async fn join(self: Rc<Session>, cid: u16) -> Result<Seat, LoginStatus> {
-        let id = self.brain.borrow_mut().expect_connection(cid)?;
-        let seat = Seat::new(&self, id);
+    /// The login may not act for this session, there are as many connections as the first login settled, the session has just ended, or commands of the former
+    /// connection do not come to their end.
+    pub async fn join(self: Rc<Session>, cid: u16, claim: &Claim) -> Result<Seat, NoSeat> {
+        self.admits(claim).map_err(NoSeat::Barred)?;
+        let replaces = self.connections.borrow().keys().any(|id| id.cid == cid);
+        let id = self.brain.borrow_mut().expect_connection(cid).map_err(NoSeat::Status)?;
+        let seat = Seat::new(&self, id, replaces);
         self.pump();
         match rt::timeout(QUIET_DEADLINE, self.quiet(Some(cid))).await {
             Ok(()) => Ok(seat),
@@ -85,7 +103,7 @@ impl Session {
                     cid,
                     "commands of a lost connection do not come to their end"
                 );
-                Err(LoginStatus::ServiceUnavailable)
+                Err(NoSeat::Status(LoginStatus::ServiceUnavailable))
             }
         }
     }

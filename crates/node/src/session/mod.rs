@@ -31,9 +31,9 @@ use rt::sync::Notify;
 use self::budget::Budget;
 pub use self::caller::{Aborted, Caller};
 use self::connection::Connection;
-pub use self::join::Seat;
+pub use self::join::{NoSeat, Seat};
 pub use self::view::View;
-use crate::access::{ChapSecret, HostName, Target};
+use crate::access::{Barred, Claim, HostName, Target};
 use crate::control::{SessionStatus, Traffic};
 use crate::floating::FloatingPortal;
 use crate::port_numbers::{NodeNumber, PortNumbers};
@@ -58,8 +58,8 @@ pub struct Peer {
     pub target: Option<String>,
     /// Where the first connection comes from.
     pub address: SocketAddr,
-    /// What it proved itself with.
-    pub proven: Option<ChapSecret>,
+    /// What its login has shown.
+    pub claim: Claim,
 }
 
 /// What a session begins with.
@@ -173,6 +173,14 @@ impl Session {
         self.birth.peer.target.as_deref()
     }
 
+    /// Whether a login with the names of this session and this claim may act for it: join it, replace one of its connections or the whole of it.
+    ///
+    /// # Errors
+    /// It would not enter all the host groups that this session has entered.
+    pub fn admits(&self, claim: &Claim) -> Result<(), Barred> {
+        Shard::current().access().acts_for(&self.name().initiator.name, &self.entered.borrow(), claim)
+    }
+
     /// What administrators see of it.
     pub fn status(&self) -> SessionStatus {
         let counters = self.brain.borrow().counters();
@@ -242,15 +250,21 @@ impl Session {
         }
         let shard = Shard::current();
         let access = shard.access();
-        let (initiator, address) = (&self.birth.peer.name.initiator.name, self.birth.peer.address.ip());
-        if access.admit(target, initiator, address).is_err() {
+        let (initiator, claim) = (&self.birth.peer.name.initiator.name, &self.birth.peer.claim);
+        let address = claim.address;
+        let mut addresses: Vec<IpAddr> =
+            self.connections.borrow().values().map(|connection| connection.peer_address().ip()).collect();
+        addresses.push(address);
+        if addresses.iter().any(|address| access.admit(target, initiator, *address).is_err()) {
             // It gets time to log out, but sees nothing from now on.
             self.end(CloseReason::Drained);
         }
         let luns = {
             let mut entered = self.entered.borrow_mut();
-            entered.retain(|host| access.host(host.as_str()).is_some());
-            entered.extend(access.enters(target, initiator, address, self.birth.peer.proven.as_ref()));
+            entered.retain(|host| {
+                access.host(host.as_str()).is_some_and(|host| host.contains(initiator, address))
+            });
+            entered.extend(access.enters(target, initiator, claim));
             access.luns(target, initiator, address, &entered)
         };
         let luns = luns.into_iter().filter_map(|(lun, volume)| Some((Lun::new(lun)?, volume)));
@@ -402,10 +416,10 @@ impl Session {
             false => floating.iter().map(FloatingPortal::target_address).collect(),
         };
         let access = shard.access();
-        let (initiator, address) = (&peer.name.initiator.name, peer.address.ip());
+        let (initiator, claim) = (&peer.name.initiator.name, &peer.claim);
         let targets: Vec<&Target> = match shard.config().discovery_chap {
-            true => access.visible_with(initiator, address, peer.proven.as_ref()).collect(),
-            false => access.visible(initiator, address).collect(),
+            true => access.visible_with(initiator, claim).collect(),
+            false => access.visible(initiator, claim.address).collect(),
         };
         targets
             .into_iter()

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Buf, Chain, Lba, Rng};
+use initiator::Lun;
 use initiator::command::{Command, CopySegment, ExtendedCopy, Identification, TestUnitReady};
 use node::Config;
 use proto::iscsi::wire::TaskManagementFunction;
@@ -12,7 +13,7 @@ use rt::sim::NetProfile;
 use crate::content::{Stamp, stamped};
 use crate::links::{LOGGED_OUT, Link, Nexus, Over};
 use crate::reservations::slow_writes;
-use crate::rig::{DISK, Rig, Shape};
+use crate::rig::{DISK, Rig, Shape, named};
 use crate::seeds::each_seed;
 use crate::workload::volume_number;
 
@@ -139,6 +140,121 @@ fn nobody_joins_a_session_that_is_not_his() {
             other.make_ready().await;
         });
     });
+}
+
+/// Whom a login may act for.
+mod standing {
+    use initiator::{Chap, Credentials, Options, Session};
+    use node::access::{ChapSecret, HostGroup};
+    use node::control::MapSpec;
+
+    use super::*;
+    use crate::rig::TARGET;
+
+    const OWN: &str = "the secret of own";
+    const OTHER: &str = "the secret of other";
+    const AUTHENTICATION_FAILURE: u16 = 0x0201;
+    const AUTHORIZATION_FAILURE: u16 = 0x0202;
+
+    fn set_group(rig: &Rig, name: &'static str, address: &str, secret: Option<&'static str>, lun: u16) {
+        let addresses = vec![address.parse().unwrap()];
+        rig.control(move |control| async move {
+            let chap = secret.map(|secret| ChapSecret { user: "user".into(), secret: secret.into() });
+            let group = HostGroup { name: name.parse().unwrap(), initiators: Vec::new(), addresses, chap };
+            let new = control.access().host(name).is_none();
+            control.set_host(group, new).await.unwrap();
+            if new {
+                let spec = MapSpec { target: TARGET.into(), host: name.into(), lun: Some(lun) };
+                control.map("ram", spec).await.unwrap();
+            }
+        });
+    }
+
+    fn with_secret(name: &str, secret: &str) -> Options {
+        let initiator = Credentials { name: "user".into(), secret: secret.into() };
+        let isid = Some([0x80, 1, 2, 3, 4, 5]);
+        Options { chap: Some(Chap { initiator, target: None }), isid, ..named(name) }
+    }
+
+    fn told(rig: &Rig, code: &str) -> Vec<&'static str> {
+        let taken = rig.control(|control| control.next_events());
+        let events = taken.events.into_iter().map(|(_, event)| event);
+        events.filter(|event| event.code.as_str() == code).filter_map(|event| event.cause).collect()
+    }
+
+    #[test]
+    fn who_comes_from_where_the_session_could_not_come_from_gets_no_part_in_it() {
+        each_seed(8, |seed| {
+            let rig = rig(seed);
+            rig.add(Shape { lun: 1, ..Shape::ram() });
+            let client = rig.client("client");
+            set_group(&rig, "near", &rig.world.address(client.node).to_string(), None, 7);
+            let leading = client.run(|portal| async move { Nexus::log_in(portal, "client", 4).await });
+            told(&rig, "");
+            let tsih = leading.nexus().tsih();
+            rig.client("stranger").run(move |portal| async move {
+                // The stranger may log in to the target, by "any".
+                Nexus::log_in(portal, "stranger", 1).await;
+                let stranger = Nexus::new(portal, "client", tsih);
+                assert_eq!(stranger.join(1).await.err(), Some(AUTHORIZATION_FAILURE));
+                assert_eq!(stranger.join(0).await.err(), Some(AUTHORIZATION_FAILURE));
+                let stranger = Nexus::new(portal, "client", 0);
+                assert_eq!(stranger.join(0).await.err(), Some(AUTHORIZATION_FAILURE));
+                let stranger = Nexus::new(portal, "client", tsih ^ 1);
+                assert_eq!(stranger.join(0).await.err(), Some(SESSION_DOES_NOT_EXIST));
+            });
+            assert_eq!(told(&rig, "join_refused"), ["address", "address", "address", "no_such_session"]);
+            client.run(|portal| async move {
+                assert!(leading.read(0, 1).await.is_ok(), "the session was not touched");
+                assert!(leading.nexus().join(1).await.is_ok());
+                Nexus::log_in(portal, "client", 4).await;
+                leading.closed().await;
+            });
+            // A rule that moves the initiator to another group is no reason to refuse its next login.
+            set_group(&rig, "near", "192.0.2.1", None, 7);
+            client.run(|portal| async move { Nexus::log_in(portal, "client", 4).await });
+        });
+    }
+
+    #[test]
+    fn who_knows_another_secret_ends_no_session() {
+        each_seed(8, |seed| {
+            let rig = rig(seed);
+            rig.add(Shape { lun: 1, ..Shape::ram() });
+            set_group(&rig, "own", "0.0.0.0/0", Some(OWN), 7);
+            set_group(&rig, "other", "0.0.0.0/0", Some(OTHER), 8);
+            let log_in = |portal, secret| async move {
+                Session::connect(portal, TARGET, &with_secret("client", secret)).await
+            };
+            rig.client("client").run(move |portal| async move {
+                let victim = log_in(portal, OWN).await.unwrap();
+                victim.make_ready(Lun(7)).await.unwrap();
+                assert!(log_in(portal, OTHER).await.is_err());
+                victim.make_ready(Lun(7)).await.expect("it was not touched");
+                let own = log_in(portal, OWN).await.expect("it may take its own session's place");
+                own.make_ready(Lun(7)).await.unwrap();
+                assert!(victim.make_ready(Lun(7)).await.is_err(), "its place was taken");
+            });
+        });
+    }
+
+    /// A group whose session was open when it got a secret: the session goes on, and whoever joins it has to prove it.
+    #[test]
+    fn a_secret_that_a_group_gets_later_is_asked_of_who_joins() {
+        each_seed(1, |seed| {
+            let rig = rig(seed);
+            rig.add(Shape { lun: 1, ..Shape::ram() });
+            let client = rig.client("client");
+            set_group(&rig, "own", "0.0.0.0/0", None, 7);
+            let leading = client.run(|portal| async move { Nexus::log_in(portal, "client", 4).await });
+            set_group(&rig, "own", "0.0.0.0/0", Some(OWN), 7);
+            client.run(|_| async move {
+                assert!(leading.read(0, 1).await.is_ok());
+                assert_eq!(leading.nexus().join(1).await.err(), Some(AUTHENTICATION_FAILURE));
+                assert!(leading.read(0, 1).await.is_ok());
+            });
+        });
+    }
 }
 
 async fn unit_name(link: &Link) -> [u8; 16] {

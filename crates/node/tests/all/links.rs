@@ -80,18 +80,28 @@ struct Waiting {
 impl Nexus {
     /// Logs in; the session may have `connections_max` connections.
     pub(crate) async fn log_in(portal: SocketAddr, name: &str, connections_max: u32) -> Rc<Link> {
-        let nexus = Rc::new(Nexus {
-            portal,
-            initiator: named(name).initiator,
-            isid: [0x80, 9, 9, 9, 9, 9],
-            tsih: Cell::new(0),
-            next_cmd_sn: Cell::new(1),
-            exp_cmd_sn: Cell::new(1),
-            next_tag: Cell::new(1),
-        });
+        let nexus = Nexus::new(portal, name, 0);
         let leading = Nexus::connect(&nexus, 0, Some(connections_max)).await.expect("the login succeeds");
         leading.make_ready().await;
         leading
+    }
+
+    /// An initiator that says this TSIH.
+    pub(crate) fn new(portal: SocketAddr, name: &str, tsih: u16) -> Rc<Nexus> {
+        Rc::new(Nexus {
+            portal,
+            initiator: named(name).initiator,
+            isid: [0x80, 9, 9, 9, 9, 9],
+            tsih: Cell::new(tsih),
+            next_cmd_sn: Cell::new(1),
+            exp_cmd_sn: Cell::new(1),
+            next_tag: Cell::new(1),
+        })
+    }
+
+    /// The target's number for the session.
+    pub(crate) fn tsih(&self) -> u16 {
+        self.tsih.get()
     }
 
     /// Adds a connection, or replaces the one with this number.

@@ -130,3 +130,31 @@ fn discovery_asks_for_the_secret_that_targets_ask_for_if_it_is_told_to() {
     assert_eq!(discovered(&rig, with_secret("keeper", "not the secret!!")), None);
     assert_eq!(discovered(&rig, with_secret("keeper", SECRET)).unwrap(), ["target", "vault"]);
 }
+
+#[test]
+fn no_secret_is_set_for_both_directions() {
+    let rig = Rig::new(1, 2);
+    rig.add(Shape::thick());
+    rig.add(Shape { lun: 1, ..Shape::ram() });
+    add_vault(&rig);
+    rig.control(|control| async move {
+        let chap = |secret: &str| Some(ChapSecret { user: "whoever".into(), secret: secret.into() });
+        let prove = |secret| TargetChange { chap: Some(chap(secret)), ..TargetChange::default() };
+        assert!(control.change_target(TARGET, prove(SECRET)).await.is_err(), "initiators prove it");
+        assert!(control.check_changed_target(TARGET, prove(SECRET)).is_err());
+        let name = "iqn.2026-01.org.ursa:second".to_owned();
+        let spec = TargetSpec { name, alias: None, chap: chap(SECRET) };
+        assert!(control.create_target(spec).await.is_err());
+        control.change_target(TARGET, prove("the target's own")).await.unwrap();
+        let group = |secret| HostGroup {
+            name: "others".parse().unwrap(),
+            initiators: Vec::new(),
+            addresses: Vec::new(),
+            chap: chap(secret),
+        };
+        assert!(control.set_host(group("the target's own"), true).await.is_err(), "a target proves it");
+        control.set_host(group(SECRET), true).await.unwrap();
+        assert!(control.set_host(group("the target's own"), false).await.is_err());
+        assert!(control.check_changed_host(&group("the target's own")).is_err());
+    });
+}

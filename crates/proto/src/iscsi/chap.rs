@@ -22,6 +22,34 @@ pub const NAME: &str = "CHAP_N";
 /// The proof.
 pub const RESPONSE: &str = "CHAP_R";
 
+/// Random bytes in a challenge of a target.
+pub const NONCE_BYTES: usize = 16;
+
+/// A challenge of a target: the nonce, and a mark that all targets of ours recognize ([`is_of_a_target`]). The mark is no secret and proves nothing; what has to be
+/// unpredictable in a challenge is the nonce.
+pub fn challenge(nonce: [u8; NONCE_BYTES]) -> [u8; 2 * NONCE_BYTES] {
+    let mut challenge = [0; 2 * NONCE_BYTES];
+    challenge[..NONCE_BYTES].copy_from_slice(&nonce);
+    challenge[NONCE_BYTES..].copy_from_slice(&mark(&nonce));
+    challenge
+}
+
+/// Whether a challenge is one that a target of ours has given to somebody, on whatever connection or node. An initiator that gives it back has the target compute
+/// what the target itself has asked for (RFC 7143 12.1.3: it must not answer that). Nothing needs to be remembered, for however long.
+pub fn is_of_a_target(challenge: &[u8]) -> bool {
+    challenge
+        .split_at_checked(NONCE_BYTES)
+        .and_then(|(nonce, rest)| Some(rest == mark(nonce.try_into().ok()?)))
+        .unwrap_or(false)
+}
+
+fn mark(nonce: &[u8; NONCE_BYTES]) -> [u8; NONCE_BYTES] {
+    let hash = Sha256::new().chain_update(b"ursa target challenge").chain_update(nonce).finalize();
+    let mut mark = [0; NONCE_BYTES];
+    mark.copy_from_slice(&hash[..NONCE_BYTES]);
+    mark
+}
+
 /// A hash, by its number at IANA (PPP authentication algorithms).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
@@ -89,6 +117,19 @@ mod tests {
             binary(&Algorithm::Sha256.response(0x27, b"thisisasecret", &challenge)),
             "0xc18e3a8b9de75b61582e3958b75e74072ec29202bb3ee2752cd73bc8285ae7f8"
         );
+    }
+
+    #[test]
+    fn a_target_recognizes_the_challenges_of_all_targets() {
+        let ours = challenge([7; 16]);
+        assert!(is_of_a_target(&ours));
+        assert_eq!(ours[..16], [7; 16]);
+        let mut other = ours;
+        other[0] ^= 1;
+        assert!(!is_of_a_target(&other));
+        for foreign in [&[][..], &[7; 16], &[7; 32], &ours[..31], &[&ours[..], &[0]].concat()] {
+            assert!(!is_of_a_target(foreign), "{foreign:?}");
+        }
     }
 
     #[test]

@@ -162,6 +162,12 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     if removal.has_only_authority {
         steps.push(format!("NO NODE JOINS THE CLUSTER ANY MORE: {KEY_GOES}"));
     }
+    if removal.has_authority {
+        steps.push(format!(
+            "it keeps the cluster's key (cluster/authority-key.pem in its data directory), with which anybody can pose as any node: erase that file there. If the machine was \
+             stolen, make a new cluster"
+        ));
+    }
     steps
 }
 
@@ -438,6 +444,7 @@ mod tests {
             name: "san3".into(),
             voters_left,
             has_only_authority,
+            has_authority: has_only_authority,
         };
         let would = |voters_left| would_remove(3, &removal(voters_left, false));
         assert!(would(None)[0].starts_with("node 3 (san3) is taken out of the cluster for good"));
@@ -446,6 +453,7 @@ mod tests {
         assert_eq!(would(Some(2))[1], "its vote goes with it: 2 other nodes vote now");
         let with_key = would_remove(3, &removal(None, true));
         assert!(with_key[1].starts_with("NO NODE JOINS THE CLUSTER ANY MORE: "), "{with_key:?}");
+        assert!(with_key[2].starts_with("it keeps the cluster's key"), "{with_key:?}");
     }
 
     #[test]

@@ -140,7 +140,9 @@ mod tests {
         fs::write(own.join("record"), []).unwrap();
         fs::create_dir(own.join("cluster")).unwrap();
         fs::create_dir(own.join("theirs")).unwrap();
-        [&own, &own.join("cluster"), &own.join(POOLS), &own.join("theirs")].map(|path| open(path));
+        for path in [&own, &own.join("cluster"), &own.join(POOLS), &own.join("theirs")] {
+            open(path);
+        }
         prepare(&own).unwrap();
         assert_eq!([&own, &own.join("cluster"), &own.join(POOLS)].map(|path| mode(path)), [0o700; 3]);
         assert_eq!(mode(&own.join("theirs")), 0o755, "no directory of a node");

@@ -24,6 +24,8 @@ pub struct Removal {
     pub voters_left: Option<usize>,
     /// No other node is known to have the cluster's authority.
     pub has_only_authority: bool,
+    /// It has the authority's key: whoever has its disk can sign a certificate for any member.
+    pub has_authority: bool,
 }
 
 impl Control {
@@ -128,7 +130,12 @@ impl Control {
         let votes = voters.iter().any(|(id, _)| *id == number);
         let is_elsewhere = || keeper.nodes().iter().any(|(node, _)| node.id != number && node.authority);
         let has_only_authority = authority && !is_elsewhere();
-        Ok(Removal { name, voters_left: votes.then(|| voters.len() - 1), has_only_authority })
+        Ok(Removal {
+            name,
+            voters_left: votes.then(|| voters.len() - 1),
+            has_only_authority,
+            has_authority: authority,
+        })
     }
 }
 

@@ -71,8 +71,8 @@ pub struct Chap {
     pub initiator: Vec<Credentials>,
     /// What the target proves itself with when the initiator asks for it (mutual CHAP).
     pub target: Option<Credentials>,
-    /// Random bytes for the challenge, never used before. Sixteen at least.
-    pub challenge: [u8; 16],
+    /// The challenge, made by [`chap::challenge`](crate::iscsi::chap::challenge) of random bytes that were never used before.
+    pub challenge: Vec<u8>,
     /// A random identifier for the challenge.
     pub identifier: u8,
 }

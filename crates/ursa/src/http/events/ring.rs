@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::node::events::code::{INITIATOR_DENIED, Severity as Told};
+use ::node::events::code::{INITIATOR_DENIED, JOIN_REFUSED, Severity as Told};
 use ::node::events::{Code, Event as Happened};
 use api::{Event, Severity};
 use serde::{Deserialize, Serialize};
@@ -67,11 +67,7 @@ impl Ring {
     pub(in crate::http) fn tell(&self, node: Option<u16>, age: Duration, event: Happened) {
         let mut kept = self.kept();
         kept.end_minute(node);
-        let max = if [INITIATOR_DENIED, LOGIN_SLOWED].contains(&event.code) {
-            OF_STRANGERS_MAX
-        } else {
-            OF_CODE_MAX
-        };
+        let max = most_in_a_minute(event.code.as_str());
         let count = kept.counted.entry(event.code.as_str()).or_default();
         *count += 1;
         if *count <= max {
@@ -170,11 +166,7 @@ impl Remembered {
         }
         self.since = Instant::now();
         for (code, count) in std::mem::take(&mut self.counted) {
-            let max = if [INITIATOR_DENIED, LOGIN_SLOWED].iter().any(|of| of.as_str() == code) {
-                OF_STRANGERS_MAX
-            } else {
-                OF_CODE_MAX
-            };
+            let max = most_in_a_minute(code);
             if count > max {
                 let text = format!("{} more events {code} within a minute are left out here", count - max);
                 self.push(
@@ -185,6 +177,12 @@ impl Remembered {
             }
         }
     }
+}
+
+/// How many events of this code there may be in a minute.
+fn most_in_a_minute(code: &str) -> usize {
+    let is_of_strangers = [INITIATOR_DENIED, JOIN_REFUSED, LOGIN_SLOWED].iter().any(|of| of.as_str() == code);
+    if is_of_strangers { OF_STRANGERS_MAX } else { OF_CODE_MAX }
 }
 
 /// The last `limit` of these, in their order.

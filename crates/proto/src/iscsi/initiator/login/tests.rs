@@ -29,7 +29,7 @@ fn chap(target: Option<Credentials>) -> Option<Chap> {
     Some(Chap {
         initiator: vec![credentials("alice", "alice's secret")],
         target,
-        challenge: std::array::from_fn(|i| i as u8),
+        challenge: (0..16).collect(),
         identifier: 0x27,
     })
 }

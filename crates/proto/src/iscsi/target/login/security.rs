@@ -194,10 +194,10 @@ fn prove(
         .ok_or((LoginStatus::InitiatorError, "a CHAP_I that is no byte"))?;
     let challenge = parse_binary(challenge, chap::BINARY_MAX)
         .ok_or((LoginStatus::InitiatorError, "a CHAP_C that is no binary value"))?;
-    // RFC 7143 12.1.3: an initiator that gives our challenge back has us compute its own proof; and a secret for both
-    // directions allows the same.
-    if challenge == chap.challenge {
-        return Err((LoginStatus::AuthenticationFailure, "the initiator gives our own challenge back"));
+    // RFC 7143 12.1.3: an initiator that gives our challenge back, this one or one of another connection, has us compute what was asked of an initiator; and a
+    // secret for both directions makes that a proof.
+    if challenge == chap.challenge || chap::is_of_a_target(&challenge) {
+        return Err((LoginStatus::AuthenticationFailure, "the initiator gives a challenge of ours back"));
     }
     if chap::is_same(&target.secret, &initiator.secret) {
         return Err((LoginStatus::AuthenticationFailure, "the same CHAP secret is set for both directions"));

@@ -113,7 +113,7 @@ fn one_way() -> Option<Chap> {
     Some(Chap {
         initiator: vec![credentials("alice", "an older secret"), credentials("alice", "alice's secret")],
         target: None,
-        challenge: std::array::from_fn(|i| i as u8),
+        challenge: (0..16).collect(),
         identifier: 0x27,
     })
 }
@@ -541,7 +541,13 @@ mod chap {
                 md5(mutual()),
                 &format!("CHAP_N=alice|CHAP_R={good}|CHAP_I=39|CHAP_C=0x000102030405060708090A0B0C0D0E0F|")
             ),
-            "the initiator gives our own challenge back"
+            "the initiator gives a challenge of ours back"
+        );
+        // One that another connection was given, perhaps by another node.
+        let elsewhere = binary(&crate::iscsi::chap::challenge([9; 16]));
+        assert_eq!(
+            refusal_of(md5(mutual()), &format!("CHAP_N=alice|CHAP_R={good}|CHAP_I=1|CHAP_C={elsewhere}|")),
+            "the initiator gives a challenge of ours back"
         );
         let same = mutual().map(|chap| Chap { target: Some(credentials("ursa", "alice's secret")), ..chap });
         assert_eq!(
