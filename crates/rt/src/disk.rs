@@ -77,6 +77,19 @@ pub enum DiskError {
     ReadOnly,
 }
 
+/// What a file system has for a file that takes its space as it is written; see [`Disk::room`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Which file system: the same number for all files in it.
+    pub file_system: u64,
+    /// Bytes that it has left.
+    pub free: u64,
+    /// Its size in bytes.
+    pub total: u64,
+    /// Bytes of the file that have no space yet.
+    pub promised: u64,
+}
+
 /// What took a disk out of service; see [`DiskError::Latched`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFailure {
@@ -233,7 +246,7 @@ impl Disk {
     }
 
     /// The allocated parts of the range, as (offset, length) in order, `max` of them at most; all of it where the disk
-    /// cannot tell. What is not listed before the last one reads as zeros; so does what comes after it, if there are fewer
+    /// cannot tell, or [may be wrong](Disk::knows_holes). What is not listed before the last one reads as zeros; so does what comes after it, if there are fewer
     /// than `max`.
     ///
     /// # Errors
@@ -242,6 +255,36 @@ impl Disk {
         match &self.0 {
             Inner::Uring(disk) => disk.allocated(offset, len, max).await,
             Inner::Sim(disk) => disk.allocated(offset, len, max).await,
+        }
+    }
+
+    /// Whether [`Disk::allocated`] tells parts from the whole: of a file in a file system whose word on holes is good.
+    pub fn knows_holes(&self) -> bool {
+        match &self.0 {
+            Inner::Uring(disk) => disk.knows_holes(),
+            Inner::Sim(disk) => disk.knows_holes(),
+        }
+    }
+
+    /// Sets space aside for the range now, so that a write to it does not meet [`DiskError::Full`]. What it holds stays. Nothing
+    /// has to be done on a block device; and a file system that makes no such promise (one that copies on write) is taken as it is.
+    ///
+    /// # Errors
+    /// [`DiskError::Full`], [`DiskError::Range`], [`DiskError::ReadOnly`], [`DiskError::Latched`]; [`DiskError::Media`], which does
+    /// not latch the disk.
+    pub async fn allocate(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        match &self.0 {
+            Inner::Uring(disk) => disk.allocate(offset, len).await,
+            Inner::Sim(disk) => disk.allocate(offset, len).await,
+        }
+    }
+
+    /// What its file system has left for it. `None` of a block device, of a file that [keeps its space](Disk::is_reserved), and
+    /// where the system does not say.
+    pub fn room(&self) -> Option<Room> {
+        match &self.0 {
+            Inner::Uring(disk) => disk.room(),
+            Inner::Sim(disk) => disk.room(),
         }
     }
 }

@@ -18,7 +18,7 @@ pub mod sync;
 mod timer;
 pub mod uring;
 
-pub use disk::{Disk, DiskError, DiskFailure, Durability, OpenError, OpenOptions};
+pub use disk::{Disk, DiskError, DiskFailure, Durability, OpenError, OpenOptions, Room};
 pub use executor::{
     CoreId, Handle, Task, call, clock_stops, core, cores, local, next_turn, now, random, secret_bytes, send,
     set_local, spawn, yield_now,

@@ -4,10 +4,16 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use base::{Buf, SharedBuf};
+use base::{Buf, Instant, SharedBuf};
 use rt::sync::Notify;
-use rt::{Disk, DiskError, DiskFailure, Durability};
+use rt::{Disk, DiskError, DiskFailure, Durability, Room};
+
+/// With more than this left in its file system nobody asks whether a write finds room: it is more than all cores write in [`ROOM_LOOK`].
+const AMPLE_BYTES: u64 = 1 << 30;
+/// How long it is believed that there is so much.
+const ROOM_LOOK: Duration = Duration::from_millis(100);
 
 /// A disk of a pool on one core. All slices of the core share it, and with it its flushes.
 pub(crate) struct PoolDisk {
@@ -22,6 +28,8 @@ pub(crate) struct PoolDisk {
     flushed: Notify,
     /// That it is out of service has been logged.
     told: Cell<bool>,
+    /// Until when its file system is known to have ample room.
+    ample_until: Cell<Option<Instant>>,
 }
 
 impl PoolDisk {
@@ -34,6 +42,7 @@ impl PoolDisk {
             flushing: Cell::new(false),
             flushed: Notify::default(),
             told: Cell::new(false),
+            ample_until: Cell::new(None),
         }
     }
 
@@ -86,6 +95,27 @@ impl PoolDisk {
         let result = self.look(self.disk.zero(offset, len).await);
         self.mark_written();
         result
+    }
+
+    /// See [`Disk::allocate`].
+    pub(crate) async fn allocate(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.disk.allocate(offset, len).await
+    }
+
+    /// See [`Disk::room`].
+    pub(crate) fn room(&self) -> Option<Room> {
+        self.disk.room()
+    }
+
+    /// Whether a write need not be [allocated](Disk::allocate) first: there is ample room, or the space is set aside anyhow.
+    pub(crate) fn has_ample_room(&self) -> bool {
+        let now = rt::now();
+        if self.ample_until.get().is_some_and(|until| now < until) {
+            return true;
+        }
+        let ample = self.disk.room().is_none_or(|room| room.free >= AMPLE_BYTES);
+        self.ample_until.set(ample.then(|| now + ROOM_LOOK));
+        ample
     }
 
     pub(crate) async fn allocated(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{BlockSize, ByteLen, ByteOffset, Chain};
-use rt::Durability;
+use rt::{Durability, Room};
 
 use crate::budget::RamGrant;
 use crate::copy::MAP_PAGE_BYTES;
@@ -202,6 +202,27 @@ impl Slice {
                 slice.memory().write(offset, &data);
                 Ok(())
             }
+        }
+    }
+
+    /// Has a write to the range find room: where little is left in the file system under a disk, its space is set aside now. Of a
+    /// write that is not to begin unless it can be finished; any other one is told [`SliceError::Full`] by [`Slice::write`].
+    ///
+    /// # Errors
+    /// [`SliceError::Full`]; else as for [`Slice::write`].
+    pub async fn reserve(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        self.check(offset, len);
+        match self {
+            Slice::Thick(slice) => slice.reserve(offset, len).await,
+            Slice::Ram(_) => Ok(()),
+        }
+    }
+
+    /// What the file system with least of it has left for the slice; `None` where space cannot run out.
+    pub fn room(&self) -> Option<Room> {
+        match self {
+            Slice::Thick(slice) => slice.room(),
+            Slice::Ram(_) => None,
         }
     }
 

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf};
-use rt::{DiskError, Durability};
+use rt::{DiskError, Durability, Room};
 
 use crate::copy::{MAP_PAGE_BYTES, MAP_PAGE_REGIONS, MAP_REGION_BYTES};
 use crate::disks::{CoreDisks, PoolDisk};
@@ -137,6 +137,27 @@ impl ThickSlice {
             part.write(data.slice(from..from + part.len as usize), durability).await?;
         }
         Ok(())
+    }
+
+    pub(crate) async fn reserve(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        let mut at = offset.0;
+        let end = at + len.0;
+        while at < end {
+            let part = self.part(at, end);
+            at += part.len;
+            if !part.disk.has_ample_room() {
+                let around = part.around();
+                let allocated = part.disk.allocate(around.start, around.end - around.start).await;
+                allocated.map_err(|error| write_error(&error, Some(part.offset)))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn room(&self) -> Option<Room> {
+        let disks = self.disks.borrow();
+        let rooms = disks_in(self.on_disks.get()).filter_map(|disk| disks.disk(disk).room());
+        rooms.min_by_key(|room| room.free)
     }
 
     pub(crate) async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {

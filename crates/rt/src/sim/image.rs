@@ -85,6 +85,13 @@ impl DiskImage {
         }
     }
 
+    /// Gives the range memory, and leaves its bytes as they are.
+    pub(super) fn allocate(&mut self, offset: u64, len: u64) {
+        for chunk in offset / CHUNK..(offset + len).div_ceil(CHUNK) {
+            self.chunks.entry(chunk).or_insert_with(|| Arc::new([0; CHUNK as usize]));
+        }
+    }
+
     /// The parts of the range that take memory, as (offset, length) in order.
     pub fn allocated(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
         let end = offset + len;

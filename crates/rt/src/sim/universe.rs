@@ -20,7 +20,7 @@ use super::log::Event;
 use super::net::Net;
 use super::node::{Main, Node, NodeId, NodeStatus, Process};
 use crate::executor::Clock;
-use crate::{OpenError, OpenOptions};
+use crate::{DiskError, OpenError, OpenOptions, Room};
 
 /// A turn runs at most this many tasks, as a core of production returns to its ring now and then.
 const TURN_TASKS_MAX: u64 = 64;
@@ -358,6 +358,25 @@ impl Universe {
             let due = ledger.now() + time;
             ledger.schedule(due, Due::Disk(number));
         }
+    }
+
+    pub(super) fn is_file(&self, disk: DiskNumber) -> bool {
+        self.shelf.borrow().is_file(disk)
+    }
+
+    pub(super) fn allocate(
+        &self,
+        node: NodeId,
+        disk: DiskNumber,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), DiskError> {
+        let mut ledger = self.ledger.borrow_mut();
+        self.shelf.borrow_mut().allocate(node, disk, offset, len, &mut ledger.faults)
+    }
+
+    pub(super) fn room(&self, node: NodeId, disk: DiskNumber) -> Option<Room> {
+        self.shelf.borrow().room(node, disk)
     }
 
     pub(super) fn allocated(&self, disk: DiskNumber, offset: u64, len: u64) -> Option<Vec<(u64, u64)>> {

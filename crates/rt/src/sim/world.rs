@@ -334,6 +334,13 @@ impl World {
         self.0.shelf.borrow_mut().set_space(node, bytes);
     }
 
+    /// Limits the file system of a node so that its files find so much room from now on.
+    pub fn leave_space(&self, node: NodeId, bytes: u64) {
+        let mut shelf = self.0.shelf.borrow_mut();
+        let used = shelf.used(node);
+        shelf.set_space(node, Some(used + bytes));
+    }
+
     /// Sets how long a disk takes from now on.
     pub fn set_disk_latency(&self, node: NodeId, path: impl AsRef<Path>, latency: DiskLatency) {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.latency = latency;

@@ -14,7 +14,7 @@ use io_uring::{opcode, squeue, types};
 
 use super::driver::{self, Driver, Kept};
 use super::open;
-use crate::{DiskError, DiskFailure, Durability, OpenError, OpenOptions};
+use crate::{DiskError, DiskFailure, Durability, OpenError, OpenOptions, Room};
 
 /// Bytes of one request: the kernel takes a little less than 2 GiB, and a power of two keeps the rest aligned.
 const REQUEST_MAX: usize = 1 << 30;
@@ -36,6 +36,8 @@ pub(super) struct OpenFile {
     /// What addresses in memory are multiples of.
     pub(super) memory_alignment: usize,
     pub(super) is_device: bool,
+    /// Its file system is right about which parts have no data.
+    pub(super) knows_holes: bool,
     pub(super) read_only: bool,
     /// A write or a flush has failed: nobody knows what is durable.
     pub(super) latched: OnceLock<DiskFailure>,
@@ -315,8 +317,8 @@ impl Disk {
     pub async fn allocated(&self, offset: u64, len: u64, max: usize) -> Result<Vec<(u64, u64)>, DiskError> {
         self.check_range(offset, len)?;
         let end = offset + len;
-        if self.file.is_device {
-            return Ok(if len == 0 { Vec::new() } else { vec![(offset, len)] });
+        if !self.file.knows_holes {
+            return Ok(if len == 0 || max == 0 { Vec::new() } else { vec![(offset, len)] });
         }
         let mut extents = Vec::new();
         let mut at = offset;
@@ -331,6 +333,45 @@ impl Disk {
             }
         }
         Ok(extents)
+    }
+
+    /// See [`crate::Disk::knows_holes`].
+    pub fn knows_holes(&self) -> bool {
+        self.file.knows_holes
+    }
+
+    /// See [`crate::Disk::allocate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn allocate(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.check_range(offset, len)?;
+        self.check_writable()?;
+        if self.file.is_device || len == 0 {
+            return Ok(());
+        }
+        loop {
+            let mode = libc::FALLOC_FL_KEEP_SIZE;
+            let entry = opcode::Fallocate::new(self.file.fd(), len).offset(offset).mode(mode).build();
+            match self.run(entry).await {
+                result if result >= 0 => return Ok(()),
+                result if is_transient(-result) => {}
+                result if is_full(-result) => return Err(DiskError::Full),
+                result if matches!(-result, libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV) => return Ok(()),
+                result => return Err(DiskError::Media(io::Error::from_raw_os_error(-result))),
+            }
+        }
+    }
+
+    /// See [`crate::Disk::room`].
+    pub fn room(&self) -> Option<Room> {
+        if self.file.is_device || self.is_reserved() {
+            return None;
+        }
+        let space = open::file_system(&self.file.file).ok()?;
+        let metadata = self.file.file.metadata().ok()?;
+        let promised = self.file.size.saturating_sub(metadata.blocks() * open::STAT_BLOCK_BYTES);
+        Some(Room { file_system: metadata.dev(), free: space.free, total: space.total, promised })
     }
 
     /// Where the next data or hole at or after `from` begins; `None` if there is none. The file's position, which it

@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use base::Buf;
 use io_uring::types::Fd;
@@ -23,13 +24,19 @@ use crate::{OpenError, OpenOptions};
 /// Block sizes that are tried, smallest first, where the kernel does not say.
 const BLOCKS: [u32; 2] = [512, 4096];
 
+/// How long a block device that somebody has open exclusively is tried again. A claim, unlike a lock, cannot be given back: it ends when
+/// the kernel drops its last reference to the file, and a worker thread of the kernel may do so a moment after it has reported the end of its
+/// request (a flush). A moment is a few microseconds, or as long as a busy machine does not schedule that thread.
+const CLAIM_WAIT: Duration = Duration::from_millis(500);
+const CLAIM_RETRY: Duration = Duration::from_millis(5);
+
 /// What stat(2) counts in.
-const STAT_BLOCK_BYTES: u64 = 512;
+pub(super) const STAT_BLOCK_BYTES: u64 = 512;
 
 /// Opens or creates what [`crate::Disk::open`] is asked for.
 pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFile>, OpenError> {
     let Some(size) = options.create else {
-        return open_existing(path, options.read_only);
+        return open_existing(path, options.read_only).await;
     };
     let mut how = File::options();
     how.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_DIRECT);
@@ -83,7 +90,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn open_existing(path: &Path, read_only: bool) -> Result<Arc<OpenFile>, OpenError> {
+async fn open_existing(path: &Path, read_only: bool) -> Result<Arc<OpenFile>, OpenError> {
     let kind = std::fs::metadata(path).map_err(|error| system(path, error))?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
         return Err(OpenError::NotADisk(path.to_owned()));
@@ -92,7 +99,15 @@ fn open_existing(path: &Path, read_only: bool) -> Result<Arc<OpenFile>, OpenErro
     let exclusive = if kind.is_block_device() { libc::O_EXCL } else { 0 };
     let mut how = File::options();
     how.read(true).write(!read_only).custom_flags(libc::O_DIRECT | exclusive);
-    let file = how.open(path).map_err(|error| refused(path, error))?;
+    let until = crate::now() + CLAIM_WAIT;
+    let file = loop {
+        match how.open(path) {
+            Err(error) if exclusive != 0 && is_busy(&error) && crate::now() < until => {
+                crate::sleep(CLAIM_RETRY).await;
+            }
+            opened => break opened.map_err(|error| refused(path, error))?,
+        }
+    };
     let file = lock(path, file)?;
     describe(path, file, read_only).map(Arc::new)
 }
@@ -121,7 +136,13 @@ fn refused(path: &Path, error: io::Error) -> OpenError {
     }
 }
 
-/// Locks against everybody else who locks, in this process too: the lock belongs to this opening of the file.
+fn is_busy(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EBUSY)
+}
+
+/// Locks against everybody else who locks, in this process too: the lock belongs to this opening of the file. It is given back by
+/// [`OpenFile`]'s drop. Of a process that was killed the kernel keeps it until the last request is done: what is still on its way
+/// to the disk cannot land on what a next opener writes.
 fn lock(path: &Path, file: File) -> Result<File, OpenError> {
     // SAFETY: no memory is passed.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
@@ -149,6 +170,7 @@ fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenEr
     // A file that has all of its space keeps it, unless its user knows better: perhaps somebody reserved it.
     let is_reserved =
         !is_device && metadata.len() > 0 && metadata.blocks() >= metadata.len() / STAT_BLOCK_BYTES;
+    let knows_holes = !is_device && magic(&file).is_ok_and(knows_holes);
     Ok(OpenFile {
         file,
         // A last piece smaller than a block cannot be reached under O_DIRECT.
@@ -156,6 +178,7 @@ fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenEr
         block: alignment.offset,
         memory_alignment: alignment.memory,
         is_device,
+        knows_holes,
         read_only,
         latched: OnceLock::new(),
         reserved: AtomicBool::new(is_reserved),
@@ -222,8 +245,14 @@ fn probe(file: &File) -> Option<Alignment> {
     })
 }
 
-/// Bytes that the file system around `file` has left.
-fn free_space(file: &File) -> io::Result<u64> {
+/// How large a file system is, and what it has left, in bytes.
+pub(super) struct Space {
+    pub(super) free: u64,
+    pub(super) total: u64,
+}
+
+/// The space of the file system around `file`.
+pub(super) fn file_system(file: &File) -> io::Result<Space> {
     let mut status = MaybeUninit::<libc::statvfs>::zeroed();
     // SAFETY: `status` is valid for writing.
     if unsafe { libc::fstatvfs(file.as_raw_fd(), status.as_mut_ptr()) } != 0 {
@@ -231,7 +260,33 @@ fn free_space(file: &File) -> io::Result<u64> {
     }
     // SAFETY: zeros are a valid statvfs.
     let status = unsafe { status.assume_init() };
-    Ok(status.f_bavail.saturating_mul(status.f_frsize))
+    let bytes = |blocks: u64| blocks.saturating_mul(status.f_frsize);
+    Ok(Space { free: bytes(status.f_bavail), total: bytes(status.f_blocks) })
+}
+
+fn free_space(file: &File) -> io::Result<u64> {
+    file_system(file).map(|space| space.free)
+}
+
+/// Which kind of file system `file` is in, as statfs(2) names it.
+fn magic(file: &File) -> io::Result<i64> {
+    let mut status = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: `status` is valid for writing.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), status.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeros are a valid statfs.
+    Ok(unsafe { status.assume_init() }.f_type)
+}
+
+/// Whether SEEK_DATA in a file system of this kind never passes over data that was written. What it passes over is taken for zeros, and a sync
+/// gives such a range to another copy as zeros: then the word of a file system must be good also for data that is not on its disk yet. ZFS (2.1.4 to
+/// 2.2.1) and btrfs have passed over such data, and others may. Those that are not in this list are read.
+fn knows_holes(magic: i64) -> bool {
+    /// ext2, ext3 and ext4.
+    const EXT: i64 = 0xef53;
+    const XFS: i64 = 0x5846_5342;
+    matches!(magic, EXT | XFS)
 }
 
 /// Runs one request on the whole file through the ring.
@@ -241,9 +296,44 @@ async fn run(file: &Arc<OpenFile>, entry: squeue::Entry) -> io::Result<()> {
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
 }
 
+impl Drop for OpenFile {
+    /// Unlocks. Closing the descriptor would do so with the last reference to the file, which a worker thread of the kernel may hold for a
+    /// moment after the end of its request was reported: whoever opens the disk again at once would find it in use. Nothing is
+    /// under way here: each request keeps its file until its end.
+    fn drop(&mut self) {
+        // SAFETY: no memory is passed.
+        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
 impl OpenFile {
     /// The descriptor for a request.
     pub(super) fn fd(&self) -> Fd {
         Fd(self.file.as_raw_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::knows_holes;
+
+    /// The numbers are those of statfs(2).
+    #[test]
+    fn holes_are_believed_of_ext4_and_xfs_alone() {
+        assert!(knows_holes(0xef53), "ext4");
+        assert!(knows_holes(0x5846_5342), "XFS");
+        for (magic, name) in [
+            (0x9123_683e, "btrfs"),
+            (0x2fc1_2fc1, "ZFS"),
+            (0x0102_1994, "tmpfs"),
+            (0x6969, "NFS"),
+            (0x794c_7630, "overlayfs"),
+            (0x6573_5546, "FUSE"),
+            (0xf2f5_2010, "F2FS"),
+            (0xca45_1a4e, "bcachefs"),
+            (0, "what does not say"),
+        ] {
+            assert!(!knows_holes(magic), "{name}");
+        }
     }
 }

@@ -110,7 +110,15 @@ impl Inner {
         slot: SharedBuf,
         superblocks: Superblocks,
     ) -> Result<(), StoreError> {
-        let written = self.write_generation(layout, promise, slot, superblocks).await;
+        let written = match self.write_slots(layout, promise.generation, slot).await {
+            Err(error) if is_full(&error) => {
+                // Nothing promises this generation, and the next attempt writes it again, over what there is of it now.
+                tracing::warn!(pool = %self.id, "the file system under the pool is full: a change of its metadata was not made");
+                return Err(error);
+            }
+            Err(error) => Err(error),
+            Ok(()) => self.write_superblocks(layout, promise, superblocks).await,
+        };
         let mut state = self.state.borrow_mut();
         match &written {
             Ok(()) => (state.generation, state.version) = (promise.generation, promise.version),
@@ -122,20 +130,22 @@ impl Inner {
         written
     }
 
-    async fn write_generation(
-        &self,
-        layout: &Layout,
-        Promise { generation, version }: Promise,
-        slot: SharedBuf,
-        superblocks: Superblocks,
-    ) -> Result<(), StoreError> {
+    async fn write_slots(&self, layout: &Layout, generation: u64, slot: SharedBuf) -> Result<(), StoreError> {
         let metadata_disks = layout.len().min(METADATA_DISKS);
         let slots = |disk: usize| -> Vec<(u64, SharedBuf)> {
             End::BOTH.map(|end| (layout.geometry[disk].slot_offset(end, generation), slot.clone())).into()
         };
-        write_disks(layout, (0..metadata_disks).map(|disk| (disk, slots(disk))), Step::Slots).await?;
+        write_disks(layout, (0..metadata_disks).map(|disk| (disk, slots(disk))), Step::Slots).await
+    }
+
+    async fn write_superblocks(
+        &self,
+        layout: &Layout,
+        Promise { generation, version }: Promise,
+        superblocks: Superblocks,
+    ) -> Result<(), StoreError> {
         let count = match superblocks {
-            Superblocks::OfMetadataDisks => metadata_disks,
+            Superblocks::OfMetadataDisks => layout.len().min(METADATA_DISKS),
             Superblocks::OfAllDisks => layout.len(),
         };
         let promise = |disk: usize| -> Vec<(u64, SharedBuf)> {
@@ -165,6 +175,11 @@ impl Inner {
             reserved: Some(layout.disks.all()[disk].is_reserved()),
         }
     }
+}
+
+/// Whether it is for want of space alone that something could not be written.
+fn is_full(error: &StoreError) -> bool {
+    matches!(error, StoreError::Disk { source: rt::DiskError::Full, .. })
 }
 
 /// Writes to several disks at the same time, and flushes them. Ends when all have ended.

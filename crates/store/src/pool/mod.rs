@@ -11,6 +11,7 @@ mod commit;
 mod create;
 mod layout;
 mod open;
+mod room;
 #[cfg(test)]
 mod tests;
 mod volumes;

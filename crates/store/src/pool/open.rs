@@ -124,6 +124,7 @@ pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, S
     }));
     // Says that it is ours now, and brings all copies of the metadata to one generation again.
     let catalog = Catalog { host: options.host.cut(), exported: false, ..catalog };
+    inner.allocate_again(&catalog).await;
     inner.commit(catalog, Superblocks::OfAllDisks).await?;
     Ok(Pool(inner))
 }

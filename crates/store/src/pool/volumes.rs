@@ -385,6 +385,12 @@ impl Inner {
         })
     }
 
+    /// Makes space ready for a volume.
+    async fn prepare(&self, space: &Space, watch: &ZeroingWatch) -> Result<(), StoreError> {
+        self.zero(&space.runs(), watch).await?;
+        self.allocate(&space.map).await
+    }
+
     async fn create_volume(
         self: Rc<Inner>,
         spec: VolumeSpec,
@@ -395,7 +401,7 @@ impl Inner {
         let mut volume = self.new_entry(spec)?;
         let space = self.take_space(&volume, ByteLen(0), volume.capacity)?;
         let runs = space.runs();
-        if let Err(error) = self.zero(&runs, watch).await {
+        if let Err(error) = self.prepare(&space, watch).await {
             self.put_back(&runs);
             return Err(error);
         }
@@ -441,7 +447,7 @@ impl Inner {
             }
             let space = self.take_space(&before, before.capacity, capacity)?;
             let runs = space.runs();
-            if let Err(error) = self.zero(&runs, watch).await {
+            if let Err(error) = self.prepare(&space, watch).await {
                 self.put_back(&runs);
                 return Err(error);
             }

@@ -10,3 +10,4 @@ mod faults;
 mod file;
 mod model;
 mod refusal;
+mod shared_block;

@@ -35,11 +35,12 @@ enum Op {
         blocks: u64,
         durable: bool,
     },
-    /// Writes of one block each, all at the same time, to consecutive blocks.
+    /// Writes of one block each, all at the same time, to consecutive blocks; those with a bit in `zeroed` are zeroed instead.
     WriteTogether {
         volume: prop::sample::Index,
         at: prop::sample::Index,
         blocks: u64,
+        zeroed: u32,
     },
     Zero {
         volume: prop::sample::Index,
@@ -69,8 +70,8 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(volume, state)| Op::LuState(volume, state)),
         6 => (index(), index(), 0u64..200, any::<bool>())
             .prop_map(|(volume, at, blocks, durable)| Op::Write { volume, at, blocks, durable }),
-        3 => (index(), index(), 1u64..20)
-            .prop_map(|(volume, at, blocks)| Op::WriteTogether { volume, at, blocks }),
+        3 => (index(), index(), 1u64..20, prop_oneof![Just(0), any::<u32>()])
+            .prop_map(|(volume, at, blocks, zeroed)| Op::WriteTogether { volume, at, blocks, zeroed }),
         4 => (index(), index(), 0u64..300).prop_map(|(volume, at, blocks)| Op::Zero { volume, at, blocks }),
         1 => index().prop_map(Op::Flush),
         1 => (index(), 0u64..3).prop_map(|(volume, epoch)| Op::SetCopy(volume, epoch)),
@@ -143,6 +144,12 @@ impl Model {
         data
     }
 
+    /// A range is to be zeros.
+    fn forget(&mut self, id: VolumeId, start: u64, len: u64) {
+        let sectors = &mut self.expected.get_mut(&id).expect("picked").sectors;
+        sectors.retain(|sector, _| !(start..start + len).contains(&(sector * SECTOR)));
+    }
+
     async fn apply(&mut self, op: Op) {
         match op {
             Op::Create { ram, block, units, slices, copy } => {
@@ -186,15 +193,24 @@ impl Model {
                 let durability = if durable { Durability::Durable } else { Durability::Cached };
                 self.volumes[&id].write(start, &data, durability).await.unwrap();
             }
-            Op::WriteTogether { volume, at, blocks } => {
+            Op::WriteTogether { volume, at, blocks, zeroed } => {
                 let Some(id) = self.pick(volume) else { return };
                 let (start, len) = self.range(id, at, blocks);
                 let block = self.expected[&id].block;
                 let mut tasks = Vec::new();
-                for at in (start..start + len).step_by(block as usize) {
-                    let data = self.content(id, at, block);
+                for (number, at) in (start..start + len).step_by(block as usize).enumerate() {
+                    let is_zeroed = zeroed >> number & 1 == 1;
+                    let data = if is_zeroed { Vec::new() } else { self.content(id, at, block) };
+                    if is_zeroed {
+                        self.forget(id, at, block);
+                    }
                     let volume = Rc::clone(&self.volumes[&id]);
-                    tasks.push(rt::spawn(async move { volume.write(at, &data, Durability::Cached).await }));
+                    tasks.push(rt::spawn(async move {
+                        match is_zeroed {
+                            true => volume.zero(at, block).await,
+                            false => volume.write(at, &data, Durability::Cached).await,
+                        }
+                    }));
                 }
                 for task in tasks {
                     task.await.unwrap();
@@ -203,8 +219,7 @@ impl Model {
             Op::Zero { volume, at, blocks } => {
                 let Some(id) = self.pick(volume) else { return };
                 let (start, len) = self.range(id, at, blocks);
-                let sectors = &mut self.expected.get_mut(&id).unwrap().sectors;
-                sectors.retain(|sector, _| !(start..start + len).contains(&(sector * SECTOR)));
+                self.forget(id, start, len);
                 self.volumes[&id].zero(start, len).await.unwrap();
             }
             Op::Flush(index) => {

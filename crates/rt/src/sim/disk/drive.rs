@@ -264,6 +264,16 @@ impl Drive {
         }
     }
 
+    /// Sets space aside, if there is enough.
+    pub(super) fn allocate(&mut self, offset: u64, len: u64, free: Option<u64>) -> bool {
+        let fits = free.is_none_or(|free| self.content.missing_bytes(offset, len) <= free);
+        if fits {
+            self.content.allocate(offset, len);
+            self.platter.allocate(offset, len);
+        }
+        fits
+    }
+
     /// Whether it is a file that takes as much space as it is long.
     pub(super) fn has_all_its_space(&self) -> bool {
         self.kind != Kind::Device && self.space() >= self.content.size()

@@ -13,7 +13,7 @@ use super::drive::{Content, Operation};
 use super::shelf::DiskNumber;
 use crate::sim::universe;
 use crate::sync::{Sender, oneshot};
-use crate::{DiskError, DiskFailure, Durability, OpenError, OpenOptions};
+use crate::{DiskError, DiskFailure, Durability, OpenError, OpenOptions, Room};
 
 /// One opening of a disk: as long as it exists, nobody else can open it.
 pub(in crate::sim) struct OpenFile {
@@ -174,6 +174,31 @@ impl Disk {
         let mut parts = universe.allocated(self.file.disk, offset, len).ok_or_else(gone)?;
         parts.truncate(max);
         Ok(parts)
+    }
+
+    /// See [`crate::Disk::knows_holes`].
+    pub fn knows_holes(&self) -> bool {
+        universe::current().0.is_file(self.file.disk)
+    }
+
+    /// See [`crate::Disk::allocate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn allocate(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.check_range(offset, len)?;
+        if self.file.read_only {
+            return Err(DiskError::ReadOnly);
+        }
+        self.check_latch()?;
+        let (universe, node) = universe::current();
+        universe.allocate(node, self.file.disk, offset, len)
+    }
+
+    /// See [`crate::Disk::room`].
+    pub fn room(&self) -> Option<Room> {
+        let (universe, node) = universe::current();
+        universe.room(node, self.file.disk).filter(|_| !self.is_reserved())
     }
 
     async fn change(&self, offset: u64, content: Content, durability: Durability) -> Result<(), DiskError> {

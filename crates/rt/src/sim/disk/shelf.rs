@@ -13,7 +13,7 @@ use crate::sim::fault::FaultCounts;
 use crate::sim::image::DiskImage;
 use crate::sim::log;
 use crate::sim::node::NodeId;
-use crate::{Durability, OpenError, OpenOptions};
+use crate::{DiskError, Durability, OpenError, OpenOptions, Room};
 
 /// Files that `Disk::open` makes have the block size of most disks.
 const FILE_BLOCK: u32 = 512;
@@ -138,9 +138,13 @@ impl Shelf {
     /// What the file system of `node` has left; `None`: as much as you like.
     fn free(&self, node: NodeId) -> Option<u64> {
         let size = self.space.get(&node)?;
+        Some(size.saturating_sub(self.used(node)))
+    }
+
+    /// What the files of `node` take.
+    pub(in crate::sim) fn used(&self, node: NodeId) -> u64 {
         let mine = self.paths.range((node, PathBuf::new())..).take_while(|((owner, _), _)| *owner == node);
-        let used: u64 = mine.map(|(_, disk)| self.drives[disk].space()).sum();
-        Some(size.saturating_sub(used))
+        mine.map(|(_, disk)| self.drives[disk].space()).sum()
     }
 
     /// Whether a file could be made there.
@@ -268,6 +272,36 @@ impl Shelf {
             Kind::Device => vec![(offset, len)],
             Kind::File { .. } => drive.content().allocated(offset, len),
         })
+    }
+
+    pub(in crate::sim) fn is_file(&self, disk: DiskNumber) -> bool {
+        self.drives.get(&disk).is_some_and(|drive| matches!(drive.kind, Kind::File { .. }))
+    }
+
+    /// Sets space aside for a range of a file: at once, and durably.
+    pub(in crate::sim) fn allocate(
+        &mut self,
+        node: NodeId,
+        disk: DiskNumber,
+        offset: u64,
+        len: u64,
+        counts: &mut FaultCounts,
+    ) -> Result<(), DiskError> {
+        let free = self.free(node);
+        let Some(drive) = self.drives.get_mut(&disk) else { return Ok(()) };
+        if drive.kind == (Kind::File { reserved: false }) && !drive.allocate(offset, len, free) {
+            counts.add(crate::sim::fault::Fault::DiskFull);
+            return Err(DiskError::Full);
+        }
+        Ok(())
+    }
+
+    /// What a limited file system has for a file.
+    pub(in crate::sim) fn room(&self, node: NodeId, disk: DiskNumber) -> Option<Room> {
+        let (free, total) = (self.free(node)?, *self.space.get(&node)?);
+        let drive = self.drives.get(&disk).filter(|drive| matches!(drive.kind, Kind::File { .. }))?;
+        let promised = drive.content().size().saturating_sub(drive.space());
+        Some(Room { file_system: 0, free, total, promised })
     }
 
     /// The process that had disks open is gone; what it had under way goes on.
