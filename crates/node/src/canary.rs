@@ -15,6 +15,12 @@ pub enum Canary {
     GoOnAfterLoss,
     /// A write begins however long it has waited for others to the same blocks.
     BeginLate,
+    /// A full file system counts as a broken disk.
+    FullIsBroken,
+    /// A write is taken whether there is room for it or not.
+    RoomUnasked,
+    /// Each step of a command has an age of its own, and nobody asks whether its initiator is still there.
+    AgeByStep,
     /// Other nodes say that they have taken a change of reservations, and have not.
     InstallElsewhere,
     /// The member with the lowest slot takes a change that was decided against something else.

@@ -36,6 +36,8 @@ pub struct View {
     pub unready: Slots,
     /// A disk of this copy failed: it finishes no write any more.
     pub failed: bool,
+    /// This copy finds no room for what is written: the file system under its pool is full.
+    pub no_room: bool,
 }
 
 /// A change to be committed.
@@ -66,6 +68,8 @@ pub enum Reason {
     Leaves,
     /// A disk of the member failed, as it says itself.
     DiskFailed,
+    /// The file system under the member's pool is full, as it says itself.
+    NoSpace,
     /// A disk of the only copy in sync failed: it cannot bring the joiner up to date.
     SourceFailed,
     /// The joiner has all that it missed.
@@ -149,6 +153,13 @@ impl Steward {
         }
         match newest.standing(self.me, self.incarnation) {
             Standing::InSync(_) | Standing::Joining(_) if view.failed => self.step_back(newest),
+            Standing::InSync(_) | Standing::Joining(_) if view.no_room && self.may_leave(newest) => {
+                Some(Proposal {
+                    config: newest.remove(self.me).ok()?,
+                    slot: self.me,
+                    reason: Reason::NoSpace,
+                })
+            }
             Standing::InSync(_) if membership.active() == Some(newest) => self
                 .remove(now, newest, view)
                 .or_else(|| promote(newest, view))
@@ -164,6 +175,12 @@ impl Steward {
             |slot: Slot, reason: Reason| Some(Proposal { config: newest.remove(slot).ok()?, slot, reason });
         out(self.me, Reason::DiskFailed)
             .or_else(|| newest.joining().iter().find_map(|slot| out(slot, Reason::SourceFailed)))
+    }
+
+    /// Whether somebody else in sync is there to go on without this copy. Without that a copy that finds no room stays, and goes on
+    /// with what needs none.
+    fn may_leave(&self, newest: &Config) -> bool {
+        !newest.in_sync().without(self.me).is_empty()
     }
 
     fn note_members(&mut self, now: Instant, newest: &Config) {
@@ -339,6 +356,23 @@ mod tests {
         case.view.leaving = Slots::NONE;
         case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
         assert_eq!(case.proposes(2051), Some((slot(1), Reason::Restarted)));
+    }
+
+    #[test]
+    fn a_copy_without_room_leaves_unless_it_is_the_last_in_sync() {
+        let mut case = Case::new(1);
+        case.view.no_room = true;
+        assert_eq!(case.proposes(2001), Some((slot(0), Reason::NoSpace)));
+        // The other one was lost before: with this one alone, reads go on, and writes that need no space.
+        case.view.no_room = false;
+        assert_eq!(case.proposes(2401), Some((slot(1), Reason::Silent)));
+        case.goes_on(2401);
+        case.view.no_room = true;
+        assert_eq!(case.proposes(2402), None);
+        // It may still bring another one up to date, which may have room.
+        case.steward.handle_heartbeat(at(2403), slot(1), Incarnation(2));
+        case.view.caught_up = Slots::NONE.with(slot(1));
+        assert_eq!(case.proposes(2404), Some((slot(1), Reason::CaughtUp)));
     }
 
     #[test]

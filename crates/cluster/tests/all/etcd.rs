@@ -242,15 +242,10 @@ fn watches_skip_nothing_when_etcd_restarts() {
     let mut watch = two.store().watch(known.revision, SOON).wait().unwrap();
     let mut made = vec![put(&one.store(), "a", "1")];
     server.kill();
-    let began = Instant::now();
     let unreached = one.store().get("a", Duration::from_millis(500)).wait();
     assert_eq!(unreached, Err(Error::Etcd));
     let silent = status_when(&two, |status| !status.quorum);
     assert!(silent.trouble.is_some_and(|trouble| trouble.contains(&server.url())));
-    assert!(
-        began.elapsed() < Duration::from_secs(8),
-        "at its deadline, and two seconds after the last answer"
-    );
     let waits = one.store().cas(Transaction::new(op_id()).put("a", "2"), SOON);
     server.restart();
     match waits.wait() {
@@ -520,5 +515,5 @@ fn settings_that_cannot_be_are_said_at_once() {
     let mut watch = store.store().watch(Revision(0), Duration::ZERO).wait().unwrap();
     assert_eq!(watch.wait(short), Ok(None));
     drop(store);
-    assert_eq!(watch.wait(short), Err(Error::Stopped));
+    assert_eq!(watch.wait(SOON), Err(Error::Stopped));
 }

@@ -47,6 +47,8 @@ pub struct SliceSync {
     pub part: Part,
     /// What keeps it from being given faster, if it is given from here.
     pub held_back_by: Option<Restraint>,
+    /// It is the copy on this node, and the file system under its pool is full.
+    pub no_room: bool,
 }
 
 /// What a slice has to do with a sync.
@@ -63,10 +65,11 @@ pub enum Part {
 }
 
 /// What this slice knows of all copies that are not in sync, and of those that it has brought up to date. `held_back_by`: what keeps syncs from
-/// here to such copies from going faster.
+/// here to such copies from going faster; `no_room`: this copy finds none for what is written.
 pub fn of_slice(
     address: Address,
     replica: &Replica,
+    no_room: bool,
     held_back_by: impl Fn(Slot, Receivers) -> Option<Restraint>,
 ) -> Vec<SliceSync> {
     let Some(config) = replica.config() else { return Vec::new() };
@@ -94,6 +97,7 @@ pub fn of_slice(
             dirtied_bytes,
             part,
             held_back_by: if may_be_held_back(part) { held_back_by(slot, receivers) } else { None },
+            no_room: no_room && slot == replica.me(),
         })
     };
     config.configured().iter().filter_map(of_slot).collect()
@@ -121,6 +125,8 @@ pub struct Local {
     held_back_by: Option<Restraint>,
     /// It is the copy on this node.
     own: Option<SyncFrom>,
+    /// As [`SliceSync::no_room`], of any slice.
+    no_room: bool,
 }
 
 impl Local {
@@ -128,6 +134,7 @@ impl Local {
     pub fn add(&mut self, sync: &SliceSync) {
         self.copied += sync.copied_bytes;
         self.dirtied += sync.dirtied_bytes;
+        self.no_room |= sync.no_room;
         match sync.part {
             Part::None => {}
             Part::Source(next) => {
@@ -236,6 +243,11 @@ impl Progress {
         self.seen.own.is_some_and(|own| own.failed)
     }
 
+    /// Whether it is the copy on this node, and finds no room for what is written.
+    pub(super) fn has_no_room(&self) -> bool {
+        self.seen.no_room
+    }
+
     pub(super) fn moved_at(&self) -> Instant {
         self.moved_at
     }
@@ -265,6 +277,7 @@ impl Progress {
             source: self.is_source(),
             own: self.seen.own.is_some(),
             failed: self.has_failed(),
+            no_room: self.has_no_room(),
             total: self.total,
             left: self.seen.left(),
             copied: self.copied(),
@@ -290,6 +303,9 @@ pub struct Report {
     /// A disk of the copy failed, says its node; nodes of before did not.
     #[serde(default)]
     pub(super) failed: bool,
+    /// The file system under the copy's pool is full, says its node.
+    #[serde(default)]
+    pub(super) no_room: bool,
     /// Bytes that there were to copy.
     total: u64,
     /// Bytes that are left of them.
@@ -349,7 +365,7 @@ impl CopySync {
     pub fn of(reports: &[&Report], cause: String, absent: impl FnOnce() -> String) -> CopySync {
         let sources: Vec<&&Report> = reports.iter().filter(|report| report.source).collect();
         let own = reports.iter().find(|report| report.own);
-        let failed = own.filter(|own| own.failed).and_then(|own| own.waits_for.clone());
+        let failed = own.filter(|own| own.failed || own.no_room).and_then(|own| own.waits_for.clone());
         if sources.is_empty() {
             // Nobody gives it anything: who is in sync knows best what it misses.
             let left = reports.iter().filter(|report| !report.own).map(|report| report.left).max();

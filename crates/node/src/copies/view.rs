@@ -19,6 +19,8 @@ pub struct SliceView {
     pub starved: Slots,
     /// Its own disk failed.
     pub failed: bool,
+    /// The file system under its pool is full.
+    pub no_room: bool,
 }
 
 impl SliceView {
@@ -31,10 +33,11 @@ impl SliceView {
         overdue: Slots::NONE,
         starved: Slots::NONE,
         failed: true,
+        no_room: false,
     };
 
     /// What this slice knows.
-    pub fn of(replica: &Replica) -> SliceView {
+    pub fn of(replica: &Replica, no_room: bool) -> SliceView {
         SliceView {
             epoch: replica.config().map(|config| config.epoch),
             caught_up: replica.caught_up(),
@@ -43,6 +46,7 @@ impl SliceView {
             overdue: replica.overdue(),
             starved: replica.starved(),
             failed: replica.has_failed(),
+            no_room,
         }
     }
 
@@ -58,20 +62,22 @@ impl SliceView {
             overdue: self.overdue.or(other.overdue),
             starved: self.starved.or(other.starved),
             failed: self.failed || other.failed,
+            no_room: self.no_room || other.no_room,
         }
     }
 
     /// What of it holds where the volume is acted in `epoch`: of who has come and gone since a slice looked, it says nothing any more.
     #[must_use]
     pub fn holds_in(self, epoch: Option<Epoch>) -> SliceView {
-        if self.epoch == epoch { self } else { SliceView { failed: self.failed, ..SliceView::CLOSED } }
+        let SliceView { failed, no_room, .. } = self;
+        if self.epoch == epoch { self } else { SliceView { failed, no_room, ..SliceView::CLOSED } }
     }
 
     /// As the steward wants it, with those that have said that they leave, and those that would keep writes waiting.
     pub fn with(self, leaving: Slots, unready: Slots) -> View {
         let caught_up = self.caught_up.minus(self.behind);
-        let SliceView { promotable, overdue, starved, failed, .. } = self;
-        View { caught_up, promotable, overdue, starved, leaving, unready, failed }
+        let SliceView { promotable, overdue, starved, failed, no_room, .. } = self;
+        View { caught_up, promotable, overdue, starved, leaving, unready, failed, no_room }
     }
 }
 
@@ -89,6 +95,7 @@ mod tests {
             overdue: Slots::NONE,
             starved: Slots::NONE,
             failed: false,
+            no_room: false,
         }
     }
 
@@ -100,6 +107,7 @@ mod tests {
         assert_eq!(caught_up(slice(0b010, 0).and(slice(0, 0b010))), 0);
         assert_eq!(caught_up(slice(0, 0).and(slice(0, 0))), 0);
         assert!(slice(0, 0).and(SliceView { failed: true, ..slice(0, 0) }).failed);
+        assert!(slice(0, 0).and(SliceView { no_room: true, ..slice(0, 0) }).no_room);
         let none = SliceView { promotable: Slots::NONE, ..slice(0, 0) };
         assert!(slice(0, 0).and(none).promotable.is_empty(), "all slices must have everything");
     }

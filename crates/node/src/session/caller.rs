@@ -4,17 +4,30 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
+use base::Instant;
 use proto::iscsi::target::CommandId;
-use proto::scsi::Outcome;
+use proto::scsi::{BlockError, Outcome};
 
 use super::budget::Admitted;
 use super::{Session, View};
+use crate::canary::{Canary, makes};
+
+/// How old the initiator's last word may be when a further step of a command begins. With what a write of that step may wait, which counts from
+/// this word ([`crate::copies::HOLD_MAX`]), it is sooner than any initiator gives a path up and goes on by another one.
+const FRESH: Duration = Duration::from_millis(500);
+/// How long a step waits for a word. It may be long: what counts is that one comes, and that the step begins then.
+const WORD_MAX: Duration = Duration::from_secs(10);
 
 /// One command of a session.
 pub struct Caller {
     session: Rc<Session>,
     id: CommandId,
+    /// The connection that it came on.
+    cid: u16,
+    /// When it had come, with all of its data.
+    came: Instant,
     view: Rc<View>,
 }
 
@@ -23,8 +36,13 @@ pub struct Caller {
 pub struct Aborted;
 
 impl Caller {
-    pub(super) fn new(session: Rc<Session>, id: CommandId, view: Rc<View>) -> Caller {
-        Caller { session, id, view }
+    pub(super) fn new(session: Rc<Session>, id: CommandId, cid: u16, view: Rc<View>) -> Caller {
+        Caller { session, id, cid, came: rt::now(), view }
+    }
+
+    /// When it had come, with all of its data.
+    pub fn came(&self) -> Instant {
+        self.came
     }
 
     /// What its session saw when it came.
@@ -36,6 +54,39 @@ impl Caller {
     pub fn is_aborted(&self) -> bool {
         // Before its first wait it is not there, and nobody can abort it.
         self.session.running.borrow().get(&self.id).is_some_and(|running| running.aborted)
+    }
+
+    /// Before a step of a command that has several: when the initiator last said something on the command's connection, which is a moment ago. If it was
+    /// silent for longer, it is asked (a NOP-In), and the step waits for its word: an initiator that has lost this path may have gone on by another one, and
+    /// what is still to be done would come after what it has written there since (G4).
+    ///
+    /// # Errors
+    /// [`BlockError::Aborted`]; [`BlockError::Unknown`] where no word comes: some steps were done.
+    pub async fn word(&self) -> Result<Instant, BlockError> {
+        let until = rt::now() + WORD_MAX;
+        loop {
+            if self.is_aborted() {
+                return Err(BlockError::Aborted);
+            }
+            let now = rt::now();
+            if makes(Canary::AgeByStep) {
+                return Ok(now);
+            }
+            let word = self.session.brain.borrow().last_word(self.cid).ok_or(BlockError::Unknown)?;
+            let word = word.max(self.came);
+            if now.since(word) <= FRESH {
+                return Ok(word);
+            }
+            if now >= until {
+                tracing::info!(
+                    tsih = self.session.tsih(),
+                    "a command of several steps ends: its initiator is not heard any more"
+                );
+                return Err(BlockError::Unknown);
+            }
+            self.session.ask_for_word(self.cid);
+            let _ = rt::timeout(until.since(now), self.session.arrived.notified()).await;
+        }
     }
 
     /// Answers it before it has ended. It is still waited for by those who must know that nothing of it takes effect any more; one

@@ -383,7 +383,7 @@ impl Session {
         let is_copy = cdb.0[0] == EXTENDED_COPY;
         let request = Request { nexus: self.birth.nexus, cdb, data_out };
         let on = Rc::clone(&unit);
-        let caller = Caller::new(Rc::clone(self), id, view);
+        let caller = Caller::new(Rc::clone(self), id, cid, view);
         let mut execution = Box::pin(async move { unit.execute(&caller, request).await });
         match execution.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => self.brain.borrow_mut().complete(id, outcome),
@@ -392,6 +392,14 @@ impl Session {
                 let session = Rc::clone(self);
                 rt::spawn(async move { session.finish(id, execution.await) }).detach();
             }
+        }
+    }
+
+    fn ask_for_word(self: &Rc<Session>, cid: u16) {
+        self.brain.borrow_mut().ask_for_word(cid, rt::now());
+        self.deadline_changed.notify();
+        for connection in self.connections.borrow().values() {
+            connection.look();
         }
     }
 

@@ -3,7 +3,7 @@
 //! A copy goes in steps. Before each it has room in its session's memory, may still do what it does to both units, and is
 //! wanted: when it is aborted, it ends with the step that it is at.
 
-use base::{BlockCount, BlockSize, Chain, LbaRange};
+use base::{BlockCount, BlockSize, Chain, Instant, LbaRange};
 use proto::scsi::{BlockDone, BlockError, CopyFailure, CopyFault, CopySegment, ItNexus, NexusId, Refusal};
 use rt::Durability;
 
@@ -79,7 +79,9 @@ async fn copy_segment(
         let data = read(&source, view.nexus(), nexus, part(segment.source_range, source_shift));
         let data = data.await.map_err(CopyFault::Source)?;
         let range = part(segment.target_range, target_shift);
-        write(&target, view.nexus(), nexus, range, data).await.map_err(CopyFault::Target)?;
+        // What was read may have taken its time.
+        let came = caller.word().await.map_err(|_| Stop::Aborted)?;
+        write(&target, came, (view.nexus(), nexus), range, data).await.map_err(CopyFault::Target)?;
         done += step;
         written.0 += range.count.0;
     }
@@ -94,8 +96,8 @@ async fn read(source: &Unit, name: &ItNexus, nexus: NexusId, range: LbaRange) ->
 
 async fn write(
     target: &Unit,
-    name: &ItNexus,
-    nexus: NexusId,
+    came: Instant,
+    (name, nexus): (&ItNexus, NexusId),
     range: LbaRange,
     data: Chain,
 ) -> Result<(), Refusal> {
@@ -103,7 +105,7 @@ async fn write(
     target.brain().borrow().may_copy_to(name)?;
     let cached = target.brain().borrow().state().write_cache();
     let durability = if cached { Durability::Cached } else { Durability::Durable };
-    Ok(target.volume().write(range, data, durability, Standing::Ordinary).await?)
+    Ok(target.volume().write(came, range, data, durability, Standing::Ordinary).await?)
 }
 
 fn check(unit: &Unit, range: LbaRange, block_size: BlockSize) -> Result<(), CopyFault> {

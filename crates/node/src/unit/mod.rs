@@ -155,7 +155,7 @@ impl Unit {
                     bytes => caller.admit(bytes).await.map(Some),
                 };
                 let result = match room {
-                    Ok(_held) => self.volume.perform(op, || caller.is_aborted()).await,
+                    Ok(_held) => self.volume.perform(op, caller.came(), || caller.word()).await,
                     Err(Aborted) => Err(BlockError::Aborted),
                 };
                 (operation, bytes, self.brain.borrow_mut().finish(pending, result))

@@ -15,7 +15,7 @@ mod slice;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use base::{BlockCount, BlockSize, Buf, ByteLen, ByteOffset, Chain, Lba, LbaRange};
+use base::{BlockCount, BlockSize, Buf, ByteLen, ByteOffset, Chain, Instant, Lba, LbaRange};
 use proto::scsi::{BlockDone, BlockError, BlockOp};
 use rt::{CoreId, Durability};
 pub use store::VolumeId;
@@ -90,12 +90,17 @@ impl Volume {
         self.blocks.set(blocks);
     }
 
-    /// Carries out one operation. One of several steps looks before each of them whether it `is_aborted`, and then does no more.
+    /// Carries out one operation, of a command that `came` then. One of several steps asks before each of them for the initiator's last `word`
+    /// ([`crate::session::Caller::word`]), and does no more where that is an error.
     ///
     /// # Errors
     /// What the standard has a code for; see [`BlockError`].
-    pub async fn perform(&self, op: BlockOp, is_aborted: impl Fn() -> bool) -> Result<BlockDone, BlockError> {
-        let go_on = || if is_aborted() { Err(BlockError::Aborted) } else { Ok(()) };
+    pub async fn perform<W: Future<Output = Result<Instant, BlockError>>>(
+        &self,
+        op: BlockOp,
+        came: Instant,
+        word: impl Fn() -> W,
+    ) -> Result<BlockDone, BlockError> {
         match op {
             BlockOp::Read { range, fua } => {
                 if fua {
@@ -104,14 +109,14 @@ impl Volume {
                 self.read(range, Standing::Ordinary).await.map(BlockDone::Data)
             }
             BlockOp::Write { range, data, fua } | BlockOp::WriteAtomic { range, data, fua } => {
-                self.write(range, data, durability(fua), Standing::Ordinary).await?;
+                self.write(came, range, data, durability(fua), Standing::Ordinary).await?;
                 Ok(BlockDone::Done)
             }
             BlockOp::WriteAndVerify { range, data, compare } => {
-                self.write_and_verify(range, data, compare).await
+                self.write_and_verify(came, range, data, compare).await
             }
-            BlockOp::WriteSame { range, pattern, fua } => self.write_same(range, &pattern, fua, go_on).await,
-            BlockOp::Unmap { ranges, fua } => self.unmap(ranges, fua, go_on).await,
+            BlockOp::WriteSame { range, pattern, fua } => self.write_same(range, &pattern, fua, word).await,
+            BlockOp::Unmap { ranges, fua } => self.unmap(ranges, fua, word).await,
             BlockOp::Verify { range } => {
                 self.bring_to_medium(range).await?;
                 self.verify(range).await
@@ -121,9 +126,9 @@ impl Volume {
                 self.compare(range, &data).await
             }
             BlockOp::CompareAndWrite { range, compare, write, fua } => {
-                self.compare_and_write(range, &compare, write, fua).await
+                self.compare_and_write(came, range, &compare, write, fua).await
             }
-            BlockOp::OrWrite { range, data, fua } => self.or_write(range, &data, fua, go_on).await,
+            BlockOp::OrWrite { range, data, fua } => self.or_write(range, &data, fua, word).await,
             BlockOp::Flush => self.flush().await,
             BlockOp::TestReady => self.test_ready().await,
             // There is no cache yet to bring the blocks into.
@@ -151,12 +156,14 @@ impl Volume {
         Ok(data)
     }
 
-    /// Writes `data`, as many bytes as `range` has.
+    /// Writes `data`, as many bytes as `range` has. It begins soon after `came` or not at all, where other nodes have copies: that is when its initiator
+    /// was known to be there.
     ///
     /// # Errors
     /// [`BlockError::Unwritable`], [`BlockError::Full`], [`BlockError::Offline`].
     pub async fn write(
         &self,
+        came: Instant,
         range: LbaRange,
         data: Chain,
         durability: Durability,
@@ -165,33 +172,37 @@ impl Volume {
         let mut pieces = self.pieces(range);
         let Some(first) = pieces.next() else { return Ok(()) };
         if first.len == range.count * self.block_size {
-            return self.carry_out(first, PieceOp::Write { data, durability, standing }).await.map(drop);
+            return self
+                .carry_out(first, PieceOp::Write { came, data, durability, standing })
+                .await
+                .map(drop);
         }
         let start = first.volume_offset.0;
         let write = |piece: Piece| {
             let from = (piece.volume_offset.0 - start) as usize;
             let data = data.slice(from..from + piece.len.0 as usize);
-            self.carry_out(piece, PieceOp::Write { data, durability, standing })
+            self.carry_out(piece, PieceOp::Write { came, data, durability, standing })
         };
         all_done(rt::join_all(std::iter::once(first).chain(pieces).map(write)).await)
     }
 
     async fn write_and_verify(
         &self,
+        came: Instant,
         range: LbaRange,
         data: Chain,
         compare: bool,
     ) -> Result<BlockDone, BlockError> {
-        self.write(range, data.clone(), Durability::Durable, Standing::Ordinary).await?;
+        self.write(came, range, data.clone(), Durability::Durable, Standing::Ordinary).await?;
         if compare { self.compare(range, &data).await } else { self.verify(range).await }
     }
 
-    async fn write_same(
+    async fn write_same<W: Future<Output = Result<Instant, BlockError>>>(
         &self,
         range: LbaRange,
         pattern: &Chain,
         fua: bool,
-        go_on: impl Fn() -> Result<(), BlockError>,
+        word: impl Fn() -> W,
     ) -> Result<BlockDone, BlockError> {
         let block = pattern.contiguous();
         let step_blocks = (STEP_BYTES >> self.block_size.shift()).min(range.count.0);
@@ -199,25 +210,25 @@ impl Volume {
         repeated.chunks_exact_mut(block.len()).for_each(|place| place.copy_from_slice(&block));
         let repeated = Chain::from(repeated);
         for step in self.steps(range) {
-            go_on()?;
+            let came = word().await?;
             let data = repeated.slice(0..(step.count * self.block_size).0 as usize);
-            self.write(step, data, durability(fua), Standing::Ordinary).await?;
+            self.write(came, step, data, durability(fua), Standing::Ordinary).await?;
         }
         Ok(BlockDone::Done)
     }
 
-    async fn unmap(
+    async fn unmap<W: Future<Output = Result<Instant, BlockError>>>(
         &self,
         ranges: Vec<LbaRange>,
         fua: bool,
-        go_on: impl Fn() -> Result<(), BlockError>,
+        word: impl Fn() -> W,
     ) -> Result<BlockDone, BlockError> {
         for range in ranges {
-            let zero = |piece: Piece| self.carry_out(piece, PieceOp::Zero { len: piece.len });
             // Pieces of a long range are many and each is quick: a batch at a time.
             let mut pieces = self.pieces(range).peekable();
             while pieces.peek().is_some() {
-                go_on()?;
+                let came = word().await?;
+                let zero = |piece: Piece| self.carry_out(piece, PieceOp::Zero { came, len: piece.len });
                 all_done(rt::join_all(pieces.by_ref().take(usize::from(store::SLICES_MAX)).map(zero)).await)?;
             }
         }
@@ -226,6 +237,7 @@ impl Volume {
 
     async fn compare_and_write(
         &self,
+        came: Instant,
         range: LbaRange,
         compare: &Chain,
         write: Chain,
@@ -234,21 +246,21 @@ impl Volume {
         let _taken = self.take(range).await?;
         let found = self.read(range, Standing::Holder).await?;
         scan::first_difference(&found, compare).map_or(Ok(()), |at| Err(BlockError::Miscompare(at)))?;
-        self.write(range, write, durability(fua), Standing::Holder).await?;
+        self.write(came, range, write, durability(fua), Standing::Holder).await?;
         Ok(BlockDone::Done)
     }
 
-    async fn or_write(
+    async fn or_write<W: Future<Output = Result<Instant, BlockError>>>(
         &self,
         range: LbaRange,
         data: &Chain,
         fua: bool,
-        go_on: impl Fn() -> Result<(), BlockError>,
+        word: impl Fn() -> W,
     ) -> Result<BlockDone, BlockError> {
         let _taken = self.take(range).await?;
         let mut at = 0;
         for step in self.steps(range) {
-            go_on()?;
+            let came = word().await?;
             let found = self.read(step, Standing::Holder).await?;
             let mut result = Buf::uncleared(found.len());
             found.copy_to(&mut result);
@@ -256,7 +268,7 @@ impl Volume {
             let or = data.parts().iter().flat_map(|part| part.iter());
             result.iter_mut().zip(or).for_each(|(byte, or)| *byte |= or);
             at += found.len();
-            self.write(step, result.into(), durability(fua), Standing::Holder).await?;
+            self.write(came, step, result.into(), durability(fua), Standing::Holder).await?;
         }
         Ok(BlockDone::Done)
     }

@@ -1,6 +1,6 @@
 //! A piece of an operation: on a slice of this core, or by message on another.
 
-use base::{ByteLen, ByteOffset, Chain};
+use base::{ByteLen, ByteOffset, Chain, Instant};
 use rt::{CoreId, Durability};
 use std::rc::Rc;
 use store::{Piece, SliceError};
@@ -13,8 +13,8 @@ use crate::shard::Shard;
 #[derive(Debug)]
 pub(super) enum PieceOp {
     Read { len: ByteLen, standing: Standing },
-    Write { data: Chain, durability: Durability, standing: Standing },
-    Zero { len: ByteLen },
+    Write { came: Instant, data: Chain, durability: Durability, standing: Standing },
+    Zero { came: Instant, len: ByteLen },
     Flush,
     TestReady,
 }
@@ -107,10 +107,10 @@ impl Volume {
 async fn on_slice(slice: &Slice, piece: Piece, op: PieceOp) -> Result<Chain, SliceError> {
     match op {
         PieceOp::Read { len, standing } => slice.read(piece.offset, len, standing).await,
-        PieceOp::Write { data, durability, standing } => {
-            slice.write(piece.offset, data, durability, standing).await.map(|()| Chain::new())
+        PieceOp::Write { came, data, durability, standing } => {
+            slice.write(came, piece.offset, data, durability, standing).await.map(|()| Chain::new())
         }
-        PieceOp::Zero { len } => slice.zero(piece.offset, len).await.map(|()| Chain::new()),
+        PieceOp::Zero { came, len } => slice.zero(came, piece.offset, len).await.map(|()| Chain::new()),
         PieceOp::Flush => slice.flush().await.map(|()| Chain::new()),
         PieceOp::TestReady => slice.test_ready().map(|()| Chain::new()),
     }

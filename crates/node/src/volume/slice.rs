@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use base::{ByteLen, ByteOffset, Chain};
+use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::Payload;
 use rt::Durability;
 use slab::Slab;
@@ -139,18 +139,18 @@ impl Slice {
         }
     }
 
-    /// Writes, and returns when the write may be acknowledged: nothing else decides that.
+    /// Writes, and returns when the write may be acknowledged: nothing else decides that. Of a copy it begins soon after `came`, or not at all.
     ///
     /// # Errors
     /// What the layout says.
     pub async fn write(
         &self,
+        came: Instant,
         offset: ByteOffset,
         data: Chain,
         durability: Durability,
         standing: Standing,
     ) -> Result<(), SliceError> {
-        let came = rt::now();
         let _under_way = match standing {
             Standing::Ordinary => Some(self.order.write(bytes(offset, ByteLen(data.len() as u64))).await),
             Standing::Holder => None,
@@ -168,12 +168,11 @@ impl Slice {
         }
     }
 
-    /// Gives the range back; it reads as zeros.
+    /// Gives the range back; it reads as zeros. `came` as for [`Slice::write`].
     ///
     /// # Errors
     /// What the layout says.
-    pub async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
-        let came = rt::now();
+    pub async fn zero(&self, came: Instant, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         let _under_way = self.order.write(bytes(offset, len)).await;
         match &self.copy {
             None => self.layout.zero(offset, len).await,

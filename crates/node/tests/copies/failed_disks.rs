@@ -45,11 +45,11 @@ fn readiness_of(cluster: &Cluster, by: usize) -> Option<(u8, u16)> {
 /// LOGICAL UNIT NOT READY, MANUAL INTERVENTION REQUIRED.
 const NEEDS_HELP: (u8, u16) = (0x02, 0x0403);
 
-fn write_to(cluster: &Cluster, by: usize, lba: u64, value: u64) -> Result<(), initiator::Error> {
+pub(super) fn write_to(cluster: &Cluster, by: usize, lba: u64, value: u64) -> Result<(), initiator::Error> {
     with_host(cluster, by, move |session| async move { write(&session, lba, value).await })
 }
 
-fn read_from(cluster: &Cluster, by: usize, lba: u64) -> Result<u64, initiator::Error> {
+pub(super) fn read_from(cluster: &Cluster, by: usize, lba: u64) -> Result<u64, initiator::Error> {
     with_host(cluster, by, move |session| async move { read(&session, lba).await })
 }
 

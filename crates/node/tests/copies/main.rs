@@ -13,6 +13,8 @@ mod fork_ends;
 mod forks;
 mod forks_crashes;
 mod founding;
+mod full_disks;
+mod ghosts;
 mod given_up;
 mod links;
 mod many;

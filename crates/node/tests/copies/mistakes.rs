@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use node::canary::{Canary, make};
 
 use super::all_paths::nobody_sees_what_others_do_not;
+use super::ghosts::left_by_a_lost_path;
 use super::given_up::begun_late;
 use super::reservations::{
     decided_beside_another, decided_on_both_sides_of_a_promotion, left_by_a_lost_node, lost_and_back,
@@ -29,6 +30,11 @@ fn that_a_command_goes_on_after_a_loss_is_noticed() {
 #[test]
 fn that_a_write_begins_late_is_noticed() {
     assert_noticed(Canary::BeginLate, begun_late);
+}
+
+#[test]
+fn that_each_step_of_a_command_has_an_age_of_its_own_is_noticed() {
+    assert_noticed(Canary::AgeByStep, left_by_a_lost_path);
 }
 
 #[test]

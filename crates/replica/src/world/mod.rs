@@ -484,7 +484,7 @@ impl World {
                 Reason::Alone => "steward goes on alone",
                 Reason::Overdue => "steward removes who owes acknowledgements",
                 Reason::Unreadable => "steward removes whom it cannot read all for",
-                Reason::DiskFailed => "steward steps back",
+                Reason::DiskFailed | Reason::NoSpace => "steward steps back",
                 Reason::SourceFailed => "steward lets go of who joins",
                 Reason::Leaves => unreachable!("nobody is said to be so here"),
             };

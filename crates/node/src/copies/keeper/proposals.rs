@@ -17,6 +17,7 @@ use super::super::entry::{
 use super::super::progress::{KeptOut, SliceSync};
 use super::super::view::SliceView;
 use super::budget::Giving;
+use super::syncs::DiskTrouble;
 use super::{Keeper, Kept, RECORD_DEADLINE, json};
 use crate::parts::{self, A_QUICK_TURN};
 use crate::shard::on_all_cores;
@@ -197,8 +198,10 @@ impl Keeper {
         if let Some(left) = self.quiet_left(now, node) {
             return Some(KeptOut::Quiet(node, left));
         }
-        if self.is_failed(now, entry, copy) {
-            return Some(KeptOut::Failed(node));
+        match self.disk_trouble(now, entry, copy) {
+            Some(DiskTrouble::Failed) => return Some(KeptOut::Failed(node)),
+            Some(DiskTrouble::NoRoom) => return Some(KeptOut::NoRoom(node)),
+            None => {}
         }
         self.apart_from(now, entry, copy).map(|member| KeptOut::Apart(node, member))
     }
@@ -307,6 +310,7 @@ pub(super) fn describe(reason: Reason) -> &'static str {
         Reason::Leaves => "its node was stopped",
         Reason::Unreadable => "the only copy in sync cannot read all that it misses",
         Reason::DiskFailed => "a disk of it failed",
+        Reason::NoSpace => "the file system of its pool is full",
         Reason::SourceFailed => "a disk failed of the only copy that could bring it up to date",
         Reason::Complete => "it has all that it missed",
         Reason::CaughtUp => "it has nearly all that it missed and takes new writes",

@@ -51,8 +51,17 @@ struct Told {
     something: bool,
     /// Whether this node gives something.
     gives: bool,
-    /// Of how many copies here a disk failed.
-    failed: usize,
+    /// How many copies here take no writes, since a disk failed or has no room.
+    stuck: usize,
+}
+
+/// Why the disks of a copy take no writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DiskTrouble {
+    /// One failed: its pool must be opened again.
+    Failed,
+    /// The file system under its pool is full. That passes.
+    NoRoom,
 }
 
 impl Keeper {
@@ -102,14 +111,15 @@ impl Keeper {
     pub(super) fn tell_syncs(&self, now: Instant) {
         let count =
             |is_so: fn(&&Progress) -> bool| self.syncs.borrow().progress.values().filter(is_so).count();
-        let (gives, failed) = (count(|one| one.is_source()) > 0, count(|one| one.has_failed()));
-        let begins = |told: Told| gives && !told.gives || failed > told.failed;
+        let (gives, stuck) =
+            (count(|one| one.is_source()) > 0, count(|one| one.has_failed() || one.has_no_room()));
+        let begins = |told: Told| gives && !told.gives || stuck > told.stuck;
         let due = |told: Told| now.since(told.at) >= REPORT_EVERY || begins(told);
         if !self.syncs.borrow().told.is_none_or(due) {
             return;
         }
         let reports = self.all_own_reports(now);
-        let told = Told { at: now, something: !reports.is_empty(), gives, failed };
+        let told = Told { at: now, something: !reports.is_empty(), gives, stuck };
         let before = self.syncs.borrow_mut().told.replace(told);
         // Once that there is nothing any more.
         if told.something || before.is_some_and(|before| before.something) {
@@ -148,16 +158,26 @@ impl Keeper {
         }
     }
 
-    /// Whether a disk of the copy failed, and its node has not said since that it is open again.
-    pub(super) fn is_failed(&self, now: Instant, volume: &VolumeEntry, copy: &CopyEntry) -> bool {
+    /// What keeps the disks of a copy from taking writes, as long as its node has not said that this has ended.
+    pub(super) fn disk_trouble(
+        &self,
+        now: Instant,
+        volume: &VolumeEntry,
+        copy: &CopyEntry,
+    ) -> Option<DiskTrouble> {
         let syncs = self.syncs.borrow();
         let said = syncs.heard.get(&NodeId(copy.node)).map(|heard| heard.fresh(now)).unwrap_or_default();
         let of_it =
             |report: &&Report| report.own && (report.volume, report.slot) == (volume.number, copy.slot);
         match said.iter().find(of_it) {
-            Some(report) => report.failed,
+            Some(report) if report.failed => Some(DiskTrouble::Failed),
+            Some(report) => report.no_room.then_some(DiskTrouble::NoRoom),
             // It may not have said it yet.
-            None => volume.cause(copy.slot) == describe(Reason::DiskFailed),
+            None => match volume.cause(copy.slot) {
+                cause if cause == describe(Reason::DiskFailed) => Some(DiskTrouble::Failed),
+                cause if cause == describe(Reason::NoSpace) => Some(DiskTrouble::NoRoom),
+                _ => None,
+            },
         }
     }
 

@@ -435,7 +435,7 @@ pub(super) fn cause_of(words: &str) -> &'static str {
     })
 }
 
-const REASONS: [(Reason, &str); 11] = [
+const REASONS: [(Reason, &str); 12] = [
     (Reason::Restarted, "restarted"),
     (Reason::Died, "died"),
     (Reason::Silent, "silent"),
@@ -443,6 +443,7 @@ const REASONS: [(Reason, &str); 11] = [
     (Reason::Leaves, "stopped"),
     (Reason::Unreadable, "unreadable"),
     (Reason::DiskFailed, "disk_failed"),
+    (Reason::NoSpace, "no_space"),
     (Reason::SourceFailed, "source_failed"),
     (Reason::Complete, "complete"),
     (Reason::CaughtUp, "caught_up"),

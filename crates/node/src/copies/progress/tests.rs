@@ -46,6 +46,7 @@ fn sync(slice: u16, left: u64, copied: u64, part: Part) -> SliceSync {
         dirtied_bytes: 0,
         part,
         held_back_by: None,
+        no_room: false,
     }
 }
 

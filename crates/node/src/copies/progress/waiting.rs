@@ -17,6 +17,9 @@ impl Progress {
         if self.has_failed() {
             return Some(KeptOut::Failed(me).to_string());
         }
+        if self.has_no_room() {
+            return Some(KeptOut::NoRoom(me).to_string());
+        }
         if let Some(SyncFrom { source, silent_ticks, .. }) = self.seen.own {
             let silent = replica::TICK * silent_ticks;
             return (silent >= STILL_MIN).then(|| match source {
@@ -96,6 +99,8 @@ pub enum KeptOut {
     Penalty(Duration),
     /// A disk of it failed, and its node has not said since that it is open again.
     Failed(NodeId),
+    /// The file system under its pool is full, and its node has not said since that there is room.
+    NoRoom(NodeId),
 }
 
 impl fmt::Display for KeptOut {
@@ -115,6 +120,12 @@ impl fmt::Display for KeptOut {
                 write!(
                     f,
                     "its pool on {node} to be reopened there (ursa pool reopen), as a disk of it failed"
+                )
+            }
+            KeptOut::NoRoom(node) => {
+                write!(
+                    f,
+                    "free space in the file system of its pool on {node}: the resync then resumes by itself"
                 )
             }
         }

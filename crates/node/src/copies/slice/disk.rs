@@ -27,7 +27,7 @@ impl SliceCopy {
         let copy = Rc::clone(self);
         let work = async move {
             turn.come().await;
-            copy.write_durably(offset, len, payload).await
+            copy.with_room(|| copy.write_durably(offset, len, payload.clone())).await
         };
         self.work(work, move |replica, result| replica.handle_applied(id, result));
     }
@@ -79,9 +79,9 @@ impl SliceCopy {
     }
 
     pub(super) fn write_page(self: &Rc<Self>, PageWrite { page, image }: PageWrite) {
-        let layout = Rc::clone(&self.layout);
+        let copy = Rc::clone(self);
         let image: Box<[u8; PAGE_BYTES]> = image.try_into().expect("a page has its length");
-        let work = async move { layout.write_map_page(page, &image[..]).await };
+        let work = async move { copy.with_room(|| copy.layout.write_map_page(page, &image[..])).await };
         self.work(work, move |replica, result| replica.handle_page_written(page, result));
     }
 

@@ -34,6 +34,10 @@ impl SliceCopy {
                 Err(Unreadable::Failed) => return Err(SliceError::Offline),
                 // Whoever writes there brings it to its end, or the configuration changes.
                 Err(Unreadable::Unsettled) => {
+                    if self.waits_for_room() {
+                        self.hold(&mut until).await?;
+                        continue;
+                    }
                     if !asked {
                         asked = true;
                         self.ask_validation(blocks);
@@ -91,7 +95,7 @@ impl SliceCopy {
     /// all, whatever it waited for. Later its initiator may have sent it again through another node, and something else since.
     ///
     /// # Errors
-    /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Unknown`]: it did when the write began,
+    /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Full`]: neither was it, for want of space. [`SliceError::Unknown`]: it did when the write began,
     /// and others may have it.
     pub async fn write(
         self: &Rc<Self>,
@@ -108,6 +112,14 @@ impl SliceCopy {
             let is_late = rt::now() >= begins_by && !makes(Canary::BeginLate);
             if is_late || !self.may_wait() {
                 return Err(SliceError::Unavailable);
+            }
+            match self.find_room(offset, len, &payload).await {
+                Ok(()) => {}
+                Err(SliceError::Unavailable) => {
+                    self.hold(&mut until).await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
             }
             // It could begin, but not end: then it is better off with a copy that has its leases.
             if self.frozen.get() || self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
@@ -133,6 +145,7 @@ impl SliceCopy {
         len: ByteLen,
         payload: Payload,
     ) -> Result<(), SliceError> {
+        self.find_room(offset, len, &payload).await?;
         // From here to the write's place in the order nothing else happens on this core.
         let range = offset.0..offset.0 + len.0;
         // A range that others gave in an earlier epoch is still this command's at its own node, which all who want it ask. It is looked at again

@@ -5,6 +5,7 @@
 mod cache_policy;
 mod disk;
 mod hosts;
+mod room;
 mod sending;
 
 use std::cell::{Cell, Ref, RefCell};
@@ -22,6 +23,7 @@ use store::{SliceError, Stripe};
 
 pub use self::cache_policy::CachePolicy;
 use self::disk::read_map;
+use self::room::Shortage;
 use super::Address;
 use super::budget::Restraint;
 use super::core::Copies;
@@ -68,6 +70,8 @@ pub struct SliceCopy {
     cache_policy: Cell<CachePolicy>,
     /// What commands have for themselves on all nodes.
     pub(super) locks: Locks,
+    /// Whether what is written finds room.
+    shortage: Shortage,
 }
 
 /// What is needed to open a slice's copy.
@@ -127,6 +131,7 @@ impl SliceCopy {
             served: Cell::new(false),
             cache_policy: Cell::new(CachePolicy::WriteThrough),
             locks: Locks::new(hosts),
+            shortage: Shortage::default(),
         }))
     }
 
@@ -154,7 +159,7 @@ impl SliceCopy {
 
     /// What it knows of the other copies.
     pub fn view(&self) -> SliceView {
-        SliceView::of(&self.replica.borrow())
+        SliceView::of(&self.replica.borrow(), self.has_no_room())
     }
 
     /// Whether its disk has failed it: it takes no part any more until its node is started anew.
@@ -173,7 +178,7 @@ impl SliceCopy {
             Receivers::Joiners if wanted == Receivers::All => Some(Restraint::Turn),
             _ => copies.pace().held_back_by(rt::now()),
         };
-        progress::of_slice(self.address, &self.replica.borrow(), held_back_by)
+        progress::of_slice(self.address, &self.replica.borrow(), self.has_no_room(), held_back_by)
     }
 
     /// What is under way, for people who look for a fault.
@@ -395,6 +400,7 @@ impl SliceCopy {
     /// A while has passed: [`replica::TICK`].
     pub fn tick(self: &Rc<SliceCopy>) {
         self.tell(Replica::handle_tick);
+        self.look_for_room();
         let page = self.replica.borrow_mut().poll_idle();
         if let Some(page) = page {
             self.write_page(page);

@@ -39,7 +39,7 @@ pub(super) struct Connection {
     pub(super) text: Option<TextExchange>,
     pub(super) counters: Counters,
     /// When the last byte came.
-    heard: Instant,
+    pub(super) heard: Instant,
     /// When a ping was sent that nothing has followed.
     pub(super) pinged: Option<Instant>,
     /// Something was sent since the last look at the clock: the initiator reads, even if it does not speak.

@@ -24,6 +24,23 @@ impl Session {
         connection.queue(Output::Pong { tag: nop.initiator_tag, lun: nop.lun, data });
     }
 
+    /// When the last byte came on the connection that has this CID; `None`: there is none.
+    pub fn last_word(&self, cid: u16) -> Option<Instant> {
+        self.of_cid(cid).map(|at| self.connections[at].heard)
+    }
+
+    /// Asks for a word on the connection that has this CID, unless it has been asked already: [`Session::last_word`] tells when one comes.
+    pub fn ask_for_word(&mut self, cid: u16, now: Instant) {
+        let Some(at) = self.of_cid(cid).filter(|at| self.connections[*at].pinged.is_none()) else { return };
+        self.connections[at].pinged = Some(now);
+        // As in `handle_deadlines`.
+        self.connections[at].queue_first(Output::Ping);
+    }
+
+    fn of_cid(&self, cid: u16) -> Option<usize> {
+        self.connections.iter().position(|connection| connection.id.cid == cid && connection.is_open())
+    }
+
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Over => None,

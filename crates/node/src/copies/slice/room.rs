@@ -1,0 +1,162 @@
+//! Room for what is written, where the file system under a pool may be full.
+//!
+//! A full file system is not a broken disk: what is on the disk is well, and it passes. So a host's write is refused before any copy
+//! takes it where this copy finds no room for it ([`store::Slice::reserve`]). What other copies have taken already waits here until there
+//! is room: it is not acknowledged meanwhile, and if somebody else is in sync this copy leaves, as one whose disk failed does
+//! (`replica::Reason::NoSpace`); but it comes back by itself. The last one in sync stays: it serves reads, and writes that need no new space.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{ByteLen, ByteOffset, Instant};
+use replica::Payload;
+use rt::Room;
+use store::SliceError;
+
+use super::super::HOLD_MAX;
+use super::super::core::Copies;
+use super::SliceCopy;
+use crate::canary::{Canary, makes};
+
+/// How often a write that found no room is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// How long a copy counts as one without room after it last found none: it is not let in and taken out with each gap that somebody leaves.
+const QUIET_MIN: Duration = Duration::from_secs(5);
+/// What must be free until then, in a file system of at least 16 times as much; else a sixteenth of it.
+const FREE_MIN: u64 = 64 << 20;
+
+/// What a copy knows of the room that it finds.
+#[derive(Debug, Default)]
+pub(super) struct Shortage {
+    /// Since when it finds none, and when it last did; `None`: it finds room.
+    met: Cell<Option<(Instant, Instant)>>,
+    /// Writes to the disk that wait for room.
+    waiting: Cell<usize>,
+}
+
+impl Shortage {
+    fn meet(&self, now: Instant) {
+        let since = self.met.get().map_or(now, |(since, _)| since);
+        self.met.set(Some((since, now)));
+    }
+}
+
+/// Whether a copy that found no room may count on it again.
+fn suffices(room: Option<Room>) -> bool {
+    room.is_none_or(|room| room.free >= FREE_MIN.min(room.total / 16))
+}
+
+impl SliceCopy {
+    /// Whether the file system under the pool has no room for what is written, as far as this copy knows.
+    pub fn has_no_room(&self) -> bool {
+        self.shortage.met.get().is_some()
+    }
+
+    /// Whether a write waits for room, so that what it writes to cannot be read: for long, perhaps.
+    pub(super) fn waits_for_room(&self) -> bool {
+        self.shortage.waiting.get() > 0
+    }
+
+    /// Looks for room for a host's write before anything takes it.
+    ///
+    /// # Errors
+    /// [`SliceError::Full`]: there is none, and nobody else in sync who may have some. [`SliceError::Unavailable`]: there is none here; this copy is about to leave.
+    pub(super) async fn find_room(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        payload: &Payload,
+    ) -> Result<(), SliceError> {
+        let needs_some = matches!(payload, Payload::Data(_)) && !makes(Canary::RoomUnasked);
+        // Of all other errors the write itself is told.
+        if !needs_some || self.layout.reserve(offset, len).await != Err(SliceError::Full) {
+            return Ok(());
+        }
+        self.note_shortage();
+        let replica = self.replica.borrow();
+        let others =
+            replica.config().is_some_and(|config| !config.in_sync().without(replica.me()).is_empty());
+        Err(if others { SliceError::Unavailable } else { SliceError::Full })
+    }
+
+    /// Does `work`, and again until it finds room or the copy is closed.
+    pub(super) async fn with_room<T, F: Future<Output = Result<T, SliceError>>>(
+        self: &Rc<Self>,
+        mut work: impl FnMut() -> F,
+    ) -> Result<T, SliceError> {
+        let first = work().await;
+        if !matches!(first, Err(SliceError::Full)) || makes(Canary::FullIsBroken) {
+            return first;
+        }
+        let _waiting = Waiting::begin(&self.shortage);
+        loop {
+            self.note_shortage();
+            rt::sleep(TRY_AGAIN).await;
+            if !self.is_open() {
+                return Err(SliceError::Full);
+            }
+            let result = work().await;
+            if !matches!(result, Err(SliceError::Full)) {
+                return result;
+            }
+        }
+    }
+
+    /// A while has passed: looks whether there is room again, and has no host wait for it.
+    pub(super) fn look_for_room(self: &Rc<Self>) {
+        let Some((since, last)) = self.shortage.met.get() else { return };
+        let now = rt::now();
+        if self.waits_for_room() {
+            if now.since(since) >= HOLD_MAX {
+                self.tell(replica::Replica::answer_unknown);
+            }
+        } else if now.since(last) >= QUIET_MIN && suffices(self.layout.room()) {
+            self.shortage.met.set(None);
+            tracing::info!(copy = %self.address(), "the file system under a copy has room again");
+        }
+    }
+
+    fn note_shortage(&self) {
+        if !self.has_no_room() {
+            tracing::warn!(copy = %self.address(), "the file system under a copy is full: make room there; the copy then resumes by itself");
+        }
+        self.shortage.meet(rt::now());
+    }
+
+    /// Whether this is still the copy of the slice on this core.
+    fn is_open(self: &Rc<Self>) -> bool {
+        Copies::current().slice(self.address()).is_some_and(|copy| Rc::ptr_eq(&copy, self))
+    }
+}
+
+/// While it lives, a write waits for room.
+struct Waiting<'a>(&'a Shortage);
+
+impl Waiting<'_> {
+    fn begin(shortage: &Shortage) -> Waiting<'_> {
+        shortage.waiting.set(shortage.waiting.get() + 1);
+        Waiting(shortage)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.set(self.0.waiting.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_in_a_full_file_system_is_no_room() {
+        let of = |free: u64, total: u64| suffices(Some(Room { file_system: 1, free, total, promised: 0 }));
+        assert!(!of(63 << 20, 1 << 40));
+        assert!(of(64 << 20, 1 << 40));
+        assert!(!of(1 << 20, 64 << 20));
+        assert!(of(4 << 20, 64 << 20), "a sixteenth of a small one");
+        assert!(suffices(None), "a block device");
+    }
+}

@@ -1,0 +1,156 @@
+//! Copies whose pools lie in files, and a file system that is full: no copy is broken by that, and all of it passes by itself.
+
+use super::failed_disks::{read_from, write_to};
+use super::*;
+
+use rt::sim::DiskImage;
+
+const FILE: &str = "/pool/file";
+const IN_FILE: &str = "in-file";
+
+/// DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT.
+const FULL: (u8, u16) = (0x07, 0x2707);
+
+/// Sectors of the volume that have no page of the file in common.
+fn place(number: u64) -> u64 {
+    number * 64
+}
+
+/// Nodes with a volume whose copies lie in files that take their space as they are written.
+fn cluster(seed: u64) -> Cluster {
+    let cluster = Cluster::new(seed, 2, 2);
+    for index in 0..2 {
+        cluster.world.put_file(cluster.servers[index], FILE, DiskImage::new(64 * MIB, 512));
+        cluster.control(index, |control| async move {
+            let disks = vec![NewDisk { path: FILE.into(), create: None, reserve: false }];
+            control.create_pool(PoolSpec { name: IN_FILE.into(), disks, wipe: false }).await.unwrap();
+        });
+    }
+    cluster.control(0, |control| async move {
+        let new = node::control::NewVolume {
+            copies: Some(Placement::Count(2)),
+            ..new_volume(IN_FILE, Shape::thick())
+        };
+        control.create_volume(new).await.unwrap();
+        map(&control, Shape::thick().name, 0).await.unwrap();
+    });
+    cluster.wait_until_all_serve();
+    write_to(&cluster, 0, place(0), 1).unwrap();
+    cluster
+}
+
+/// Leaves so much room.
+fn fill(cluster: &Cluster, index: usize, left: u64) {
+    cluster.world.leave_space(cluster.servers[index], left);
+    // That there was ample room is believed for a tenth of a second.
+    cluster.world.run_for(Duration::from_millis(200));
+}
+
+fn make_room(cluster: &Cluster, index: usize) {
+    cluster.world.set_space(cluster.servers[index], None);
+}
+
+/// Both come in sync, without anybody's help.
+fn assert_equal(cluster: &Cluster) {
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    cluster.world.run_for(Duration::from_secs(1));
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+}
+
+/// Whoever of the two is full, and whoever hosts write through.
+#[test]
+fn the_other_copy_goes_on_and_the_full_one_comes_back_by_itself() {
+    each_seed(4, |seed| {
+        let cluster = cluster(seed);
+        let (full, by) = (seed as usize % 2, seed as usize / 2 % 2);
+        fill(&cluster, full, 16 << 10);
+        for number in 1..20 {
+            let written = write_to(&cluster, by, place(number), number);
+            if written.is_err() {
+                // Through the path whose copy is full: hosts go to the other one.
+                assert_eq!(full, by);
+                write_to(&cluster, 1 - by, place(number), number).unwrap();
+            }
+        }
+        let well = 1 - full;
+        assert_eq!(cluster.in_sync(well), 1);
+        cluster.world.run_for(Duration::from_secs(3));
+        let slot = full as u8;
+        let (missed, waits_for) = cluster.control(well, move |control| async move {
+            let volume = control.keeper().unwrap().volumes().remove(0);
+            (volume.entry.missed[&slot].clone(), volume.syncs[&slot].waits_for.clone())
+        });
+        assert_eq!(missed, "the file system of its pool is full");
+        let expected = format!("free space in the file system of its pool on node {}", full + 1);
+        assert!(waits_for.as_ref().is_some_and(|it| it.starts_with(&expected)), "{waits_for:?}");
+        // It is not let in and taken out again meanwhile.
+        let epoch = |cluster: &Cluster| {
+            cluster.control(well, |control| async move { control.keeper().unwrap().volumes()[0].entry.epoch })
+        };
+        let before = epoch(&cluster);
+        cluster.world.run_for(Duration::from_secs(20));
+        assert_eq!(epoch(&cluster), before);
+        make_room(&cluster, full);
+        assert_equal(&cluster);
+        for number in 1..20 {
+            assert_eq!(read_from(&cluster, full, place(number)).unwrap(), number);
+        }
+    });
+}
+
+/// Two nodes of one kind are full at the same time: what needs new space is refused before anybody takes it, all else goes on.
+#[test]
+fn when_both_are_full_reads_and_overwrites_go_on_and_new_places_are_refused() {
+    each_seed(4, |seed| {
+        let cluster = cluster(seed);
+        (0..2).for_each(|index| fill(&cluster, index, 16 << 10));
+        let (mut acknowledged, mut refused) = (vec![0], 0);
+        for number in 1..20 {
+            let by = (0..2).find(|by| match write_to(&cluster, *by, place(number), number) {
+                Ok(()) => true,
+                Err(error) => {
+                    refused += u32::from(error.sense() == Some(FULL));
+                    false
+                }
+            });
+            acknowledged.extend(by.map(|_| number));
+        }
+        assert!(refused >= 10, "{refused} were refused for want of space");
+        let last = (0..2).find(|by| read_from(&cluster, *by, place(0)).is_ok()).expect("one serves");
+        for number in &acknowledged {
+            assert_eq!(read_from(&cluster, last, place(*number)).unwrap(), (*number).max(1));
+        }
+        write_to(&cluster, last, place(0), 7).unwrap();
+        (0..2).for_each(|index| make_room(&cluster, index));
+        write_to(&cluster, last, place(30), 30).unwrap();
+        assert_equal(&cluster);
+        for by in 0..2 {
+            assert_eq!(read_from(&cluster, by, place(0)).unwrap(), 7);
+            assert_eq!(read_from(&cluster, by, place(30)).unwrap(), 30);
+        }
+    });
+}
+
+#[test]
+fn the_only_copy_in_sync_is_written_again_when_there_is_room() {
+    each_seed(3, |seed| {
+        let cluster = cluster(seed);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(2));
+        write_to(&cluster, 0, place(1), 1).unwrap();
+        fill(&cluster, 0, 0);
+        for number in 2..6 {
+            let refused = write_to(&cluster, 0, place(number), number).unwrap_err();
+            assert_eq!(refused.sense(), Some(FULL));
+            assert_eq!(read_from(&cluster, 0, place(number)).unwrap(), 0, "nothing took it");
+        }
+        write_to(&cluster, 0, place(1), 9).unwrap();
+        make_room(&cluster, 0);
+        write_to(&cluster, 0, place(2), 2).unwrap();
+        cluster.start(1);
+        assert_equal(&cluster);
+        assert_eq!(read_from(&cluster, 1, place(1)).unwrap(), 9);
+        assert_eq!(read_from(&cluster, 1, place(2)).unwrap(), 2);
+    });
+}

@@ -1,0 +1,89 @@
+//! Commands of many steps whose path fails: what is left of them must not come after what their initiator has written elsewhere since.
+
+use super::*;
+
+use base::LbaRange;
+use initiator::{Options, Timeouts};
+use rt::sim::DiskLatency;
+
+/// The block that the last step is about.
+const LAST: u64 = 0;
+/// How long no initiator waits until it gives a path up and goes on by another one.
+const GIVES_UP: Duration = Duration::from_secs(4);
+
+/// A cluster whose disks take so long that an UNMAP of 256 ranges takes many seconds.
+fn slow_cluster(seed: u64) -> Cluster {
+    let cluster = Cluster::new(seed, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    let slow = Duration::from_millis(30)..Duration::from_millis(50);
+    for server in &cluster.servers {
+        cluster.world.set_disk_latency(
+            *server,
+            DISK,
+            DiskLatency { write: slow.clone(), ..DiskLatency::default() },
+        );
+    }
+    cluster
+}
+
+/// One that says nothing by itself while it waits, and waits for long.
+fn patient() -> Options {
+    let long = Duration::from_secs(600);
+    let timeouts =
+        Timeouts { command: long, abort: long, ping_after: long, ping_deadline: long, ..Timeouts::default() };
+    Options { timeouts, ..named("host") }
+}
+
+fn ranges() -> Vec<LbaRange> {
+    let one = |lba: u64| LbaRange { start: Lba(lba), count: BlockCount(1) };
+    (1..256).map(|number| one(number * 4)).chain([one(LAST)]).collect()
+}
+
+/// Its initiator goes on by the other node.
+pub(super) fn left_by_a_lost_path(seed: u64) {
+    let cluster = slow_cluster(seed);
+    let (host, portals) = (cluster.client("host"), [cluster.portal(0), cluster.portal(1)]);
+    let unmap = cluster.world.spawn_on(host, CoreId(0), move || async move {
+        let session = Session::connect(portals[0], TARGET, &patient()).await.unwrap();
+        session.make_ready(LUN).await.unwrap();
+        session.unmap(LUN, &ranges()).await
+    });
+    cluster.world.run_for(Duration::from_secs(2 + seed % 4));
+    cluster.world.cut(host, cluster.servers[0]);
+    cluster.world.run_for(GIVES_UP);
+    cluster.world.block_on(host, CoreId(0), move || async move {
+        let session = log_in(portals[1], "host").await.unwrap();
+        write(&session, LAST, 7).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(40));
+    assert_eq!(cluster.read_block(1, LAST), 7, "seed {seed}");
+    drop(unmap);
+}
+
+#[test]
+fn nothing_of_a_long_unmap_comes_after_what_was_written_by_another_path() {
+    each_seed(4, left_by_a_lost_path);
+}
+
+/// On a path that works it takes as long as it takes, whether its initiator says anything by itself or not.
+#[test]
+fn a_long_unmap_comes_to_its_end_where_its_path_works() {
+    each_seed(2, |seed| {
+        let cluster = slow_cluster(seed);
+        let (host, portal) = (cluster.client("host"), cluster.portal(0));
+        let began = cluster.world.now();
+        cluster.world.block_on(host, CoreId(0), move || async move {
+            let session = Session::connect(portal, TARGET, &patient()).await.unwrap();
+            session.make_ready(LUN).await.unwrap();
+            for number in [LAST, 4, 255 * 4] {
+                write(&session, number, 7).await.unwrap();
+            }
+            session.unmap(LUN, &ranges()).await.unwrap();
+        });
+        let took = cluster.world.now() - began;
+        assert!(took > Duration::from_secs(8), "{took:?} is not long");
+        for number in [LAST, 4, 255 * 4] {
+            assert_eq!(cluster.read_block(1, number), 0);
+        }
+    });
+}
