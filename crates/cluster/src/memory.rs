@@ -184,6 +184,7 @@ impl Shared {
             leader,
             term: 1,
             quorum: leader.is_some(),
+            forgotten: false,
             revision: self.nodes[&id].told.revision,
             generation: 1,
             voters: numbers(&self.members.voters),

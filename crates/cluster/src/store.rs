@@ -40,6 +40,8 @@ pub struct Status {
     pub term: u64,
     /// A leader is known and was heard of within an election's time, so that there was a quorum then; or etcd has just answered what only its majority can.
     pub quorum: bool,
+    /// This node's file was set back: it has forgotten what it had confirmed to others, and so has no part in the record any more.
+    pub forgotten: bool,
     /// Of the last change that this node knows of.
     pub revision: Revision,
     /// Grows with each `force_new_cluster`.

@@ -156,6 +156,7 @@ impl Shared {
             leader: None,
             term: health.term,
             quorum,
+            forgotten: false,
             revision,
             generation: 1,
             voters: Vec::new(),

@@ -97,6 +97,11 @@ pub enum Refused {
     /// The sender was removed.
     #[error("a message of a node that was removed from the cluster")]
     Gone,
+    /// This node has forgotten entries that it had confirmed.
+    #[error(
+        "this node has forgotten what it had confirmed: its disk was set back to an earlier state, and it votes no more; remove it from the cluster and let it join again"
+    )]
+    Forgotten,
 }
 
 /// The engine of one node.
@@ -129,6 +134,9 @@ pub struct Engine {
     member_replies: Vec<Reply>,
     /// In so many ticks this node stands for election, if the dead leader of this term has no successor by then.
     succession: Option<(u64, u64)>,
+    /// A leader knows of entries that this node had confirmed and has not: its file was set back. It takes no part any more, since it may have forgotten
+    /// votes as well.
+    forgotten: bool,
     /// Since when a follower gets a snapshot.
     snapshots: BTreeMap<u64, u64>,
     messages: VecDeque<(NodeId, Vec<u8>)>,
@@ -180,6 +188,7 @@ impl Engine {
             unconfirmed: None,
             member_replies: Vec::new(),
             succession: None,
+            forgotten: false,
             snapshots: BTreeMap::new(),
             messages: VecDeque::new(),
             replies: VecDeque::new(),
@@ -204,6 +213,11 @@ impl Engine {
         &self.saved().record
     }
 
+    /// Whether this node has forgotten what it had confirmed to others, and so takes no part any more.
+    pub fn has_forgotten(&self) -> bool {
+        self.forgotten
+    }
+
     /// The members as far as this node has applied their changes.
     pub fn members(&self) -> &Members {
         &self.saved().members
@@ -217,7 +231,8 @@ impl Engine {
             node: Some(self.node()),
             leader,
             term: self.raft.raft.term,
-            quorum: leader.is_some(),
+            quorum: leader.is_some() && !self.forgotten,
+            forgotten: self.forgotten,
             revision: self.record().revision(),
             generation: self.saved().identity.generation,
             voters: numbers(&self.members().voters),
@@ -231,7 +246,10 @@ impl Engine {
     pub fn handle_tick(&mut self, now: Instant) {
         self.ticks += 1;
         let standing = self.raft.raft.election_elapsed;
-        self.raft.tick();
+        // Who has forgotten something stands for no election.
+        if !self.forgotten {
+            self.raft.tick();
+        }
         if self.raft.raft.election_elapsed < standing {
             // The time was over: another one for the next election, also in the same term.
             self.timeout.1 = u64::MAX;
@@ -273,6 +291,15 @@ impl Engine {
                 return Ok(());
             }
         }
+        // A leader says how far a follower's own confirmations let it go (Raft 5.3): raft-rs takes the thread down with who has less.
+        let confirmed = matches!(message.get_msg_type(), MessageType::MsgHeartbeat).then_some(message.commit);
+        let is_of_now = message.term >= self.raft.raft.term;
+        if is_of_now && confirmed.is_some_and(|commit| commit > self.raft.raft.raft_log.last_index()) {
+            self.forgotten = true;
+        }
+        if self.forgotten {
+            return Err(Refused::Forgotten);
+        }
         // A peer that is not known, or a proposal that cannot be taken now: the sender tries again.
         let _ = self.raft.step(message);
         if self.raft.raft.leader_id == from.raft() {
@@ -295,7 +322,7 @@ impl Engine {
     /// The process of `node` is dead. If it led, somebody else stands for election at once, and the others one after the other if that one does not
     /// succeed: several at a time would share the votes. Whoever stands, and whenever, is safe.
     pub fn handle_death(&mut self, node: NodeId) {
-        if self.raft.raft.leader_id != node.raft() || !self.is_voter() {
+        if self.forgotten || self.raft.raft.leader_id != node.raft() || !self.is_voter() {
             return;
         }
         let others = self.members().voters.iter().filter(|voter| **voter != node && **voter < self.node());

@@ -99,7 +99,7 @@ impl Lab {
                     self.engines.get_mut(&to).filter(|_| !self.cut.contains(&(from.get(), to.get())))
                 {
                     match engine.handle_message(from, &bytes) {
-                        Ok(()) | Err(Refused::Gone) => {}
+                        Ok(()) | Err(Refused::Gone | Refused::Forgotten) => {}
                         Err(refused) => panic!("{refused}"),
                     }
                 }
@@ -190,6 +190,31 @@ fn who_was_removed_is_not_waited_for_after_a_power_cut() {
         lab.until(100, |lab| lab.leader() == Some(1));
     }
     assert!(told > 5, "{told}");
+}
+
+/// A voter's disk is set back to an earlier day: the leader knows that it had confirmed more. It may have forgotten votes as well. (raft-rs ends the thread.)
+#[test]
+fn who_has_forgotten_what_it_had_confirmed_votes_no_more() {
+    let mut lab = Lab::new(3);
+    lab.lead(1);
+    let earlier = lab.disks[&node(2)].clone();
+    for key in ["a", "b", "c"] {
+        lab.put(1, key);
+    }
+    lab.stop(2);
+    lab.disks.insert(node(2), earlier);
+    lab.start(2);
+    lab.until(20, |lab| lab.engine(2).has_forgotten());
+    // The others are enough.
+    lab.put(1, "d");
+    lab.stop(1);
+    for _ in 0..200 {
+        lab.tick();
+        assert_eq!(lab.leader(), None, "nobody is elected by who has forgotten");
+    }
+    lab.start(1);
+    lab.until(200, |lab| matches!(lab.leader(), Some(1 | 3)));
+    lab.put(1, "e");
 }
 
 #[test]
