@@ -35,6 +35,8 @@ pub enum Canary {
     TakeOlder,
     /// Reservations that are to survive are not stored.
     NotStored,
+    /// A pool that was set back is taken for what it was.
+    TrustSetBack,
     /// COMPARE AND WRITE has its range on its own node only.
     LockHere,
     /// A node goes on alone with a volume of which nobody has agreed to that.

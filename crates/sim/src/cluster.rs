@@ -240,6 +240,7 @@ impl Cluster {
                 authority: false,
                 cores: None,
                 started: None,
+                start: 0,
             })
             .collect();
         self.control(0, move |control| async move {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use base::{BlockSize, ByteLen};
 
-use crate::copy::{self, COPIES_MAX, CopyOf, CopyState, MAP_PAGE_BYTES};
+use crate::copy::{self, COPIES_MAX, CopyOf, CopyState, MAP_PAGE_BYTES, PoolMark};
 use crate::cursor::{Cursor, put_text};
 use crate::extent::ExtentRun;
 use crate::geometry::DISKS_MAX;
@@ -61,6 +61,7 @@ pub enum VolumeKind {
 const COPY_NONE: u8 = 0;
 const COPY_BLANK: u8 = 1;
 const COPY_TRUSTED: u8 = 2;
+const COPY_SET_BACK: u8 = 3;
 
 impl VolumeKind {
     fn code(self) -> u8 {
@@ -89,6 +90,10 @@ pub(crate) struct Catalog {
     pub exported: bool,
     pub disks: Vec<DiskEntry>,
     pub volumes: BTreeMap<VolumeId, Rc<VolumeEntry>>,
+    /// How far it has come; a pool that has no copies, and never had, has none.
+    pub mark: PoolMark,
+    /// The superblocks of every disk are of this generation, or of a newer one: a disk that has only older ones was set back.
+    pub sealed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,10 +175,22 @@ impl Catalog {
     /// The first version that can say all of this: a pool can be taken back to an older program as long as it has nothing that
     /// only a newer one knows.
     pub(crate) fn version(&self) -> Version {
-        if self.volumes.values().any(|volume| volume.copy.is_some()) {
+        // A mark that is there once is never given up: others remember it.
+        let marked = self.mark != PoolMark::default();
+        if marked || self.volumes.values().any(|volume| volume.copy.is_some()) {
             Version::Copies
         } else {
             Version::First
+        }
+    }
+
+    /// What its copies hold is of an earlier day.
+    pub(crate) fn distrust_copies(&mut self) {
+        for volume in self.volumes.values_mut() {
+            if let Some(copy @ CopyOf { state: CopyState::Trusted { epoch }, .. }) = volume.copy {
+                let copy = CopyOf { state: CopyState::SetBack { epoch }, ..copy };
+                Rc::make_mut(volume).copy = Some(copy);
+            }
         }
     }
 
@@ -196,6 +213,11 @@ impl Catalog {
             bytes.extend_from_slice(&id.0);
             volume.encode(version, &mut bytes);
         }
+        if version >= Version::Copies {
+            bytes.extend_from_slice(&self.mark.count.to_le_bytes());
+            bytes.extend_from_slice(&self.mark.at.to_le_bytes());
+            bytes.extend_from_slice(&self.sealed.to_le_bytes());
+        }
         bytes
     }
 
@@ -213,6 +235,11 @@ impl Catalog {
             if catalog.volumes.insert(id, Rc::new(volume)).is_some() {
                 return Err(Malformed::Twice(id));
             }
+        }
+        if version >= Version::Copies {
+            let mut number = || fields.u64().ok_or(Malformed::Length);
+            catalog.mark = PoolMark { count: number()?, at: number()? };
+            catalog.sealed = number()?;
         }
         if !fields.is_at_end() {
             return Err(Malformed::Length);
@@ -234,7 +261,15 @@ impl Catalog {
             Some(DiskEntry { id: DiskId(fields.id()?), bytes: fields.u64()?, extents: fields.u32()? })
         };
         let disks = (0..count).map(|_| disk(fields)).collect::<Option<Vec<DiskEntry>>>();
-        Ok(Catalog { name, host, exported, disks: disks.ok_or(Malformed::Length)?, volumes: BTreeMap::new() })
+        Ok(Catalog {
+            name,
+            host,
+            exported,
+            disks: disks.ok_or(Malformed::Length)?,
+            volumes: BTreeMap::new(),
+            mark: PoolMark::default(),
+            sealed: 0,
+        })
     }
 
     /// Whether all of it can be true: what `decode` checks, and tests after each change.
@@ -280,7 +315,7 @@ impl VolumeEntry {
         bytes.extend_from_slice(&self.created.to_le_bytes());
         let epoch = match self.copy.map(|copy| copy.state) {
             None | Some(CopyState::Blank) => 0,
-            Some(CopyState::Trusted { epoch }) => epoch,
+            Some(CopyState::Trusted { epoch } | CopyState::SetBack { epoch }) => epoch,
         };
         bytes.extend_from_slice(&epoch.to_le_bytes());
         bytes.extend_from_slice(&(self.lu_state.len() as u32).to_le_bytes());
@@ -300,6 +335,7 @@ impl VolumeEntry {
         bytes.push(match copy.state {
             CopyState::Blank => COPY_BLANK,
             CopyState::Trusted { .. } => COPY_TRUSTED,
+            CopyState::SetBack { .. } => COPY_SET_BACK,
         });
         bytes.push(copy.slot);
         bytes.extend_from_slice(&copy.cluster.0);
@@ -413,6 +449,7 @@ fn decode_copy(epoch: u64, fields: &mut Cursor<'_>) -> Option<(Option<CopyOf>, V
         COPY_NONE if epoch == 0 => return Some((None, Vec::new())),
         COPY_BLANK if epoch == 0 => CopyState::Blank,
         COPY_TRUSTED => CopyState::Trusted { epoch },
+        COPY_SET_BACK => CopyState::SetBack { epoch },
         _ => return None,
     };
     let slot = fields.u8().filter(|slot| *slot < COPIES_MAX)?;

@@ -47,6 +47,29 @@ pub enum CopyState {
         /// time a disk has, is told by this.
         epoch: u64,
     },
+    /// They are what the copy made of them on an earlier day: the pool was set back to an older image ([`crate::PoolMark`]). It is what it was as long
+    /// as nobody has anything newer, and as good as blank once somebody has.
+    SetBack {
+        /// As of one that is trusted.
+        epoch: u64,
+    },
+}
+
+impl CopyState {
+    /// Whether all of the content is to be copied from another copy before this one counts.
+    pub fn is_untrusted(self) -> bool {
+        !matches!(self, CopyState::Trusted { .. })
+    }
+}
+
+/// How far a pool has come, for whoever has to tell whether it was set back to an older image: grows with [`crate::Pool::set_mark`], whenever its node has
+/// agreed on that with somebody else who remembers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PoolMark {
+    /// Grows by one at least; 0: never marked.
+    pub count: u64,
+    /// When it was set, in seconds since 1970, by the clock of the pool's node: for people.
+    pub at: u64,
 }
 
 /// The pages that the map of a slice of `len` takes.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use base::{BlockSize, ByteLen, crc32c};
 
 use crate::catalog::{Catalog, DiskEntry, Host, VolumeEntry, VolumeKind};
+use crate::copy::PoolMark;
 use crate::extent::ExtentRun;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, HostId, PoolId, VolumeId};
@@ -99,6 +100,8 @@ pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
         exported: false,
         disks: vec![DiskEntry { id: DiskId(id(0x20)), bytes: disk_bytes, extents: 113 }],
         volumes: BTreeMap::from([(VolumeId(id(0x30)), Rc::new(volume))]),
+        mark: PoolMark::default(),
+        sealed: 0,
     }
 }
 

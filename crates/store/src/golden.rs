@@ -6,7 +6,7 @@ use std::rc::Rc;
 use base::{ByteLen, Rng};
 
 use crate::catalog::{Catalog, Malformed, VolumeEntry, VolumeKind};
-use crate::copy::{CopyOf, CopyState};
+use crate::copy::{CopyOf, CopyState, PoolMark};
 use crate::extent::ExtentRun;
 use crate::fuzzing::{self, id};
 use crate::id::{ClusterId, PoolId, VolumeId};
@@ -73,9 +73,9 @@ const CATALOG: [u8; 154] = [
     0x00, 0x00, 0x05, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, // disk 0, from extent 5 on, 1
 ];
 
-/// What a slot of version 2 with 254 bytes has where the versions differ: version, checksum, length.
+/// What a slot of version 2 with 278 bytes has where the versions differ: version, checksum, length.
 const SLOT_HEADER_2: [(usize, [u8; 4]); 3] =
-    [(8, [0x02, 0x00, 0x00, 0x00]), (12, [0xcd, 0x1c, 0xa1, 0xdc]), (40, [0xfe, 0x00, 0x00, 0x00])];
+    [(8, [0x02, 0x00, 0x00, 0x00]), (12, [0x5a, 0xa4, 0xd4, 0x54]), (40, [0x16, 0x01, 0x00, 0x00])];
 
 /// How many volumes there are.
 const COUNT_AT: usize = 56;
@@ -101,8 +101,15 @@ const COPY: [u8; 100] = [
     0x00, 0x00, 0x07, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, // disk 0, from extent 7 on, 1
 ];
 
+/// What version 2 has at the end: how far the pool has come.
+const MARK: [u8; 24] = [
+    0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // marked for the ninth time
+    0x00, 0xf1, 0x53, 0x65, 0x00, 0x00, 0x00, 0x00, // in November 2023
+    0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // all disks are of generation 5 at least
+];
+
 fn catalog_2_bytes() -> Vec<u8> {
-    let mut bytes = [&CATALOG[..], &COPY[..]].concat();
+    let mut bytes = [&CATALOG[..], &COPY[..], &MARK[..]].concat();
     bytes[COUNT_AT] = 2;
     bytes
 }
@@ -134,6 +141,7 @@ fn catalog_2() -> Catalog {
         ..(*catalog.volumes[&VolumeId(id(0x30))]).clone()
     };
     catalog.volumes.insert(VolumeId(id(0x40)), Rc::new(volume));
+    (catalog.mark, catalog.sealed) = (PoolMark { count: 9, at: 1_700_000_000 }, 5);
     catalog
 }
 
@@ -175,7 +183,7 @@ fn slot_bytes() {
     }
     assert_eq!(bytes[..64], expected);
     let header = slot::decode_header(PoolId(id(0x10)), &bytes);
-    assert_eq!(header, Some(Header { version: Version::Copies, generation: 7, len: 254 }));
+    assert_eq!(header, Some(Header { version: Version::Copies, generation: 7, len: 278 }));
 }
 
 #[test]
@@ -186,8 +194,15 @@ fn catalog_bytes() {
     assert_eq!(catalog_2().version(), Version::Copies);
     assert_eq!(catalog_2().encode(Version::Copies), catalog_2_bytes());
     assert_eq!(Catalog::decode(Version::Copies, &catalog_2_bytes(), 64 << 10), Ok(catalog_2()));
+    // The same, set back.
+    let mut older = catalog_2();
+    older.distrust_copies();
+    let mut bytes = catalog_2_bytes();
+    bytes[222] = 3;
+    assert_eq!(older.encode(Version::Copies), bytes);
+    assert_eq!(Catalog::decode(Version::Copies, &bytes, 64 << 10), Ok(older));
     // What a pool is, on its way to the next version.
-    let bytes = [&CATALOG[..], &[0]].concat();
+    let bytes = [&CATALOG[..], &[0; 25]].concat();
     assert_eq!(catalog().encode(Version::Copies), bytes);
     assert_eq!(Catalog::decode(Version::Copies, &bytes, 64 << 10), Ok(catalog()));
 }
@@ -289,7 +304,7 @@ fn contradictions_of_copies_are_found() {
     };
     let (state, slot, map_start, map_count) = (222, 223, 246, 250);
     let field = Err(Malformed::Volume(VolumeId(id(0x40))));
-    assert_eq!(decoded(state, 3), field);
+    assert_eq!(decoded(state, 4), field);
     assert_eq!(decoded(state, 1), field, "blank, and of an epoch");
     assert_eq!(decoded(slot, 4), field);
     let extents = Err(Malformed::Extents(VolumeId(id(0x40))));

@@ -36,7 +36,7 @@ pub use budget::{RamBudget, RamGrant};
 pub use catalog::{
     CAPACITY_MAX, Host, LU_STATE_BYTES_MAX, Malformed, NAME_BYTES_MAX, SLICES_MAX, VOLUMES_MAX, VolumeKind,
 };
-pub use copy::{COPIES_MAX, CopyOf, CopyState, MAP_PAGE_BYTES, MAP_PAGE_REGIONS, MAP_REGION_BYTES};
+pub use copy::{COPIES_MAX, CopyOf, CopyState, MAP_PAGE_BYTES, MAP_PAGE_REGIONS, MAP_REGION_BYTES, PoolMark};
 pub use disks::{CoreDisks, SharedDisks};
 pub use error::{MissingDisk, SliceError, StoreError};
 pub use geometry::{DISK_BYTES_MIN, DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, EXTENTS_MAX};

@@ -22,5 +22,6 @@ mod power;
 mod qemu;
 mod record;
 mod robustness;
+mod set_back;
 mod structure;
 mod watcher;

@@ -131,6 +131,23 @@ impl Client {
         self.would_post(&of_node(format!("/v1/pools/{}/reopen?dry_run=true", segment(name)), node))
     }
 
+    /// Accepts the older data of a pool that was set back.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn accept_older_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
+        let url = self.address(&of_node(format!("/v1/pools/{}/accept-older", segment(name)), node));
+        self.json(self.authorized(self.agent.post(url)).send_empty())
+    }
+
+    /// What accepting the older data of a pool would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_accept_older_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
+        self.would_post(&of_node(format!("/v1/pools/{}/accept-older?dry_run=true", segment(name)), node))
+    }
+
     /// Forgets a pool that cannot be used.
     ///
     /// # Errors

@@ -25,10 +25,13 @@ use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 
 /// Where the node's own record says which cluster it is in.
-const CLUSTER: &str = "cluster";
+pub(super) const CLUSTER: &str = "cluster";
 
 /// How often a node that cannot reach the cluster's record tries again to say that it is there.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
+
+/// The same while the record does not know of this life.
+const ANNOUNCE_SOON: Duration = Duration::from_millis(100);
 
 /// The node's place in a cluster, as its own record keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -363,6 +366,7 @@ impl Control {
         rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper), authority)).detach();
         rt::spawn(Rc::clone(self).tidy_copies(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).hold_addresses(Rc::clone(&keeper))).detach();
+        rt::spawn(Rc::clone(self).keep_pool_marks(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).keep_voters(keeper)).detach();
         Ok(())
     }
@@ -377,7 +381,9 @@ impl Control {
                     tracing::debug!(%error, "the cluster's record does not know yet that this node is there")
                 }
             }
-            rt::sleep(ANNOUNCE_AGAIN).await;
+            // Copies are not opened before.
+            let pause = if keeper.knows_this_life() { ANNOUNCE_AGAIN } else { ANNOUNCE_SOON };
+            rt::sleep(pause).await;
         }
     }
 

@@ -185,14 +185,17 @@ impl Control {
 
     /// The node's portals, its version, its cores, and since when this life of it is there, as the cluster's record should have it.
     pub(crate) async fn announce_node(
-        &self,
-        keeper: &Keeper,
+        self: &Rc<Control>,
+        keeper: &Rc<Keeper>,
         name: &str,
         portals: Vec<SocketAddr>,
         authority: bool,
     ) -> Result<(), ControlError> {
         let key = node_key(keeper.me());
         let known = keeper.get::<NodeEntry>(&key);
+        if let Some((node, _)) = known.as_ref().filter(|(node, _)| !Control::is_own_life(keeper, node)) {
+            return self.give_life_up(keeper, node.incarnation).await;
+        }
         let entry = NodeEntry {
             id: keeper.me().0,
             name: name.to_owned(),
@@ -204,6 +207,7 @@ impl Control {
             authority,
             cores: u16::try_from(rt::cores()).ok(),
             started: self.started,
+            start: keeper.start_number(),
         };
         if known.as_ref().is_some_and(|(node, _)| *node == entry) {
             return Ok(());

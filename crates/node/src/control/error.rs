@@ -157,6 +157,9 @@ pub enum ControlError {
     /// There is no reason to reopen the pool.
     #[error("pool {0:?} works: there is no reason to reopen it")]
     PoolWorks(String),
+    /// There is no older data to be accepted.
+    #[error("pool {0:?} has no volume whose only copy in sync was set back: there is nothing to accept")]
+    NothingOlder(String),
     /// The pool's disks have not answered since the node started.
     #[error(
         "pool {name:?} is not open yet: its disks have not answered for {} seconds; it comes when they do", .since.as_secs()
@@ -296,6 +299,19 @@ pub enum ControlError {
         volume: String,
         /// The node.
         node: u16,
+    },
+    /// The cluster's record does not know this life of the node yet, so nothing is known of what it has.
+    #[error("the cluster's record does not know yet that this node has started")]
+    LifeUnknown,
+    /// The pool was set back, and there is no other copy in sync.
+    #[error(
+        "pool {pool:?} was set back to an older state, and no other copy of volume {volume:?} is in sync: put the newer disks back, bring back the node with the other copy, or accept the older data with `ursa pool accept-older {pool}`"
+    )]
+    OnlyOlder {
+        /// The volume.
+        volume: String,
+        /// The pool that has it.
+        pool: String,
     },
     /// A copy that was taken off the node is still there.
     #[error(

@@ -14,11 +14,13 @@ mod error;
 mod foreseen;
 mod forgetting;
 mod forks;
+mod life;
 mod links;
 mod members;
 mod passing;
 mod paths;
 mod people;
+mod pool_marks;
 mod pools;
 mod predecessor;
 mod record_place;
@@ -34,7 +36,7 @@ mod verifying;
 mod volumes;
 mod will;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,6 +47,7 @@ use base::Instant;
 pub use link::JoinError;
 use proto::iscsi::target::LoginStatus;
 use rt::CoreId;
+use rt::sync::Notify;
 use store::{Host, Pool, RamBudget, StoreError};
 
 pub(crate) use self::access::{HOSTS, TARGETS};
@@ -114,6 +117,14 @@ pub struct Control {
     shown_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
     /// Copies of volumes that were made for other nodes, which have not told the cluster's record of them yet.
     being_made: RefCell<BTreeSet<VolumeId>>,
+    /// The latest life of this node that the cluster's record knew of another start of it: this one is over before it did anything.
+    used_life: Cell<Option<u64>>,
+    /// This node's part of the cluster's record was set back.
+    forgotten_record: Cell<bool>,
+    /// Copies of pools that were set back whose older data somebody has accepted, and which are not trusted on their disks yet.
+    accepted_older: RefCell<BTreeSet<VolumeId>>,
+    /// Rung when copies cannot be opened because their pool was not compared with the cluster's record yet.
+    unvouched: Notify,
     /// What it has of floating addresses.
     floating: Floating,
     events: Events,

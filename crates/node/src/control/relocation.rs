@@ -391,7 +391,7 @@ impl Control {
         let is_copy =
             || keeper.volume(info.id).is_some_and(|volume| volume.entry.copy_on(keeper.me()).is_some());
         info.copy.is_some_and(|kept| match kept.state {
-            CopyState::Trusted { epoch } => epoch == dropped.made,
+            CopyState::Trusted { epoch } | CopyState::SetBack { epoch } => epoch == dropped.made,
             // Where there is a copy again, or is about to be, it may be that one.
             CopyState::Blank => !self.being_made.borrow().contains(&info.id) && !is_copy(),
         })

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use base::ByteLen;
+use rt::sync::Notify;
 use rt::{Listener, OpenError};
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -121,6 +122,10 @@ impl Control {
             shown_paths: RefCell::default(),
             shown_portals: RefCell::default(),
             being_made: RefCell::default(),
+            used_life: Cell::new(None),
+            forgotten_record: Cell::new(false),
+            accepted_older: RefCell::default(),
+            unvouched: Notify::new(),
             floating: Floating::new(),
             events: Events::default(),
             verifications: Verifications::default(),

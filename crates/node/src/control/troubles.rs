@@ -58,7 +58,8 @@ impl Control {
         let stalled = self.record_stalled().into_iter().chain(self.logins_refused());
         let cluster =
             self.record_lost().into_iter().chain(stalled).chain(self.cut_off()).chain(self.lost_addresses());
-        fault.into_iter().chain(latched).chain(cluster).chain(pools).collect()
+        let set_back = self.set_back().into_iter().chain(self.life_used());
+        fault.into_iter().chain(latched).chain(cluster).chain(pools).chain(set_back).collect()
     }
 
     /// What is the matter with etcd, where it has the cluster's record.

@@ -59,6 +59,8 @@ pub struct Copies {
     up: RefCell<BTreeMap<NodeId, Reached>>,
     /// What the slices of this core have sent and received.
     traffic: RefCell<BTreeMap<NodeId, Traffic>>,
+    /// How often copies of this core were written to, by hosts or by what they missed.
+    writes: Cell<u64>,
     /// By how many nanoseconds the cluster's clock is ahead of this node's.
     ahead: Cell<u64>,
     /// How fast syncs go from this core.
@@ -111,6 +113,7 @@ impl Copies {
             links: RefCell::default(),
             up: RefCell::default(),
             traffic: RefCell::default(),
+            writes: Cell::new(0),
             ahead: Cell::new(0),
             pace: RefCell::new(Pace::new(rt::now())),
             turns: RefCell::default(),
@@ -369,6 +372,16 @@ impl Copies {
     /// What slices of this core have sent to other nodes and received.
     pub fn traffic(&self) -> BTreeMap<NodeId, Traffic> {
         self.traffic.borrow().clone()
+    }
+
+    /// How often copies of this core were written to.
+    pub fn writes(&self) -> u64 {
+        self.writes.get()
+    }
+
+    /// A copy is written to.
+    pub(super) fn count_write(&self) {
+        self.writes.set(self.writes.get() + 1);
     }
 
     /// Counts what is sent to a node or comes from it.

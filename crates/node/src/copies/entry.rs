@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use base::{BlockSize, ByteLen};
 use replica::{Config, CopyState, Epoch, Incarnation, NodeId, Revision, Slot, Slots, Standing};
 use serde::{Deserialize, Serialize};
-use store::VolumeId;
+use store::{PoolId, PoolMark, VolumeId};
 
 use crate::shard::Shard;
 
@@ -21,6 +21,11 @@ pub const VOLUMES: &str = "volume/";
 
 /// Where it is noted which nodes have still to delete what they have of volumes that are deleted.
 pub const DELETED: &str = "deleted-volume/";
+
+/// The key under which it is noted how far a pool with copies has come.
+pub fn pool_mark_key(id: PoolId) -> String {
+    format!("pool-mark/{id}")
+}
 
 /// The key of a node.
 pub fn node_key(id: NodeId) -> String {
@@ -110,6 +115,31 @@ pub struct NodeEntry {
     /// When its present life, or its last one, began, in seconds since 1970 by its own clock. `None`: as of the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<u64>,
+    /// A random number of its present start: two starts with one life are told apart by it, where a machine was set back or cloned. 0: it was never there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub start: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// How far a pool has come, as its node has told the record: a pool that says less was set back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolMarkEntry {
+    /// The node that has it.
+    pub node: u16,
+    /// [`PoolMark::count`].
+    pub count: u64,
+    /// [`PoolMark::at`].
+    pub at: u64,
+}
+
+impl PoolMarkEntry {
+    /// What the pool itself keeps of it.
+    pub fn mark(self) -> PoolMark {
+        PoolMark { count: self.count, at: self.at }
+    }
 }
 
 /// A volume with copies.
@@ -354,7 +384,9 @@ impl CopyEntry {
         kept.slot == self.slot
             && match kept.state {
                 store::CopyState::Blank => true,
-                store::CopyState::Trusted { epoch } => epoch == self.made,
+                store::CopyState::Trusted { epoch } | store::CopyState::SetBack { epoch } => {
+                    epoch == self.made
+                }
             }
     }
 }

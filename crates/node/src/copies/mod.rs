@@ -30,8 +30,8 @@ pub use self::core::{Copies, LinkHandler};
 pub use self::digests::{DIGEST_BYTES, digests};
 pub use self::entry::{
     ADDED, CopyEntry, DATA_CHOSEN, DROPPED_MAX, DeletedVolume, DroppedCopy, Leaves, LinkRole, LinkRoles,
-    NODES, NewCopy, NodeEntry, StandingEntry, SyncPause, VolumeEntry, deleted_key, link_roles_key,
-    maintenance_key, node_key, peer, volume_key, volume_name_key,
+    NODES, NewCopy, NodeEntry, PoolMarkEntry, StandingEntry, SyncPause, VolumeEntry, deleted_key,
+    link_roles_key, maintenance_key, node_key, peer, pool_mark_key, volume_key, volume_name_key,
 };
 pub use replica::NodeId;
 

@@ -71,6 +71,8 @@ codes! {
     LOGINS_REFUSED = "logins_refused", Critical, "free space on the file system of its data directory, or replace the disk; hosts use their other paths";
     /// It accepts logins again.
     LOGINS_ALLOWED = "logins_allowed", Info;
+    /// A node has started with a life that another start of it had used: it was set back to an earlier day, or runs twice.
+    NODE_SET_BACK = "node_set_back", Critical, "make sure that it does not run twice, then restart it: `systemctl restart ursa`";
     /// A node was let into the cluster.
     NODE_JOINED = "node_joined", Info;
     /// A node was removed from the cluster.
@@ -132,6 +134,8 @@ codes! {
     POOL_OPENED = "pool_opened", Info;
     /// A pool takes no changes since its metadata could not be written.
     POOL_READ_ONLY = "pool_read_only", Critical, "look after its disks, then `ursa pool reopen`";
+    /// A pool holds an older state than it had: its disks were set back.
+    POOL_SET_BACK = "pool_set_back", Critical, "find out who restored or reverted its disks; copies are resynced by themselves, volumes without copies hold the older data";
     /// A pool was made.
     POOL_MADE = "pool_made", Info;
     /// A pool was imported.

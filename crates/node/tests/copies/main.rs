@@ -31,6 +31,7 @@ mod reservations;
 mod rig;
 #[path = "../all/seeds.rs"]
 mod seeds;
+mod set_back;
 mod stopping;
 mod syncs;
 mod verifying;

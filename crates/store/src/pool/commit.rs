@@ -56,6 +56,7 @@ impl Inner {
         room: u64,
     ) -> Result<(), StoreError> {
         self.writable()?;
+        let catalog = Catalog { sealed: self.state.borrow().sealed, ..catalog };
         let version = catalog.version();
         let mut generation = self.state.borrow().generation + 1;
         if self.state.borrow().version < version && !skips(Step::Upgrade) {
@@ -121,7 +122,12 @@ impl Inner {
         };
         let mut state = self.state.borrow_mut();
         match &written {
-            Ok(()) => (state.generation, state.version) = (promise.generation, promise.version),
+            Ok(()) => {
+                (state.generation, state.version) = (promise.generation, promise.version);
+                if superblocks == Superblocks::OfAllDisks {
+                    state.sealed = promise.generation;
+                }
+            }
             Err(error) => {
                 state.metadata = MetadataState::Failed;
                 tracing::error!(pool = %self.id, %error, "writing the metadata failed: no changes until it is reopened");

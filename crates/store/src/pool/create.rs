@@ -12,6 +12,7 @@ use super::open::{ProbedContents, probe};
 use super::{Inner, Parts, Pool, Superblocks};
 use crate::budget::RamBudget;
 use crate::catalog::{Catalog, Host, is_name};
+use crate::copy::PoolMark;
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::StoreError;
 use crate::geometry::{self, DISKS_MAX, End, Geometry, SUPERBLOCK_BYTES};
@@ -116,6 +117,8 @@ async fn create_on(
         exported: false,
         disks: layout.entries(),
         volumes: BTreeMap::new(),
+        mark: PoolMark::default(),
+        sealed: 0,
     };
     let inner = Rc::new(Inner::new(Parts {
         id: PoolId::random(),
@@ -123,6 +126,7 @@ async fn create_on(
         ram: options.ram,
         generation: 0,
         catalog: catalog.clone(),
+        older_disks: Vec::new(),
     }));
     inner.commit(catalog, Superblocks::OfAllDisks).await?;
     Ok(Pool(inner))

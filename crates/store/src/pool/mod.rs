@@ -30,6 +30,7 @@ use rt::sync::Notify;
 use crate::allocator::Allocator;
 use crate::budget::{RamBudget, RamGrant};
 use crate::catalog::{Catalog, is_name};
+use crate::copy::PoolMark;
 use crate::disks::SharedDisks;
 use crate::error::StoreError;
 use crate::geometry::Geometry;
@@ -68,6 +69,10 @@ struct Inner {
     change_ended: Notify,
     /// An export has begun, which waits for the changes under way and lets no other begin.
     closing: Cell<bool>,
+    /// Whoever remembers how far the pool has come has agreed to what it is, since it was opened: see [`Pool::is_vouched_for`].
+    vouched_for: Cell<bool>,
+    /// Disks that were set back, as seen when the pool was opened.
+    older_disks: Vec<PathBuf>,
     state: RefCell<State>,
 }
 
@@ -76,6 +81,8 @@ struct State {
     generation: u64,
     /// What the generation was written in since the pool was opened; the first while nothing was.
     version: Version,
+    /// The superblocks of all disks are of this generation at least, since the pool was opened; what the catalogue says of that while nothing was written.
+    sealed: u64,
     /// What is durable.
     catalog: Catalog,
     metadata: MetadataState,
@@ -191,6 +198,36 @@ impl Pool {
         self.0.state.borrow().catalog.name.clone()
     }
 
+    /// How far it has come.
+    pub fn mark(&self) -> PoolMark {
+        self.0.state.borrow().catalog.mark
+    }
+
+    /// Sets how far the pool has come: durable when done. With `set_back` the pool was found to be older than somebody remembers, and what its copies
+    /// hold is [`CopyState::SetBack`] in the same change.
+    ///
+    /// # Errors
+    /// What writing the metadata met.
+    pub async fn set_mark(&self, mark: PoolMark, set_back: bool) -> Result<(), StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.set_mark(mark, set_back).await }).await
+    }
+
+    /// Whether [`Pool::vouch_for`] was called since the pool was opened.
+    pub fn is_vouched_for(&self) -> bool {
+        self.0.vouched_for.get()
+    }
+
+    /// Its copies may be used: whoever remembers how far the pool had come has been asked, and knows how far it is now.
+    pub fn vouch_for(&self) {
+        self.0.vouched_for.set(true);
+    }
+
+    /// Disks that held less than the others when the pool was opened: they were set back, and its copies are [`CopyState::SetBack`].
+    pub fn older_disks(&self) -> &[PathBuf] {
+        &self.0.older_disks
+    }
+
     /// Where its disks are here, in the pool's order.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.0.layout().paths()
@@ -283,7 +320,7 @@ impl Drop for Turn<'_> {
 impl Inner {
     /// The part of an open pool that does not depend on where it comes from.
     fn new(parts: Parts) -> Inner {
-        let Parts { id, layout, ram, generation, catalog } = parts;
+        let Parts { id, layout, ram, generation, catalog, older_disks } = parts;
         let mut allocator = Allocator::new(layout.geometry.iter().map(|geometry| geometry.extents));
         let mut volumes = BTreeMap::new();
         for (id, volume) in &catalog.volumes {
@@ -301,9 +338,12 @@ impl Inner {
             changes: Cell::new(0),
             change_ended: Notify::default(),
             closing: Cell::new(false),
+            vouched_for: Cell::new(false),
+            older_disks,
             state: RefCell::new(State {
                 generation,
                 version: Version::First,
+                sealed: catalog.sealed,
                 catalog,
                 metadata,
                 allocator,
@@ -361,6 +401,16 @@ impl Inner {
         Ok(())
     }
 
+    async fn set_mark(self: Rc<Inner>, mark: PoolMark, set_back: bool) -> Result<(), StoreError> {
+        let _change = self.begin_change()?;
+        let _turn = self.turn().await;
+        let mut catalog = Catalog { mark, ..self.state.borrow().catalog.clone() };
+        if set_back {
+            catalog.distrust_copies();
+        }
+        self.commit(catalog, Superblocks::OfAllDisks).await
+    }
+
     fn usage(&self) -> Usage {
         let (state, layout) = (self.state.borrow(), self.layout());
         let extent = self.extent_bytes;
@@ -389,6 +439,8 @@ struct Parts {
     /// Of `catalog`: the next commit is the one after it.
     generation: u64,
     catalog: Catalog,
+    /// Disks that were set back.
+    older_disks: Vec<PathBuf>,
 }
 
 impl Live {

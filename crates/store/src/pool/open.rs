@@ -110,7 +110,11 @@ pub(super) async fn check(paths: &[PathBuf], options: &OpenPool) -> Result<Found
 }
 
 pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, StoreError> {
-    let Assembled { members, generation, catalog } = assemble(paths, &options).await?;
+    let Assembled { members, generation, mut catalog } = assemble(paths, &options).await?;
+    // A superblock that was being written when the power failed may have been the newest.
+    let is_older = |member: &&Member| member.superblock.generation < catalog.sealed && !member.torn;
+    let older_disks: Vec<PathBuf> =
+        members.iter().filter(is_older).map(|member| member.path.clone()).collect();
     let inner = Rc::new(Inner::new(Parts {
         id: members[0].superblock.pool,
         layout: Layout {
@@ -121,7 +125,11 @@ pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, S
         ram: options.ram,
         generation,
         catalog: catalog.clone(),
+        older_disks,
     }));
+    if !inner.older_disks.is_empty() {
+        catalog.distrust_copies();
+    }
     // Says that it is ours now, and brings all copies of the metadata to one generation again.
     let catalog = Catalog { host: options.host.cut(), exported: false, ..catalog };
     inner.allocate_again(&catalog).await;
@@ -185,6 +193,8 @@ struct Member {
     path: PathBuf,
     /// The newest of its superblocks that is whole.
     superblock: Superblock,
+    /// Another one is damaged, or cannot be read.
+    torn: bool,
 }
 
 impl Member {
@@ -193,12 +203,12 @@ impl Member {
         if u64::from(disk.block()) > SUPERBLOCK_BYTES {
             return Err(StoreError::DiskBlock { path: path.to_owned(), block: disk.block() });
         }
-        let superblock = newest_superblock(&disk, path).await?;
+        let (superblock, torn) = newest_superblock(&disk, path).await?;
         let (expected, found) = (superblock.geometry.disk_bytes, disk.size());
         if found < expected {
             return Err(StoreError::DiskShrunk { path: path.to_owned(), expected, found });
         }
-        Ok(Member { disk, path: path.to_owned(), superblock })
+        Ok(Member { disk, path: path.to_owned(), superblock, torn })
     }
 
     /// What the superblock says of the disk's space counts; of an older one, what the file looks like, which is then written.
@@ -212,8 +222,8 @@ impl Member {
 
 /// Reads all copies of the superblock. One that is damaged was being written when the power failed, so that the generation before counts. But where the disk
 /// reads neither copy of a generation nobody knows whether that is the newest: who took the one before for it would forget what is in the newest, and give
-/// its space away.
-async fn newest_superblock(disk: &Disk, path: &Path) -> Result<Superblock, StoreError> {
+/// its space away. Says, too, whether one is damaged.
+async fn newest_superblock(disk: &Disk, path: &Path) -> Result<(Superblock, bool), StoreError> {
     let size = disk.size() / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES;
     let mut newest: Option<Superblock> = None;
     let mut unread = [0; 2];
@@ -248,7 +258,7 @@ async fn newest_superblock(disk: &Disk, path: &Path) -> Result<Superblock, Store
         }
     }
     match (newest, worst) {
-        (Some(newest), _) => Ok(newest),
+        (Some(newest), worst) => Ok((newest, worst != Unreadable::Absent)),
         (None, Unreadable::Absent) => Err(not_a_pool(disk, path).await),
         (None, Unreadable::Damaged) => Err(StoreError::SuperblockDamaged { path: path.to_owned() }),
         (None, Unreadable::Version(found)) => {

@@ -15,7 +15,7 @@ use super::commit::{Step, canary};
 use super::{CreateOptions, NewDisk, OpenPool, Pool, VolumeSpec, ZeroingWatch};
 use crate::budget::RamBudget;
 use crate::catalog::{Host, VolumeKind};
-use crate::copy::{CopyOf, CopyState, MAP_PAGE_BYTES};
+use crate::copy::{CopyOf, CopyState, MAP_PAGE_BYTES, PoolMark};
 use crate::error::StoreError;
 use crate::geometry::{End, Geometry};
 use crate::id::{ClusterId, HostId, VolumeId};
@@ -89,6 +89,8 @@ enum Act {
     /// A volume that is a copy, blank.
     CreateCopy(char, u64),
     SetCopy(char, CopyState),
+    /// The pool has come so far.
+    Mark(u64),
     /// Writes the first page of this slice's map, each sector with a new number.
     WriteMap(char, u16),
 }
@@ -138,10 +140,13 @@ const LIFE_OF_COPIES: &[Act] = &[
     Act::Write('b', 126, 4, Durability::Durable),
     Act::WriteMap('b', 1),
     Act::SetCopy('b', CopyState::Trusted { epoch: 7 }),
+    Act::Mark(1),
     Act::WriteMap('b', 0),
     Act::Grow('b', 5 * EXTENT),
     Act::LuState('a', 700),
     Act::Delete('b'),
+    Act::Mark(2),
+    Act::Mark(3),
     Act::Create('c', 3 * EXTENT),
     Act::Write('c', 0, 8, Durability::Durable),
     Act::CreateCopy('d', EXTENT),
@@ -317,6 +322,7 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
             pool.set_copy(id, worth).await.unwrap();
             state.get_mut(&id).unwrap().copy.as_mut().unwrap().state = worth;
         }
+        Act::Mark(count) => pool.set_mark(PoolMark { count, at: 0 }, false).await.unwrap(),
         Act::WriteMap(name, slice) => {
             let id = find(state, name);
             let mut image = Vec::new();
@@ -385,6 +391,7 @@ struct Found {
 
 async fn recover(life: Life) -> Result<Found, StoreError> {
     let pool = life.open().await?;
+    assert_eq!(pool.older_disks(), <&[PathBuf]>::default(), "no disk was set back");
     let mut state = State::new();
     let mut sectors = BTreeMap::new();
     for info in pool.volumes() {

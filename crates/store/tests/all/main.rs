@@ -10,4 +10,5 @@ mod faults;
 mod file;
 mod model;
 mod refusal;
+mod set_back;
 mod shared_block;

@@ -106,6 +106,15 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
+    /// Accept the older data of a pool that was set back, where no other copy in sync is there
+    AcceptOlder {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        of: OfNode,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
     /// Add a disk to a pool, while it is in use
     AddDisk {
         /// The pool's name
@@ -197,6 +206,13 @@ impl Command {
                 let is_open = client.pool(&name, of.node)?.state != PoolState::Unavailable;
                 if confirm.go_on_if(output, &what, is_open, || client.would_reopen_pool(&name, of.node))? {
                     output.show(&client.reopen_pool(&name, of.node)?, one)?;
+                }
+                Ok(())
+            }
+            Command::AcceptOlder { name, of, confirm } => {
+                let what = format!("Accept the older data of pool {name}{}", of.text());
+                if confirm.go_on_if(output, &what, true, || client.would_accept_older_pool(&name, of.node))? {
+                    output.show(&client.accept_older_pool(&name, of.node)?, one)?;
                 }
                 Ok(())
             }

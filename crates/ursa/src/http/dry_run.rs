@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::refusal::Refusal;
 
 /// Calls that can say what they would do.
-const CALLS: [(&str, &str); 27] = [
+const CALLS: [(&str, &str); 28] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -32,6 +32,7 @@ const CALLS: [(&str, &str); 27] = [
     ("POST", "/v1/pools/{name}/disks"),
     ("POST", "/v1/pools/{name}/export"),
     ("POST", "/v1/pools/{name}/reopen"),
+    ("POST", "/v1/pools/{name}/accept-older"),
     ("POST", "/v1/pools/{name}/forget"),
     ("DELETE", "/v1/jobs/{id}"),
     ("PATCH", "/v1/users/{name}"),

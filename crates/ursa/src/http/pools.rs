@@ -213,6 +213,32 @@ pub(super) async fn reopen(
     Ok(axum::Json(pool).into_response())
 }
 
+/// Accepts the older data of a pool that was set back.
+///
+/// For volumes that no other copy in sync has gone on with, so that nobody serves them: what was written since the pool's older state is lost, and all other
+/// copies are resynced from it in full.
+#[utoipa::path(
+    post, path = "/v1/pools/{name}/accept-older", tag = "pools", operation_id = "accept_older_pool",
+    params(("name" = String, Path, description = "The pool's name"), AskedOfNode),
+    responses(
+        (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`nothing_older`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn accept_older(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        return would::accept_older(&state, node, name).await;
+    }
+    let pool = with(&state, node, move |control| async move { control.accept_older(&name).await }).await?;
+    Ok(axum::Json(pool).into_response())
+}
+
 /// What forgetting a pool that cannot be used would leave behind.
 ///
 /// Its disks are read if they can be; one that hangs is given up after five seconds.

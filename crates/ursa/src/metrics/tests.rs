@@ -162,6 +162,7 @@ fn member(id: u16, up: bool) -> NodeStatus {
             authority: false,
             cores: None,
             started: None,
+            start: 0,
         },
         here: id == 1,
         up,

@@ -8,9 +8,9 @@ use base::{BlockSize, ByteLen};
 use replica::{Incarnation, Slot};
 use store::{CopyState, Pool, Stripe, VolumeInfo, VolumeKind};
 
-use super::super::Control;
 use super::super::change::Work;
 use super::super::volumes::open_on_all_cores;
+use super::super::{Control, ControlError};
 use crate::copies::{Address, Copies, SliceCopy};
 use crate::shard::on_all_cores;
 use crate::volume::VolumeId;
@@ -80,7 +80,14 @@ impl Control {
         // It may have been made larger before the volume was.
         let info = VolumeInfo { capacity: copy.size.min(kept.capacity), ..kept };
         self.being_made.borrow_mut().remove(&id);
-        let untrusted = info.copy.as_ref()?.state == CopyState::Blank;
+        let state = info.copy.as_ref()?.state;
+        let accepted = self.accepted_older.borrow().contains(&id);
+        if matches!(state, CopyState::SetBack { .. }) && !accepted && !keeper.has_another_in_sync(id) {
+            let error = ControlError::OnlyOlder { volume: info.name, pool: pool.name() };
+            self.unserved.borrow_mut().insert(id, error);
+            return None;
+        }
+        let untrusted = state.is_untrusted();
         let blank = untrusted || !copy.new && info.kind == VolumeKind::Ram;
         match self.opening(&pool, &info, Some((copy, Worth { blank, untrusted }))) {
             Ok(opening) => {
@@ -94,7 +101,8 @@ impl Control {
                 if untrusted {
                     rt::spawn(Rc::clone(self).trust_copy(pool, id, copy)).detach();
                 }
-                Some(blank)
+                // What is accepted counts here; all others are given everything.
+                Some(blank && !accepted)
             }
             Err(error) => {
                 let cause = &error as &dyn std::error::Error;
@@ -119,7 +127,11 @@ impl Control {
             if slices == 0 {
                 return;
             }
-            if written.iter().all(|(_, written)| *written) {
+            // Nor before the record calls it out of sync: trusted, it could go on alone in the next life (R16) with what it does not have.
+            let accepted = self.accepted_older.borrow().contains(&id);
+            let is_out =
+                || accepted || self.keeper().is_some_and(|keeper| !keeper.calls_this_copy_in_sync(id));
+            if written.iter().all(|(_, written)| *written) && is_out() {
                 break;
             }
             rt::sleep(MAP_WRITTEN_EVERY).await;
@@ -129,6 +141,7 @@ impl Control {
             tracing::error!(volume = %id, error, "a new copy cannot be begun: its pool does not take changes");
             return;
         }
+        self.accepted_older.borrow_mut().remove(&id);
         on_all_cores(move || async move {
             Copies::current().slices_of(number).iter().for_each(SliceCopy::trust);
         })

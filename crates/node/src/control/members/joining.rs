@@ -173,6 +173,7 @@ impl Control {
             authority: false,
             cores: None,
             started: None,
+            start: 0,
         };
         let key = node_key(NodeId(number));
         let transaction = Keeper::transaction()

@@ -57,6 +57,10 @@ impl Control {
 
     async fn correct_voters(&self, keeper: &Keeper) -> Result<(), ControlError> {
         let status = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
+        if status.forgotten {
+            self.note_forgotten_record(keeper).await;
+            return Ok(());
+        }
         if status.leader != Some(u64::from(keeper.me().0)) {
             return Ok(());
         }

@@ -183,6 +183,7 @@ impl Keeper {
             }
         }
         if !due.is_empty() {
+            self.activations.set(self.activations.get() + 1);
             let due: Arc<[(u32, ByteLen, Activation)]> = due.into();
             on_all_cores(move || {
                 let due = Arc::clone(&due);

@@ -42,6 +42,13 @@ impl Keeper {
         .await;
     }
 
+    /// This node takes no part in anything any more: it says nothing, gives no leases, and votes on nothing.
+    pub async fn withdraw(&self) {
+        self.stopping.set(true);
+        self.work.notify();
+        self.links.stop().await;
+    }
+
     /// The node is about to stop: asks the others to go on without it, and waits a moment until they do.
     pub async fn leave(&self) {
         self.note_what_all_have().await;

@@ -101,6 +101,10 @@ pub struct Keeper {
     stalls: Stalls,
     /// Volumes with which this node has gone on alone.
     forks: Forks,
+    /// A random number of this start: [`NodeEntry::start`].
+    start: u64,
+    /// How often copies here began to act in another configuration.
+    activations: Cell<u64>,
     stopping: Cell<bool>,
 }
 
@@ -213,6 +217,9 @@ impl Keeper {
             engine,
             stalls: Stalls::default(),
             forks: Forks::new(rt::now(), forks),
+            // Never 0.
+            start: rt::random() | 1,
+            activations: Cell::new(0),
             stopping: Cell::new(false),
         });
         copies.set_keeper(Rc::downgrade(&keeper));
@@ -283,6 +290,16 @@ impl Keeper {
     /// This life of it.
     pub fn incarnation(&self) -> Incarnation {
         self.copies.incarnation()
+    }
+
+    /// A random number of this start of the node.
+    pub fn start_number(&self) -> u64 {
+        self.start
+    }
+
+    /// How often copies here began to act in another configuration.
+    pub fn activations(&self) -> u64 {
+        self.activations.get()
     }
 
     /// The value at `key`, as far as this node has followed the record.

@@ -121,10 +121,31 @@ impl Keeper {
         all
     }
 
-    /// Whether the record, as far as this node has followed it, has this life of the node: then it is not an old one.
-    fn knows_this_life(&self) -> bool {
+    /// Whether the record, as far as this node has followed it, has this very start of the node: then it is not an old one, and nobody else is this life.
+    pub fn knows_this_life(&self) -> bool {
         let known = self.get::<NodeEntry>(&node_key(self.me()));
-        known.is_some_and(|(node, _)| node.incarnation == self.incarnation().0)
+        known.is_some_and(|(node, _)| (node.incarnation, node.start) == (self.incarnation().0, self.start))
+    }
+
+    /// Whether the record has another copy of the volume in sync than the one here.
+    pub fn has_another_in_sync(&self, id: VolumeId) -> bool {
+        let volumes = self.volumes.borrow();
+        let newest = volumes.get(&id).and_then(|kept| Some((kept, kept.membership.newest()?)));
+        newest.is_some_and(|(kept, config)| !config.in_sync().without(kept.slot).is_empty())
+    }
+
+    /// Somebody has accepted what the copy here holds, which is older than what it held: it may go on alone.
+    pub fn accept(&self, id: VolumeId) {
+        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+            kept.blank = false;
+        }
+    }
+
+    /// Whether the record has the copy here in sync, in whichever life.
+    pub fn calls_this_copy_in_sync(&self, id: VolumeId) -> bool {
+        let volumes = self.volumes.borrow();
+        let newest = volumes.get(&id).and_then(|kept| Some((kept, kept.membership.newest()?)));
+        newest.is_some_and(|(kept, config)| config.in_sync().contains(kept.slot))
     }
 
     /// Volumes that are deleted, and of which this node is to delete what it has. Not what was written here alone.
@@ -170,7 +191,7 @@ impl Keeper {
 
     /// Opens copies whose volume and whose pool are both there by now, for nobody who waits: a disk that hangs must not keep what other disks hold from acting by the
     /// record.
-    pub(super) fn open_volumes_soon(self: &Rc<Self>) {
+    pub fn open_volumes_soon(self: &Rc<Self>) {
         if self.to_be_opened().is_empty() {
             return;
         }
@@ -196,6 +217,9 @@ impl Keeper {
         let Some(control) = Control::try_current() else { return };
         self.opening.acquire(1).await;
         for (id, opening) in self.to_be_opened() {
+            if !control.may_open_copy(self, id) {
+                continue;
+            }
             if let Some(kept) = self.volumes.borrow_mut().get_mut(&id).filter(|kept| kept.reopens) {
                 kept.reopens = false;
                 kept.membership.forget();

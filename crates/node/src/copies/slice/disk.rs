@@ -13,6 +13,7 @@ use rt::Durability;
 use store::SliceError;
 
 use super::super::Address;
+use super::super::core::Copies;
 use super::SliceCopy;
 use crate::canary::{Canary, makes};
 
@@ -22,6 +23,7 @@ const MAP_READ_AGAIN: Duration = Duration::from_millis(250);
 
 impl SliceCopy {
     pub(super) fn apply(self: &Rc<Self>, Apply { id, blocks, payload }: Apply) {
+        Copies::current().count_write();
         let (offset, len) = self.bytes(blocks);
         let turn = self.applies.queue(offset.0..offset.0 + len.0);
         let copy = Rc::clone(self);

@@ -71,6 +71,25 @@ pub(super) async fn reopen(state: &State, node: Option<u16>, name: String) -> Re
     Ok(dry_run::would(reopening(&name, volumes.as_deref()), Vec::new()))
 }
 
+/// What accepting the older data of a pool would do.
+pub(super) async fn accept_older(
+    state: &State,
+    node: Option<u16>,
+    name: String,
+) -> Result<Response, Refusal> {
+    let pool = name.clone();
+    let check = move |control: Rc<Control>| async move { control.check_accepting_older(&pool) };
+    let volumes = looked(state, node, check).await?.join(", ");
+    let steps = vec![
+        format!(
+            "volumes {volumes} are served with the older data that pool {name} holds: what was written since is lost"
+        ),
+        "all other copies of them are resynced from it in full, also one that is down and has newer data"
+            .to_owned(),
+    ];
+    Ok(dry_run::would(steps, Vec::new()))
+}
+
 /// What forgetting a pool would do.
 pub(super) async fn forget(
     state: &State,

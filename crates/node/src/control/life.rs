@@ -1,0 +1,78 @@
+//! A life of this node that another start of it has used already: its machine was set back to an earlier day, or there are two of it.
+//!
+//! Lives are counted by the node itself, and the cluster's record knows the latest. A start whose life is not later has forgotten what it promised, what it
+//! voted, and what its disks held: it takes no part in anything, and the next one begins behind what the record knows.
+
+use std::rc::Rc;
+
+use replica::Incarnation;
+
+use super::change::Work;
+use super::cluster::CLUSTER;
+use super::turns::Thing;
+use super::{Control, ControlError, Trouble};
+use crate::copies::{Keeper, NodeEntry};
+use crate::events::code::NODE_SET_BACK;
+use crate::events::{Event, tell};
+use crate::record::set;
+
+/// What people are told of a node that has forgotten what it confirmed.
+const FORGOTTEN: &str = "this node was set back to an earlier state: it has forgotten changes of the cluster's record that it had confirmed, so it no longer votes and takes no part in the cluster; remove it from the cluster on another node (`ursa node remove`) and let it join again";
+
+impl Control {
+    /// Whether this start may be the life that it takes itself for, by what the record has of the node.
+    pub(super) fn is_own_life(keeper: &Keeper, node: &NodeEntry) -> bool {
+        let Incarnation(mine) = keeper.incarnation();
+        let is_mine = node.start == 0 || node.start == keeper.start_number();
+        node.incarnation < mine || node.incarnation == mine && is_mine
+    }
+
+    /// This life was used before, or a later one was: it is over, and the next start begins behind `used`.
+    pub(super) async fn give_life_up(
+        self: &Rc<Control>,
+        keeper: &Rc<Keeper>,
+        used: u64,
+    ) -> Result<(), ControlError> {
+        if self.used_life.replace(Some(used)).is_some() {
+            return Ok(());
+        }
+        keeper.withdraw().await;
+        let text = format!(
+            "this node was set back to an earlier state, or runs twice: it began life {}, and the cluster knows of life {used}; it takes no part in the cluster until it is restarted",
+            keeper.incarnation().0
+        );
+        tracing::error!("{text}");
+        tell(Event::new(NODE_SET_BACK, self.name(), text).because("set-back").of_node(keeper.me().0));
+        let control = Rc::clone(self);
+        self.change(Work::new("giving up a life of", &self.host.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let place = control.place().ok_or(ControlError::NoCluster)?;
+            let incarnation = place.incarnation.max(used);
+            control.commit(&changing, vec![set(CLUSTER.into(), &super::Place { incarnation, ..place })]).await
+        })
+        .await
+    }
+
+    /// This node's part of the cluster's record was set back: it votes no more, and nothing that it knows of the record is of use.
+    pub(super) async fn note_forgotten_record(&self, keeper: &Keeper) {
+        if self.forgotten_record.replace(true) {
+            return;
+        }
+        keeper.withdraw().await;
+        tracing::error!("{FORGOTTEN}");
+        let event = Event::new(NODE_SET_BACK, self.name(), FORGOTTEN);
+        tell(event.because("record-set-back").of_node(keeper.me().0));
+    }
+
+    /// That this node has to be restarted, because its life was used before; or to join again, because it has forgotten what it confirmed.
+    pub(super) fn life_used(&self) -> Option<Trouble> {
+        if self.forgotten_record.get() {
+            return Some(Trouble::new(NODE_SET_BACK.as_str(), "", FORGOTTEN));
+        }
+        let used = self.used_life.get()?;
+        let text = format!(
+            "this node was set back to an earlier state, or runs twice (the cluster knows a later start of it, life {used}): it takes no part in the cluster; make sure that no second machine runs with a copy of its data directory, then `systemctl restart ursa` here: its copies are resynced in full where they are older"
+        );
+        Some(Trouble::new(NODE_SET_BACK.as_str(), "", text))
+    }
+}

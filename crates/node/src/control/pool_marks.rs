@@ -1,0 +1,305 @@
+//! Whether a pool was set back to an older image while nobody looked: a snapshot that was reverted, a backup that was restored, a stale leg of a mirror.
+//!
+//! A pool counts ([`PoolMark`]), and so does the cluster's record, under a key of the pool's own. The copies of a pool are opened when the two were
+//! compared in this life of the node, and both have been counted on: the pool first, and durably. So a pool that has counted less than the record is an
+//! older image, and nothing that it holds is taken for what the record says of it. `docs/why/pool.md`, *Pools that were set back*.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+use cluster::Outcome;
+use store::{CopyState, Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
+
+use super::{Control, ControlError, PoolStatus, Trouble};
+use crate::canary::{Canary, makes};
+use crate::copies::{ClusterError, Copies, Keeper, PoolMarkEntry, RECORD_DEADLINE, json, pool_mark_key};
+use crate::events::code::POOL_SET_BACK;
+use crate::events::{Event, tell};
+use crate::shard::{Shard, on_all_cores};
+
+/// How often a pool counts on while its copies are written to: an image that is taken of a pool in use is noticed when it is older than that.
+const MARK_EVERY: Duration = Duration::from_secs(60);
+
+/// How long after a change of who is in sync it counts on: many volumes change in the same moment.
+const MARK_AFTER: Duration = Duration::from_secs(1);
+
+/// How often it is looked at, if nobody rings.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a comparison that failed is left alone.
+const TRY_AGAIN: Duration = Duration::from_millis(100);
+
+/// What was found when a pool was compared with the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// It is what it was.
+    Current,
+    /// It is an older image: the record knew this mark of it.
+    SetBack(PoolMark),
+}
+
+/// What a pool that holds `held` is, where the record has `known` of it, and the mark that both get.
+///
+/// A pool may be ahead: its node counted on and stopped before it could tell the record, or the record itself was set back.
+fn compare(held: PoolMark, known: Option<PoolMark>, at: u64) -> (Found, PoolMark) {
+    let found = match known {
+        Some(known) if known.count > held.count => Found::SetBack(known),
+        _ => Found::Current,
+    };
+    let highest = known.map_or(held.count, |known| known.count.max(held.count));
+    (found, PoolMark { count: highest + 1, at })
+}
+
+/// When a pool was last marked, and what had happened by then.
+#[derive(Clone, Copy)]
+struct Marked {
+    pool: PoolId,
+    at: Instant,
+    activations: u64,
+    writes: u64,
+}
+
+impl Control {
+    /// Compares pools with the record before their copies are used, and has them count on while they are.
+    pub(super) async fn keep_pool_marks(self: Rc<Control>, keeper: Rc<Keeper>) {
+        let mut marked: Vec<Marked> = Vec::new();
+        while !keeper.is_stopping() {
+            let mut again = LOOK_EVERY;
+            for pool in self.open_pools().into_iter().filter(has_copies) {
+                let now = Marked {
+                    pool: pool.id(),
+                    at: rt::now(),
+                    activations: keeper.activations(),
+                    writes: writes_taken().await,
+                };
+                let before = marked.iter().position(|marked| marked.pool == pool.id());
+                let is_new = !pool.is_vouched_for();
+                if !is_new && before.is_some_and(|at| !is_due(marked[at], now)) {
+                    continue;
+                }
+                match self.mark_pool(&keeper, &pool).await {
+                    Ok(()) => {
+                        before.map(|at| marked.swap_remove(at));
+                        marked.push(now);
+                    }
+                    Err(error) => {
+                        again = TRY_AGAIN;
+                        tracing::debug!(pool = pool.name(), %error, "how far a pool has come could not be compared with the cluster's record yet");
+                    }
+                }
+                if is_new && pool.is_vouched_for() {
+                    keeper.open_volumes_soon();
+                }
+            }
+            let _ = rt::timeout(again, self.unvouched.notified()).await;
+        }
+    }
+
+    /// Compares a pool with the record, and has both count on.
+    async fn mark_pool(&self, keeper: &Rc<Keeper>, pool: &Pool) -> Result<(), ControlError> {
+        // What this node has followed may be as old as the pool; and nobody else may be this life of it.
+        if !keeper.knows_this_life() {
+            return Err(ControlError::LifeUnknown);
+        }
+        let key = pool_mark_key(pool.id());
+        let entry = keeper.store().get(&key, RECORD_DEADLINE).await.map_err(ClusterError::from)?;
+        let revision = entry.as_ref().map(|entry| entry.revision);
+        let known: Option<PoolMarkEntry> = match entry {
+            Some(entry) => Some(
+                serde_json::from_slice(&entry.value)
+                    .map_err(|_| ControlError::Internal("the record's entry of the pool cannot be read"))?,
+            ),
+            None => None,
+        };
+        let at = (Shard::current().config().unix_now)();
+        let held = pool.mark();
+        let (found, next) = compare(held, known.map(|known| known.mark()), at);
+        if found != Found::Current && pool.is_vouched_for() {
+            return Err(ControlError::Internal("another process uses the pool"));
+        }
+        let found = if makes(Canary::TrustSetBack) { Found::Current } else { found };
+        let set_back = found != Found::Current;
+        match pool.set_mark(next, set_back).await {
+            Ok(()) => {}
+            // Its copies are what they were, and may be all there is. That it takes no changes is said where pools are shown.
+            Err(error) if !set_back => {
+                tracing::error!(pool = pool.name(), %error, "a pool does not count on: were it set back to an image of now, nobody would notice");
+                pool.vouch_for();
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if let Found::SetBack(known) = found {
+            tell_set_back(keeper, pool, held, known);
+        } else if !pool.is_vouched_for() && !pool.older_disks().is_empty() {
+            tell_older_disks(keeper, pool);
+        }
+        let entry = PoolMarkEntry { node: keeper.me().0, count: next.count, at: next.at };
+        let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&entry));
+        match keeper.store().cas(transaction, RECORD_DEADLINE).await.map_err(ClusterError::from)? {
+            Outcome::Committed(_) => {
+                pool.vouch_for();
+                Ok(())
+            }
+            Outcome::Conflict { key, .. } => Err(ClusterError::Conflict(key).into()),
+        }
+    }
+
+    /// Whether what is here of a volume may be opened: its pool was compared with the record since it was opened. If not, that is seen to.
+    ///
+    /// A fork goes on without the record, which cannot be asked; and what is in memory is of this life.
+    pub(crate) fn may_open_copy(&self, keeper: &Keeper, id: VolumeId) -> bool {
+        let is_unvouched =
+            |(pool, info): &(Pool, VolumeInfo)| info.kind != VolumeKind::Ram && !pool.is_vouched_for();
+        let waits = !keeper.has_fork(id) && self.copies_of(id).iter().any(is_unvouched);
+        if waits {
+            self.unvouched.notify();
+        }
+        !waits
+    }
+
+    /// The volumes of a pool that was set back which no other copy in sync has gone on with: nobody serves them until one comes back, or their older data is
+    /// accepted.
+    ///
+    /// # Errors
+    /// [`ControlError::NothingOlder`].
+    pub fn check_accepting_older(&self, name: &str) -> Result<Vec<String>, ControlError> {
+        let only = self.only_older(&self.pool_named(name)?)?;
+        match only.is_empty() {
+            true => Err(ControlError::NothingOlder(name.to_owned())),
+            false => Ok(only.into_iter().map(|info| info.name).collect()),
+        }
+    }
+
+    /// Serves what a pool that was set back holds of volumes that no other copy in sync has gone on with. What was written to them since is lost, and all other copies
+    /// are resynced from it in full.
+    ///
+    /// # Errors
+    /// As [`Control::check_accepting_older`].
+    pub async fn accept_older(&self, name: &str) -> Result<PoolStatus, ControlError> {
+        self.check_accepting_older(name)?;
+        let keeper = self.keeper_or_why_not()?;
+        for info in self.only_older(&self.pool_named(name)?)? {
+            tracing::warn!(
+                volume = info.name,
+                pool = name,
+                "the older data of a pool that was set back is accepted"
+            );
+            self.accepted_older.borrow_mut().insert(info.id);
+            keeper.accept(info.id);
+        }
+        keeper.open_volumes().await;
+        self.pool(name)
+    }
+
+    fn only_older(&self, pool: &Pool) -> Result<Vec<VolumeInfo>, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let mut volumes = pool.volumes();
+        // Where another copy in sync is there, it takes this one out in a moment.
+        volumes.retain(|info| is_set_back(info) && keeper.calls_this_copy_in_sync(info.id));
+        Ok(volumes)
+    }
+
+    /// How far an open pool has come.
+    pub fn pool_mark(&self, name: &str) -> Option<(PoolId, PoolMark)> {
+        let pool = self.pool_named(name).ok()?;
+        Some((pool.id(), pool.mark()))
+    }
+
+    /// Pools that were set back, as long as not all of their copies were brought up to date.
+    pub(super) fn set_back(&self) -> Vec<Trouble> {
+        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let trouble = |pool: Pool| {
+            let mut older = pool.volumes();
+            older.retain(is_set_back);
+            if older.is_empty() {
+                return None;
+            }
+            let (name, disks) = (pool.name(), disks_of(&pool));
+            let is_stuck = |info: &&VolumeInfo| keeper.calls_this_copy_in_sync(info.id);
+            let stuck: Vec<String> = older.iter().filter(is_stuck).map(|info| info.name.clone()).collect();
+            let resynced = older.len() - stuck.len();
+            let mut text = format!(
+                "pool {name} ({disks}) was set back: it holds an older state than when it was last in use"
+            );
+            if resynced > 0 {
+                text.push_str(&format!("; {resynced} of its copies are resynced in full"));
+            }
+            if !stuck.is_empty() {
+                text.push_str(&format!(
+                    "; volume {} has no other copy in sync that is up, so nobody serves it: bring back the node with the other copy, or put the newer disks back and restart this node, or accept the older data with `ursa pool accept-older {name}`",
+                    stuck.join(", ")
+                ));
+            }
+            Some(Trouble::new(POOL_SET_BACK.as_str(), name, text))
+        };
+        self.open_pools().into_iter().filter_map(trouble).collect()
+    }
+}
+
+fn is_due(before: Marked, now: Marked) -> bool {
+    let age = now.at.since(before.at);
+    age >= MARK_EVERY && now.writes != before.writes
+        || age >= MARK_AFTER && now.activations != before.activations
+}
+
+/// How often copies of this node were written to.
+async fn writes_taken() -> u64 {
+    on_all_cores(|| async { Copies::current().writes() }).await.iter().sum()
+}
+
+fn has_copies(pool: &Pool) -> bool {
+    pool.volumes().iter().any(|info| info.copy.is_some() && info.kind != VolumeKind::Ram)
+}
+
+fn is_set_back(info: &VolumeInfo) -> bool {
+    info.copy.is_some_and(|copy| matches!(copy.state, CopyState::SetBack { .. }))
+}
+
+fn disks_of(pool: &Pool) -> String {
+    pool.paths().iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn tell_set_back(keeper: &Keeper, pool: &Pool, held: PoolMark, known: PoolMark) {
+    let (name, disks) = (pool.name(), disks_of(pool));
+    let age = known.at.saturating_sub(held.at);
+    let text = format!(
+        "pool {name} ({disks}) was set back to an older state: it was last seen at mark {}, and now has mark {}, which is {age} seconds older; its copies are resynced in full",
+        known.count, held.count
+    );
+    tracing::error!("{text}");
+    tell(Event::new(POOL_SET_BACK, name, text).because("set-back").of_node(keeper.me().0));
+}
+
+fn tell_older_disks(keeper: &Keeper, pool: &Pool) {
+    let name = pool.name();
+    let older = pool.older_disks().iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+    let text = format!(
+        "{} of pool {name} was set back to an older state than the pool's other disks: its copies are resynced in full; volumes without copies may hold a mixture of older and newer data",
+        older.join(", ")
+    );
+    tracing::error!("{text}");
+    tell(Event::new(POOL_SET_BACK, name, text).because("set-back").of_node(keeper.me().0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(count: u64) -> PoolMark {
+        PoolMark { count, at: count * 10 }
+    }
+
+    #[test]
+    fn a_pool_that_has_counted_less_than_the_record_was_set_back() {
+        let next = |count| PoolMark { count, at: 99 };
+        assert_eq!(compare(mark(0), None, 99), (Found::Current, next(1)), "a new pool");
+        assert_eq!(compare(mark(4), Some(mark(4)), 99), (Found::Current, next(5)));
+        assert_eq!(compare(mark(5), Some(mark(4)), 99), (Found::Current, next(6)), "the record was not told");
+        assert_eq!(compare(mark(9), None, 99), (Found::Current, next(10)), "of another cluster");
+        // What it gets is more than anybody knew: it is never found to be set back twice for one reason.
+        assert_eq!(compare(mark(3), Some(mark(7)), 99), (Found::SetBack(mark(7)), next(8)));
+        assert_eq!(compare(mark(0), Some(mark(1)), 99), (Found::SetBack(mark(1)), next(2)));
+    }
+}

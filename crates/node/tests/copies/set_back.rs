@@ -1,0 +1,312 @@
+//! Pools and nodes that return with what they held on an earlier day: a snapshot that was reverted, an image that was restored, a stale leg of a mirror.
+
+use rt::sim::DiskImage;
+
+use super::*;
+
+/// What is written before the image is taken, while it counts, and while the other node is alone.
+const BEFORE: u64 = 1;
+const AFTER: u64 = 2;
+const ALONE: u64 = 3;
+
+/// Blocks that each of these writes goes to.
+const BLOCKS: std::ops::Range<u64> = 0..64;
+/// Blocks that are written while the other node is alone.
+const FEW: std::ops::Range<u64> = 1024..1030;
+
+impl Cluster {
+    fn image(&self, index: usize) -> DiskImage {
+        self.world.disk_image(self.servers[index], DISK)
+    }
+
+    fn put_back(&self, index: usize, image: DiskImage) {
+        self.world.remove_disk(self.servers[index], DISK);
+        self.world.put_disk(self.servers[index], DISK, image);
+    }
+
+    /// Writes through a node.
+    fn fill(&self, index: usize, blocks: std::ops::Range<u64>, value: u64) {
+        let (client, portal) = (self.client("writer"), self.portal(index));
+        self.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in_at_last(portal).await;
+            for lba in blocks {
+                while write(&session, lba, value).await.is_err() {
+                    rt::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        });
+    }
+
+    /// What blocks hold, read through a node.
+    fn holds(&self, index: usize, blocks: std::ops::Range<u64>) -> Vec<u64> {
+        let (client, portal) = (self.client("reader"), self.portal(index));
+        self.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in_at_last(portal).await;
+            let mut found = Vec::new();
+            for lba in blocks {
+                found.push(read(&session, lba).await.unwrap());
+            }
+            found.dedup();
+            found
+        })
+    }
+}
+
+async fn log_in_at_last(portal: SocketAddr) -> Rc<Session> {
+    loop {
+        match log_in(portal, "client").await {
+            Some(session) => return session,
+            None => rt::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Two copies, of which the second node's pool was set back by a day: it is started first, or after the other one.
+fn set_back(seed: u64, black_out: bool, set_back_first: bool) {
+    let cluster = Cluster::new(seed, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.fill(0, BLOCKS, BEFORE);
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster.world.crash(cluster.servers[1]);
+    let yesterday = cluster.image(1);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.fill(1, BLOCKS, AFTER);
+    // Bits are kept for a moment, and say nothing then of what was written.
+    cluster.world.run_for(Duration::from_secs(20));
+    cluster.world.crash(cluster.servers[1]);
+    if black_out {
+        cluster.world.crash(cluster.servers[0]);
+    } else {
+        cluster.fill(0, FEW, ALONE);
+    }
+    cluster.put_back(1, yesterday);
+    if set_back_first {
+        cluster.start(1);
+        // Long enough for it to go on alone, if it would.
+        cluster.world.run_for(Duration::from_secs(10));
+        cluster.start(0);
+    } else {
+        if black_out {
+            cluster.start(0);
+        }
+        cluster.start(1);
+    }
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    for index in [0, 1] {
+        assert_eq!(cluster.holds(index, BLOCKS), [AFTER], "through node {}", index + 1);
+    }
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+}
+
+#[test]
+fn a_pool_that_was_set_back_while_its_node_was_down_is_copied_as_a_whole() {
+    each_seed(3, |seed| set_back(seed, false, false));
+}
+
+#[test]
+fn a_pool_that_was_set_back_in_a_black_out_is_copied_as_a_whole() {
+    each_seed(3, |seed| set_back(seed, true, false));
+}
+
+#[test]
+fn a_pool_that_was_set_back_never_goes_on_alone() {
+    each_seed(3, |seed| set_back(seed, true, true));
+}
+
+impl Cluster {
+    /// Codes and causes of what a node has told since it was last asked.
+    fn told(&self, index: usize) -> Vec<(&'static str, Option<&'static str>)> {
+        let taken = self.control(index, |control| control.next_events());
+        taken.events.iter().map(|(_, event)| (event.code.as_str(), event.cause)).collect()
+    }
+
+    fn has_trouble(&self, index: usize, code: &str) -> bool {
+        let troubles = self.control(index, |control| async move { control.troubles() });
+        troubles.iter().any(|trouble| trouble.code == code)
+    }
+
+    fn mark(&self, index: usize) -> u64 {
+        let mark = self.control(index, |control| async move { control.pool_mark(POOL) });
+        mark.expect("the pool is open").1.count
+    }
+}
+
+/// People are told what happened, and that it is over.
+#[test]
+fn a_pool_that_was_set_back_is_told() {
+    let cluster = Cluster::new(1, 2, 1);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.fill(0, BLOCKS, BEFORE);
+    cluster.world.crash(cluster.servers[1]);
+    let yesterday = cluster.image(1);
+    cluster.start(1);
+    // The record calls its last life in sync at first.
+    cluster.world.run_for(Duration::from_secs(5));
+    cluster.wait_until_in_sync(0, 2);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.put_back(1, yesterday);
+    // Nobody has what it misses.
+    cluster.world.crash(cluster.servers[0]);
+    cluster.start(1);
+    cluster.world.run_for(Duration::from_secs(5));
+    let told = cluster.told(1);
+    assert_eq!(
+        told.iter().filter(|told| **told == ("pool_set_back", Some("set-back"))).count(),
+        1,
+        "{told:?}"
+    );
+    assert!(cluster.has_trouble(1, "pool_set_back"));
+    // That it waits is known to its next life, too.
+    cluster.world.crash(cluster.servers[1]);
+    cluster.start(1);
+    cluster.world.run_for(Duration::from_secs(5));
+    assert!(cluster.has_trouble(1, "pool_set_back"));
+    cluster.start(0);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.world.run_for(Duration::from_secs(1));
+    assert!(!cluster.has_trouble(1, "pool_set_back"), "it is over");
+}
+
+/// An image of a pool that was in use, taken in the life that was the last one: others know that the pool has counted on since.
+#[test]
+fn an_image_of_a_pool_in_use_is_noticed_when_it_is_old() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.fill(0, BLOCKS, BEFORE);
+        let earlier = cluster.image(1);
+        // As long as it is written to, it counts on once a minute.
+        for second in 0..70 {
+            cluster.fill(0, second..second + 1, AFTER);
+            cluster.world.run_for(Duration::from_secs(1));
+        }
+        cluster.world.crash(cluster.servers[1]);
+        cluster.put_back(1, earlier);
+        cluster.start(1);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        assert_eq!(cluster.holds(1, BLOCKS), [AFTER]);
+    });
+}
+
+/// What it costs: an idle pool writes nothing, and a node's loss is one count of the pool for all of its volumes.
+#[test]
+fn a_pool_counts_on_once_for_many_volumes_and_never_when_idle() {
+    const VOLUMES: u64 = 12;
+    let cluster = Cluster::new(1, 2, 1);
+    cluster.control(0, |control| async move {
+        for number in 0..VOLUMES {
+            let new = new_volume(POOL, Shape::thick());
+            let (copies, name) = (Some(Placement::Count(2)), format!("volume-{number}"));
+            let new = node::control::NewVolume { name, copies, size: base::ByteLen(MIB), ..new };
+            control.create_volume(new).await.unwrap();
+        }
+    });
+    cluster.world.run_for(Duration::from_secs(10));
+    let before = cluster.mark(0);
+    cluster.world.run_for(Duration::from_secs(300));
+    assert_eq!(cluster.mark(0), before, "nothing was written");
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(10));
+    let counted = cluster.mark(0) - before;
+    assert!((1..=2).contains(&counted), "{VOLUMES} volumes have changed: {counted}");
+}
+
+/// The only copy: nobody else has anything, so somebody has to say that the older data are to be served.
+#[test]
+fn older_data_of_the_only_copy_is_served_when_somebody_accepts_it() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.fill(0, BLOCKS, BEFORE);
+        cluster.world.run_for(Duration::from_secs(10));
+        for index in [0, 1] {
+            cluster.world.crash(cluster.servers[index]);
+        }
+        let images = [cluster.image(0), cluster.image(1)];
+        for index in [0, 1] {
+            cluster.start(index);
+        }
+        cluster.wait_until_in_sync(0, 2);
+        cluster.fill(0, BLOCKS, AFTER);
+        cluster.world.run_for(Duration::from_secs(10));
+        for (index, image) in images.into_iter().enumerate() {
+            cluster.world.crash(cluster.servers[index]);
+            cluster.put_back(index, image);
+        }
+        for index in [0, 1] {
+            cluster.start(index);
+        }
+        cluster.world.run_for(Duration::from_secs(10));
+        assert!(cluster.has_trouble(0, "pool_set_back") && cluster.has_trouble(1, "pool_set_back"));
+        let serves = |index: usize| {
+            cluster.control(index, |control| async move { control.keeper().unwrap().volumes()[0].serving })
+        };
+        assert!(!serves(0) && !serves(1), "both are older");
+        cluster.control(1, |control| async move { control.accept_older(POOL).await.unwrap() });
+        cluster.wait_until_in_sync(1, 2);
+        cluster.wait_until_all_serve();
+        for index in [0, 1] {
+            assert_eq!(cluster.holds(index, BLOCKS), [BEFORE]);
+        }
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+        assert!(!cluster.has_trouble(0, "pool_set_back") && !cluster.has_trouble(1, "pool_set_back"));
+    });
+}
+
+const RECORD: &str = "/ursa/record";
+
+/// A machine that was set back with all that it has: what it takes for its next life was used already.
+#[test]
+fn a_machine_that_was_set_back_takes_no_part_until_it_has_a_life_of_its_own() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.fill(0, BLOCKS, BEFORE);
+        cluster.world.run_for(Duration::from_secs(10));
+        cluster.world.crash(cluster.servers[1]);
+        let (disk, record) = (cluster.image(1), cluster.world.disk_image(cluster.servers[1], RECORD));
+        // As many lives as the set-back one begins with, or more.
+        for _ in 0..=seed % 2 {
+            cluster.start(1);
+            cluster.wait_until_in_sync(0, 2);
+            cluster.fill(1, BLOCKS, AFTER);
+            cluster.world.run_for(Duration::from_secs(20));
+            cluster.world.crash(cluster.servers[1]);
+        }
+        cluster.put_back(1, disk);
+        cluster.world.remove_disk(cluster.servers[1], RECORD);
+        cluster.world.put_file(cluster.servers[1], RECORD, record);
+        cluster.start(1);
+        cluster.world.run_for(Duration::from_secs(10));
+        assert!(cluster.has_trouble(1, "node_set_back"));
+        assert!(cluster.told(1).contains(&("node_set_back", Some("set-back"))));
+        assert_eq!(cluster.in_sync(0), 1);
+        assert_eq!(cluster.holds(0, BLOCKS), [AFTER]);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.start(1);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        assert!(!cluster.has_trouble(1, "node_set_back"));
+        assert_eq!(cluster.holds(1, BLOCKS), [AFTER]);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
+
+/// Whether copies, and what hosts read, are right in the end.
+#[cfg(debug_assertions)]
+#[test]
+fn that_a_pool_that_was_set_back_is_trusted_is_noticed() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use node::canary::{Canary, make};
+
+    for (black_out, first) in [(false, false), (true, false), (true, true)] {
+        make(Some(Canary::TrustSetBack));
+        let noticed = catch_unwind(AssertUnwindSafe(|| set_back(1, black_out, first)));
+        make(None);
+        assert!(noticed.is_err(), "black-out {black_out}, set back first {first}");
+    }
+}

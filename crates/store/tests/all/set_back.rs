@@ -1,0 +1,88 @@
+//! Pools whose disks are set back to an earlier day.
+
+use rt::sim::{DiskImage, NodeId, World};
+use store::{ClusterId, CopyOf, CopyState, Pool, PoolMark, VolumeId, VolumeSpec};
+
+use crate::disk::{CORE, creating, existing, machine, opening, path, paths, thick};
+
+const ID: VolumeId = VolumeId([0x42; 16]);
+const STATE: CopyState = CopyState::Trusted { epoch: 7 };
+
+/// A pool of so many disks with a copy and a volume that is none.
+fn pool_of(world: &World, disks: usize) -> NodeId {
+    let node = machine(world, &vec![(4 << 20, 512); disks]);
+    world.block_on(node, CORE, move || async move {
+        let pool = Pool::create(existing(disks), creating()).await.unwrap();
+        let copy = CopyOf { cluster: ClusterId([7; 16]), slot: 3, state: STATE };
+        pool.create_volume(VolumeSpec { id: Some(ID), copy: Some(copy), ..thick("copy", 4096) })
+            .await
+            .unwrap();
+        pool.create_volume(thick("other", 4096)).await.unwrap();
+        pool.set_mark(PoolMark { count: 1, at: 10 }, false).await.unwrap();
+    });
+    node
+}
+
+fn images(world: &World, node: NodeId, disks: usize) -> Vec<DiskImage> {
+    (0..disks).map(|disk| world.disk_image(node, path(disk))).collect()
+}
+
+/// What an opened pool says: how far it has come, what its copy is worth, and how many of its disks were set back.
+fn opened(world: &World, node: NodeId, disks: usize) -> (u64, CopyState, usize) {
+    world.block_on(node, CORE, move || async move {
+        let pool = Pool::open(&paths(disks), opening(1)).await.unwrap();
+        (pool.mark().count, pool.volume(ID).unwrap().copy.unwrap().state, pool.older_disks().len())
+    })
+}
+
+#[test]
+fn how_far_a_pool_has_come_is_kept() {
+    let world = World::new(1);
+    let node = pool_of(&world, 2);
+    assert_eq!(opened(&world, node, 2), (1, STATE, 0));
+    world.block_on(node, CORE, || async {
+        let pool = Pool::open(&paths(2), opening(1)).await.unwrap();
+        assert!(!pool.is_vouched_for(), "nobody was asked since it was opened");
+        pool.vouch_for();
+        pool.set_mark(PoolMark { count: 9, at: 20 }, true).await.unwrap();
+        assert!(pool.volume_named("other").unwrap().copy.is_none());
+        // It has come that far, be it without copies.
+        pool.delete_volume(ID).await.unwrap();
+        drop(pool);
+        let pool = Pool::open(&paths(2), opening(1)).await.unwrap();
+        assert_eq!(pool.mark(), PoolMark { count: 9, at: 20 });
+    });
+}
+
+#[test]
+fn copies_of_a_pool_that_was_set_back_are_known_as_such() {
+    let world = World::new(1);
+    let node = pool_of(&world, 1);
+    world.block_on(node, CORE, || async {
+        let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+        pool.set_mark(PoolMark { count: 5, at: 20 }, true).await.unwrap();
+    });
+    assert_eq!(opened(&world, node, 1), (5, CopyState::SetBack { epoch: 7 }, 0));
+}
+
+/// A stale leg of what was made of several disks: the others have gone on.
+#[test]
+fn one_disk_of_several_that_was_set_back_is_noticed() {
+    // Only the first three have metadata.
+    for older in 0..5 {
+        let world = World::new(1);
+        let node = pool_of(&world, 5);
+        let before = images(&world, node, 5);
+        for mark in 2..4 {
+            world.block_on(node, CORE, move || async move {
+                let pool = Pool::open(&paths(5), opening(1)).await.unwrap();
+                pool.set_mark(PoolMark { count: mark, at: 20 }, false).await.unwrap();
+            });
+        }
+        assert_eq!(opened(&world, node, 5), (3, STATE, 0));
+        world.remove_disk(node, path(older));
+        world.put_disk(node, path(older), before[older].clone());
+        assert_eq!(opened(&world, node, 5), (3, CopyState::SetBack { epoch: 7 }, 1), "disk {older}");
+        assert_eq!(opened(&world, node, 5), (3, CopyState::SetBack { epoch: 7 }, 0), "it stays so");
+    }
+}

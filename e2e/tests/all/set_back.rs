@@ -1,0 +1,151 @@
+//! Disks and machines that return as they were on an earlier day: the second of three nodes, which has one of two copies.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use e2e::pattern::{self, SECTOR};
+use e2e::raw::Raw;
+use e2e::{Export, Node};
+
+use crate::cluster::{TARGET, cluster_of_three, wait, wait_until_in_sync};
+
+const SERVES_LIMIT: Duration = Duration::from_secs(60);
+/// Bits of what was written stay for five seconds: afterwards nothing says what to copy.
+const BITS: Duration = Duration::from_secs(7);
+const BLOCKS: std::ops::Range<u64> = 0..64;
+/// Written while the other node is alone.
+const FEW: std::ops::Range<u64> = 100..104;
+
+const BEFORE: u64 = 1;
+const AFTER: u64 = 2;
+
+/// What is put back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Pools,
+    Everything,
+}
+
+impl What {
+    fn of(self, node: &Node) -> PathBuf {
+        match self {
+            What::Pools => node.data_dir().join("pools"),
+            What::Everything => node.data_dir().to_owned(),
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory can be made");
+    for entry in fs::read_dir(from).expect("it is a directory") {
+        let entry = entry.expect("it can be listed");
+        let (kind, to) = (entry.file_type().expect("it has a kind"), to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy(&entry.path(), &to);
+        } else if kind.is_file() {
+            fs::copy(entry.path(), to).expect("a file can be copied");
+        }
+    }
+}
+
+/// Sessions that are ready, when the node serves.
+fn ready(node: &Node) -> Raw {
+    let export = Export { portals: node.portals().to_vec(), target: TARGET.to_owned(), lun: 0, chap: None };
+    let end = Instant::now() + SERVES_LIMIT;
+    loop {
+        let found = Raw::login(&export, 0, 0x4000);
+        match found.and_then(|mut raw| raw.wait_until_ready().map(|()| raw)) {
+            Ok(raw) => return raw,
+            Err(error) => assert!(Instant::now() < end, "not ready within {SERVES_LIMIT:?}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn put(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
+    let mut raw = ready(node);
+    for block in blocks {
+        let data = pattern::stamped(1, number, block * 8, 8 * SECTOR);
+        raw.write(block * 8, 8, &data, false).expect("it is written");
+    }
+}
+
+#[track_caller]
+fn expect(node: &Node, number: u64) {
+    let mut raw = ready(node);
+    for block in BLOCKS {
+        let data = raw.read(block * 8, 8, 8 * SECTOR).expect("it is read");
+        assert_eq!(pattern::stamp(&data[..SECTOR], 1, block * 8), Some(number), "block {block}");
+    }
+}
+
+fn has_problem(node: &Node, code: &str) -> bool {
+    let status = node.ursa(&["status", "-o", "json"]);
+    status.stdout.contains(code)
+}
+
+/// Three nodes; the volume is on the first two. What the second one had is put back after it was written to once more.
+fn set_back(what: What) -> [Node; 3] {
+    let mut nodes = cluster_of_three();
+    nodes[0]
+        .ursa(&["volume", "create", "db", "--size", "64M", "--on", "1,2", "--target", TARGET])
+        .expect_ok();
+    wait_until_in_sync(&nodes[1], "db");
+    put(&nodes[0], BLOCKS, BEFORE);
+    std::thread::sleep(BITS);
+    nodes[1].stop();
+    let kept = tempfile::tempdir().expect("a directory can be made");
+    copy(&what.of(&nodes[1]), kept.path());
+    nodes[1].restart();
+    wait_until_in_sync(&nodes[0], "db");
+    put(&nodes[1], BLOCKS, AFTER);
+    std::thread::sleep(BITS);
+    nodes[1].stop();
+    put(&nodes[0], FEW, AFTER);
+    fs::remove_dir_all(what.of(&nodes[1])).expect("it can be removed");
+    copy(kept.path(), &what.of(&nodes[1]));
+    nodes
+}
+
+/// Once more, with a loss of power of all nodes.
+fn lose_power(nodes: &mut [Node; 3]) {
+    nodes[0].kill();
+    nodes[2].kill();
+}
+
+#[test]
+fn a_pool_that_was_set_back_is_copied_as_a_whole() {
+    let mut nodes = set_back(What::Pools);
+    nodes[1].restart();
+    wait_until_in_sync(&nodes[0], "db");
+    expect(&nodes[1], AFTER);
+    expect(&nodes[0], AFTER);
+    let told = nodes[1].ursa(&["events", "-o", "json"]).expect_ok();
+    assert!(told.contains("pool_set_back"), "{told}");
+    assert_eq!(nodes[0].ursa_json(&["volume", "verify", "db"])["equal"], true);
+}
+
+#[test]
+fn a_pool_that_was_set_back_in_a_black_out_never_goes_on_alone() {
+    let mut nodes = set_back(What::Pools);
+    lose_power(&mut nodes);
+    nodes[1].restart();
+    nodes[2].restart();
+    wait(SERVES_LIMIT, "the second node says what is wrong", || has_problem(&nodes[1], "pool_set_back"));
+    nodes[0].restart();
+    wait_until_in_sync(&nodes[0], "db");
+    expect(&nodes[1], AFTER);
+    expect(&nodes[0], AFTER);
+}
+
+/// Its record, its vote and its pool.
+#[test]
+fn a_machine_that_was_set_back_takes_no_part() {
+    let mut nodes = set_back(What::Everything);
+    nodes[1].restart();
+    wait(SERVES_LIMIT, "the second node says what is wrong", || has_problem(&nodes[1], "node_set_back"));
+    let shown = nodes[0].ursa_json(&["volume", "show", "db"]);
+    assert_eq!(shown["serving"], true, "{shown}");
+    expect(&nodes[0], AFTER);
+}
