@@ -1,9 +1,11 @@
 //! The links of a node.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use replica::{Incarnation, NodeId};
 use rt::{CoreId, Listener, Task};
@@ -65,15 +67,35 @@ pub enum StartError {
     Tls(#[source] rustls::Error),
 }
 
+/// How often it is tried to listen at an address that is not there: an interface that comes up late is of use soon.
+const LISTEN_EVERY: Duration = Duration::from_secs(2);
+
+/// Listens as soon as that is possible.
+async fn listen_later(address: SocketAddr, missing: &RefCell<BTreeMap<SocketAddr, String>>) -> Listener {
+    loop {
+        rt::sleep(LISTEN_EVERY).await;
+        match Listener::bind(address).await {
+            Ok(listener) => {
+                missing.borrow_mut().remove(&address);
+                tracing::info!(%address, "listening for other nodes");
+                return listener;
+            }
+            Err(error) => drop(missing.borrow_mut().insert(address, error.to_string())),
+        }
+    }
+}
+
 /// The links of this node with all others of its cluster. Lives on core 0.
 pub struct Links {
     hub: Rc<Hub>,
     addresses: Vec<SocketAddr>,
+    /// Addresses that are not to be had now, and what the system says.
+    missing: Rc<RefCell<BTreeMap<SocketAddr, String>>>,
     accepting: RefCell<Vec<Task<()>>>,
 }
 
 impl Links {
-    /// Listens, and prepares all cores for links; `install_handler` is called on each. There are no peers yet. To be called on core 0.
+    /// Listens at all addresses that are there, and at the others as soon as they are, and prepares all cores for links; `install_handler` is called on each. There are no peers yet. To be called on core 0.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -90,10 +112,9 @@ impl Links {
             return Err(StartError::Credentials);
         }
         let tls = tls.as_ref().map(Configs::new).transpose().map_err(StartError::Tls)?;
-        let mut listeners = Vec::new();
+        let mut listening = Vec::new();
         for address in listen {
-            let listener = Listener::bind(address).await;
-            listeners.push(Rc::new(listener.map_err(|source| StartError::Listen { address, source })?));
+            listening.push((address, Listener::bind(address).await));
         }
         let Limits { queued_bytes, silence, .. } = limits;
         let bounds = Bounds { queued_bytes, silence };
@@ -105,12 +126,29 @@ impl Links {
         let room = Room::new(limits.handshakes);
         let hub = Hub::new(Identification { me, cluster, generation, incarnation, protocol, limits, tls });
         rt::set_local(Rc::clone(&hub));
-        let addresses = listeners.iter().map(|listener| listener.local_address()).collect();
-        let accepting = listeners
-            .into_iter()
-            .map(|listener| rt::spawn(acceptor::accept(Rc::clone(&hub), listener, Rc::clone(&room))));
-        let accepting = RefCell::new(accepting.collect());
-        Ok(Links { hub, addresses, accepting })
+        let links =
+            Links { hub, addresses: Vec::new(), missing: Rc::default(), accepting: RefCell::default() };
+        let mut addresses = Vec::new();
+        for (address, listener) in listening {
+            let (hub, room, missing) = (Rc::clone(&links.hub), Rc::clone(&room), Rc::clone(&links.missing));
+            let accepting = match listener {
+                Ok(listener) => {
+                    addresses.push(listener.local_address());
+                    rt::spawn(acceptor::accept(hub, Rc::new(listener), room))
+                }
+                Err(error) => {
+                    addresses.push(address);
+                    tracing::warn!(%address, %error, "cannot listen for other nodes there: it is tried again");
+                    missing.borrow_mut().insert(address, error.to_string());
+                    rt::spawn(async move {
+                        let listener = listen_later(address, &missing).await;
+                        acceptor::accept(hub, Rc::new(listener), room).await;
+                    })
+                }
+            };
+            links.accepting.borrow_mut().push(accepting);
+        }
+        Ok(Links { addresses, ..links })
     }
 
     /// From now on these are the other members of the cluster; this node itself may be among them. Links with who is none of them end. Where
@@ -133,7 +171,12 @@ impl Links {
         self.hub.let_join(None);
     }
 
-    /// Where this node listens.
+    /// Addresses that this node is to listen at and cannot now, and what the system says: a network card that is gone, say. They are tried again.
+    pub fn missing_addresses(&self) -> BTreeMap<SocketAddr, String> {
+        self.missing.borrow().clone()
+    }
+
+    /// Where this node listens, or will as soon as the address is there.
     pub fn local_addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

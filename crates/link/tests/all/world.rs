@@ -420,6 +420,21 @@ fn a_node_of_a_later_version_speaks_the_one_in_common() {
 }
 
 #[test]
+fn a_node_listens_at_the_addresses_that_are_there_and_at_the_others_when_they_are() {
+    let cluster = Cluster::new(1, &[1, 1]);
+    let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+    cluster.kill(a);
+    let mut settings = settings(a.id, cluster.world.address(a.sim), 2);
+    // The same address twice: the second one is taken for as long as the first one is used.
+    settings.listen.push(settings.listen[0]);
+    cluster.start_with(a, settings);
+    cluster.settle();
+    let missing = cluster.on(a, CORE, || rt::local::<Held>().unwrap().0.missing_addresses());
+    assert_eq!(missing.keys().copied().collect::<Vec<_>>(), [cluster.address(a)]);
+    assert_eq!((a.log.up().len(), b.log.up().len()), (2, 2), "the other address works");
+}
+
+#[test]
 fn another_cluster_is_refused() {
     let cluster = Cluster::new(1, &[1, 1]);
     let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };

@@ -1,6 +1,7 @@
 //! What somebody should look after on this node, in sentences.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use replica::NodeId;
@@ -45,6 +46,8 @@ impl Trouble {
 const RECORD_FAULT: &str = "record_fault";
 /// The node's record takes no changes.
 const RECORD_LATCHED: &str = "record_latched";
+/// An address for other nodes is not there.
+const LINK_ADDRESS_MISSING: &str = "link_address_missing";
 /// A node is up and is not reached.
 pub const NODE_CUT_OFF: &str = "node_cut_off";
 
@@ -55,7 +58,8 @@ impl Control {
         let fault = fault.map(|fault| Trouble::new(RECORD_FAULT, "", fault.to_string()));
         let latched = latched.then(|| Trouble::new(RECORD_LATCHED, "", RecordError::Latched.to_string()));
         let pools = self.pools().into_iter().flat_map(|pool| of_pool(&pool));
-        let stalled = self.record_stalled().into_iter().chain(self.logins_refused());
+        let missing = self.missing_addresses().into_iter();
+        let stalled = missing.chain(self.record_stalled()).into_iter().chain(self.logins_refused());
         let cluster =
             self.record_lost().into_iter().chain(stalled).chain(self.cut_off()).chain(self.lost_addresses());
         let set_back = self.set_back().into_iter().chain(self.life_used());
@@ -70,6 +74,18 @@ impl Control {
              up and no node that starts can serve volumes with copies; bring etcd back, or set `etcd` right"
         );
         Some(Trouble::new(RECORD_LOST.as_str(), "", text))
+    }
+
+    /// Addresses for other nodes that are not there.
+    fn missing_addresses(&self) -> Vec<Trouble> {
+        let missing = self.keeper().map(|keeper| keeper.links().missing_addresses()).unwrap_or_default();
+        let trouble = |(address, why): (SocketAddr, String)| {
+            let text = format!(
+                "this node cannot listen for other nodes at {address} ({why}): bring up the interface with this address. The node tries again; its other addresses work"
+            );
+            Trouble::new(LINK_ADDRESS_MISSING, address.to_string(), text)
+        };
+        missing.into_iter().map(trouble).collect()
     }
 
     /// What keeps this node's copy of the cluster's record from being written.
