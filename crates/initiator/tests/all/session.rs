@@ -60,7 +60,7 @@ fn authentication() {
         chap: Some(proto::iscsi::target::Chap {
             initiator: vec![credentials("alice", "alice's secret")],
             target: Some(credentials("ursa", "the target's secret")),
-            challenge: [1; 16],
+            challenge: vec![1; 16],
             identifier: 1,
         }),
         ..RamTarget::default()
