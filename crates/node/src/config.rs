@@ -91,6 +91,9 @@ pub struct Config {
     /// How much memory the data of writes may take, in bytes, on all cores together, and again that of reads: sessions
     /// share it, but each may hold 8 MiB of either, and besides what `commands_max` writes bring without being asked.
     pub data_bytes_max: usize,
+    /// Whether reads of volumes with other copies wait for a word of the nodes that have them, which came after the read (R24): this machine's clocks may stop while time
+    /// goes on elsewhere, as those of a virtual machine do when it is paused.
+    pub read_confirm: bool,
     /// Bytes a second that this node may give to bring other nodes' copies up to date; 0: as much as hosts' writes leave.
     pub sync_bytes_per_second_max: u64,
     /// Commands that one session may have outstanding.
@@ -148,6 +151,7 @@ impl Default for Config {
             portals: vec![SocketAddr::from(([0, 0, 0, 0], ISCSI_PORT))],
             ram_bytes_max: 1 << 30,
             data_bytes_max: 512 << 20,
+            read_confirm: false,
             sync_bytes_per_second_max: SYNC_BYTES_PER_SECOND_MAX,
             commands_max: 128,
             login_deadline: Duration::from_secs(15),

@@ -21,6 +21,8 @@ pub enum Canary {
     NoLease,
     /// R9: reads need no lease of joiners.
     NoJoinerLease,
+    /// R24: where a clock may stop, reads are answered by leases alone.
+    Unconfirmed,
     /// R10: a lease counts whatever revision it was given at.
     NoRevision,
     /// R11: a configuration that removes somebody is acted in at once.

@@ -79,8 +79,8 @@ pub struct Leases {
     given: BTreeMap<NodeId, Given>,
     /// By giver, oldest first; none of them says less than another.
     held: BTreeMap<NodeId, Vec<Held>>,
-    /// What was asked for before counts for nothing.
-    void_before: Instant,
+    /// What was asked for up to then counts for nothing.
+    void_until: Instant,
 }
 
 /// How many promises of one giver are remembered: a new one is worth less than the last as long as its revision is not known here.
@@ -115,7 +115,7 @@ impl Leases {
             quiet_until,
             given: BTreeMap::new(),
             held: BTreeMap::new(),
-            void_before: Instant(0),
+            void_until: Instant(0),
         }
     }
 
@@ -138,7 +138,9 @@ impl Leases {
 
     /// Asks.
     pub fn request(&self, now: Instant) -> LeaseRequest {
-        LeaseRequest { incarnation: self.incarnation, sent_at: now, applied: self.applied }
+        // A clock that stopped shows what it showed then: a nanosecond tells what was asked for before from what is asked for now.
+        let sent_at = now.max(self.void_until + Duration::from_nanos(1));
+        LeaseRequest { incarnation: self.incarnation, sent_at, applied: self.applied }
     }
 
     /// Gives, once this life has read the record: until then it does not know what an earlier life has acted by, and so not what it
@@ -177,15 +179,15 @@ impl Leases {
         Some(LeaseGrant { incarnation: self.incarnation, sent_at: request.sent_at, revision: self.known })
     }
 
-    /// This node's clock may have stopped until now, though time went on: leases that were asked for before may have run out for their givers.
+    /// This node's clock may have stopped until now, though time went on: leases that were asked for until then may have run out for their givers.
     pub fn handle_clock_stop(&mut self, now: Instant) {
         self.held.clear();
-        self.void_before = now;
+        self.void_until = now;
     }
 
     /// Holds.
     pub fn handle_grant(&mut self, from: NodeId, grant: LeaseGrant) {
-        if grant.sent_at < self.void_before {
+        if grant.sent_at <= self.void_until {
             return;
         }
         let held = Held {
@@ -291,10 +293,12 @@ mod tests {
         let late = b.handle_request(at(5000), A, a.request(at(5000))).unwrap();
         a.handle_grant(B, late);
         assert!(a.holds(at(5001), B));
+        let last = b.handle_request(at(5001), A, a.request(at(5001))).unwrap();
         a.handle_clock_stop(at(5001));
         assert!(!a.holds(at(5001), B));
         a.handle_grant(B, late);
-        assert!(!a.holds(at(5001), B), "the answer was on its way");
+        a.handle_grant(B, last);
+        assert!(!a.holds(at(5001), B), "the answers were on their way");
         let anew = b.handle_request(at(9000), A, a.request(at(5001))).unwrap();
         a.handle_grant(B, anew);
         assert!(a.holds(at(5990), B));

@@ -32,11 +32,11 @@ pub use id::{Epoch, Incarnation, NodeId, Revision, Slot, Slots};
 pub use lease::{LEASE_LENGTH, LeaseGrant, LeaseRequest, Leases, Terms};
 pub use media::{Apply, ApplyId};
 pub use membership::{Activation, BEYOND_RECORD, Membership};
-pub use message::{Envelope, Message, RoundId, SyncId};
+pub use message::{Envelope, Message, ProbeId, RoundId, SyncId};
 pub use regions::Regions;
 pub use replica::{
-    Command, DiskFailed, Outcome, Output, ReadMark, Receivers, RegionCompare, RegionRead, Replica, SyncFrom,
-    SyncNext, SyncState, TICK, Unreadable, Unwritable, VALIDATE_AFTER,
+    Command, Confirmation, Confirmed, DiskFailed, Outcome, Output, ReadMark, Receivers, RegionCompare,
+    RegionRead, Replica, SyncFrom, SyncNext, SyncState, TICK, Unreadable, Unwritable, VALIDATE_AFTER,
 };
 pub use steward::{Proposal, Reason, SILENCE_MAX, Steward, View};
 pub use timestamp::Timestamp;

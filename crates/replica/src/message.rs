@@ -20,6 +20,10 @@ pub struct Envelope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RoundId(pub u64);
 
+/// A question whether reads may be answered. Numbers are the asking copy's, and grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProbeId(pub u64);
+
 /// One attempt to bring a copy up to date; the joiner counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SyncId(pub u64);
@@ -50,6 +54,16 @@ pub enum Message {
     },
     /// The sender waits to be told of writes that are on the disks of all members.
     AskValidation,
+    /// The sender has reads that it answers only when the receiver has said that it acts in the envelope's epoch (R24).
+    ConfirmReads {
+        /// To be named in the answer.
+        probe: ProbeId,
+    },
+    /// The sender acts in the envelope's epoch, and did so after it was asked.
+    ReadsConfirmed {
+        /// From the question.
+        probe: ProbeId,
+    },
     /// The sender acts in the envelope's epoch. In-sync copies thereby confirm it (R13a).
     Activated,
     /// The sender will never again send a write older than this (R15).

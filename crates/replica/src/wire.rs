@@ -7,8 +7,8 @@
 use base::{Chain, Crc32c};
 
 use crate::{
-    Blocks, Digest, Envelope, Epoch, Geometry, Incarnation, Message, Payload, Regions, RoundId, Slot, Slots,
-    SyncId, Timestamp,
+    Blocks, Digest, Envelope, Epoch, Geometry, Incarnation, Message, Payload, ProbeId, Regions, RoundId,
+    Slot, Slots, SyncId, Timestamp,
 };
 
 /// Bytes before a message's body.
@@ -67,6 +67,8 @@ mod kind {
     pub(super) const SYNC_PROBE: u8 = 13;
     pub(super) const SYNC_WANT: u8 = 14;
     pub(super) const ASK_VALIDATION: u8 = 15;
+    pub(super) const CONFIRM_READS: u8 = 16;
+    pub(super) const READS_CONFIRMED: u8 = 17;
 }
 
 /// The flag of a payload of zeros, which takes no bytes.
@@ -94,6 +96,14 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
             kind::VALIDATE
         }
         Message::AskValidation => kind::ASK_VALIDATION,
+        Message::ConfirmReads { probe } => {
+            body.u64(probe.0);
+            kind::CONFIRM_READS
+        }
+        Message::ReadsConfirmed { probe } => {
+            body.u64(probe.0);
+            kind::READS_CONFIRMED
+        }
         Message::Activated => kind::ACTIVATED,
         Message::Floor { floor } => {
             body.timestamp(*floor);
@@ -222,6 +232,8 @@ pub fn decode(
         }
         kind::VALIDATE => Message::Validate { writes: reader.known(geometry)? },
         kind::ASK_VALIDATION => Message::AskValidation,
+        kind::CONFIRM_READS => Message::ConfirmReads { probe: ProbeId(reader.u64()?) },
+        kind::READS_CONFIRMED => Message::ReadsConfirmed { probe: ProbeId(reader.u64()?) },
         kind::ACTIVATED => Message::Activated,
         kind::FLOOR => Message::Floor { floor: reader.timestamp()? },
         kind::SYNC_OPEN => {
@@ -476,6 +488,8 @@ mod tests {
             Message::Acknowledge { rounds: vec![RoundId(u64::MAX), RoundId(7)] },
             Message::Validate { writes: known.clone() },
             Message::AskValidation,
+            Message::ConfirmReads { probe: ProbeId(3) },
+            Message::ReadsConfirmed { probe: ProbeId(u64::MAX) },
             Message::Activated,
             Message::SyncProbe {
                 sync: SyncId(5),
@@ -600,7 +614,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut head = vec![0; HEADER_BYTES + rng.below(60) as usize];
             rng.fill(&mut head);
-            head[0] = rng.below(17) as u8;
+            head[0] = rng.below(19) as u8;
             head[1..8].fill(0);
             let body = (head.len() - HEADER_BYTES) as u32;
             head[24..28].copy_from_slice(&body.to_le_bytes());

@@ -334,8 +334,9 @@ impl Control {
         let authority = tls.is_some() && ClusterAuthority::load(&self.cluster_directory()?, cluster).is_ok();
         let generation = store.status(RECORD_DEADLINE).await?.generation;
         let watch = store.watch(Revision(0), RECORD_DEADLINE).await?;
+        let read_confirm = config.read_confirm;
         on_all_cores(move || async move {
-            let copies = Copies::new(cluster, me, life);
+            let copies = Copies::new(cluster, me, life, read_confirm);
             Shard::current().set_copies(Rc::clone(&copies));
             rt::spawn(Rc::clone(&copies).sync()).detach();
             rt::spawn(Rc::clone(&copies).acknowledge()).detach();

@@ -73,7 +73,9 @@ pub struct Copies {
     heard: RefCell<BTreeMap<(NodeId, Role), Instant>>,
     /// Rung when a sync waits for that.
     syncs_wait: Notify,
-    /// Copies with acknowledgements that have not left.
+    /// Reads wait for a word of the other nodes (R24).
+    read_confirm: bool,
+    /// Copies with acknowledgements that have not left, or questions of reads.
     owing: RefCell<Vec<Rc<SliceCopy>>>,
     /// Rung when there is one.
     owes: Notify,
@@ -101,7 +103,7 @@ impl Reached {
 
 impl Copies {
     /// A core of node `me` in this life.
-    pub fn new(cluster: ClusterId, me: NodeId, incarnation: Incarnation) -> Rc<Copies> {
+    pub fn new(cluster: ClusterId, me: NodeId, incarnation: Incarnation, read_confirm: bool) -> Rc<Copies> {
         Rc::new(Copies {
             cluster,
             me,
@@ -120,6 +122,7 @@ impl Copies {
             paused: RefCell::default(),
             heard: RefCell::default(),
             syncs_wait: Notify::new(),
+            read_confirm,
             owing: RefCell::default(),
             owes: Notify::new(),
             keeper: RefCell::new(Weak::new()),
@@ -167,6 +170,11 @@ impl Copies {
             let ahead = self.ahead.get().saturating_add(behind);
             on_every_core(move || Copies::current().ahead.set(ahead));
         }
+    }
+
+    /// Whether reads of volumes with other copies wait for a word of the other nodes (R24).
+    pub fn read_confirm(&self) -> bool {
+        self.read_confirm
     }
 
     /// The leases, to read by.
@@ -220,17 +228,17 @@ impl Copies {
         }
     }
 
-    /// Sends the acknowledgements of a turn of this core, together, for ever.
+    /// Sends the acknowledgements of a turn of this core, together, and what its reads ask, for ever.
     pub async fn acknowledge(self: Rc<Self>) {
         loop {
             self.owes.notified().await;
             let owing = self.owing.take();
-            owing.iter().for_each(|copy| copy.acknowledge());
+            owing.iter().for_each(SliceCopy::send_owed);
         }
     }
 
-    /// A copy has acknowledgements that are to leave with others of this turn.
-    pub(super) fn will_acknowledge(&self, copy: Rc<SliceCopy>) {
+    /// A copy has acknowledgements, or a question, that are to leave with others of this turn.
+    pub(super) fn will_send(&self, copy: Rc<SliceCopy>) {
         self.owing.borrow_mut().push(copy);
         self.owes.notify();
     }

@@ -5,6 +5,7 @@
 mod addresses;
 mod all_paths;
 mod budget;
+mod clocks;
 mod compare_and_write;
 mod deleted;
 mod events;

@@ -7,6 +7,7 @@
 //! to others until its disk has done something is a *debt*. `write.rs` has the rounds, `debt.rs` the debts, `source.rs` and `joiner.rs`
 //! the two sides of a sync.
 
+mod confirm;
 mod debt;
 mod joiner;
 mod source;
@@ -26,11 +27,13 @@ use crate::table::Table;
 use crate::{
     Activation, Blocks, Config, Digest, Epoch, Geometry, Incarnation, Slot, Slots, Standing, Timestamp,
 };
+use confirm::Probes;
 use debt::{Debts, Owed};
 use joiner::Joiner;
 use source::Source;
 use write::Round;
 
+pub use confirm::{Confirmation, Confirmed};
 pub use joiner::SyncFrom;
 pub use source::{Receivers, SyncNext, SyncState};
 
@@ -160,6 +163,8 @@ pub struct Replica {
     /// Somebody has asked for that while writes were under way: the word of these is not to wait.
     asked_validation: bool,
     debts: Debts,
+    /// What reads wait for that others must confirm.
+    probes: Probes,
     /// What each member will not go below, as far as it has said so in this epoch.
     floors: [Option<Timestamp>; Slot::MAX],
     /// Who has finished what it began before this copy was a member. A copy that was added lately is not named in the others' bits for what they
@@ -212,6 +217,7 @@ impl Replica {
             validations: Vec::new(),
             asked_validation: false,
             debts: Debts::default(),
+            probes: Probes::default(),
             floors: [None; Slot::MAX],
             finished: Slots::NONE,
             said_floor: None,
@@ -266,6 +272,7 @@ impl Replica {
         }
         self.joiner.enter(&config, standing, kept);
         self.config = Some(config);
+        self.void_confirmations();
         // A map that was not read is marked for everybody, whether there is such a copy or not: what is noted for nobody would stay, and be handed on. A
         // copy that is added later is a new one, whose own map says that it has nothing. But a process that has just started may act in an old
         // configuration first, from before a copy was added for which its last life has noted something. A member's configuration is newer than that.
@@ -356,14 +363,18 @@ impl Replica {
     /// Takes a message from the copy in `from`, over the link that is up.
     pub fn handle_message(&mut self, from: Slot, envelope: Envelope) {
         let Some(config) = &self.config else { return };
-        if self.failed {
-            return;
-        }
         let current = envelope.epoch == config.epoch
             && config.copy(from).is_some_and(|copy| match copy.standing {
                 Standing::InSync(life) | Standing::Joining(life) => life == envelope.incarnation,
                 Standing::Outside => true,
             });
+        // In which epoch it acts says also who has no disk any more.
+        if let (true, Message::ConfirmReads { probe }) = (current, &envelope.message) {
+            return self.handle_confirm_reads(from, *probe);
+        }
+        if self.failed {
+            return;
+        }
         match envelope.message {
             // R6: in any epoch
             Message::Validate { writes } => {
@@ -379,6 +390,8 @@ impl Replica {
             }
             Message::AskValidation => self.handle_ask_validation(),
             _ if !current => {} // Reached only with that rule left out, which is about writes.
+            Message::ConfirmReads { .. } => {} // Answered above.
+            Message::ReadsConfirmed { probe } => self.handle_reads_confirmed(from, probe),
             Message::Floor { floor } => {
                 self.floors[from.index()] = Some(floor);
                 if floor.epoch >= self.joiner.joined() {
@@ -409,6 +422,7 @@ impl Replica {
             // What was sent before it acted in this epoch was not taken.
             self.said_floor = None;
             self.send_rounds_again(from);
+            self.probe_again(from);
             self.joiner.reopen(from);
             self.open_sync();
             self.say_synced();
@@ -422,6 +436,7 @@ impl Replica {
         self.send(to, Message::Activated);
         self.said_floor = None;
         self.send_rounds_again(to);
+        self.probe_again(to);
         self.joiner.reopen(to);
         self.open_sync();
         self.say_synced();

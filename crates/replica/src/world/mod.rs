@@ -1,9 +1,10 @@
-//! Whole copies under faults: a network that delays and breaks, disks that lose what was under way, clocks that drift, processes that
-//! die, a record that is out of reach, and hosts that read and write through all of them. Everything comes from a seed.
+//! Whole copies under faults: a network that delays and breaks, disks that lose what was under way, clocks that drift or stop, processes that
+//! die or stand still, a record that is out of reach, and hosts that read and write through all of them. Everything comes from a seed.
 //!
 //! Times are those of a fast network with leases of 60 ms, so that a second has many leases, ticks and faults in it.
 
 mod check;
+mod clocks;
 mod disk;
 mod run;
 mod scenarios;
@@ -16,9 +17,9 @@ use base::{Instant, Rng};
 use crate::canary::Canary;
 use crate::lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 use crate::{
-    Blocks, Command, Config, Envelope, Geometry, Incarnation, Membership, NodeId, Outcome, Output, ReadMark,
-    Reason, Receivers, RegionCompare, RegionRead, Replica, Revision, Slot, Standing, Steward, Unreadable,
-    View, wire,
+    Blocks, Command, Config, Confirmation, Confirmed, Envelope, Geometry, Incarnation, Membership, NodeId,
+    Outcome, Output, ReadMark, Reason, Receivers, RegionCompare, RegionRead, Replica, Revision, Slot,
+    Standing, Steward, Unreadable, View, wire,
 };
 use disk::{Disk, EMPTY, Ended};
 use rt::sim::linear::{self, Kind, NEVER, Op};
@@ -52,6 +53,12 @@ struct Node {
     /// How much faster than true time its clock runs, in thousandths, and where it began.
     drift: i64,
     clock_from: u64,
+    /// It stands still.
+    standstill: Option<clocks::Standstill>,
+    /// How long its clock has stood.
+    clock_stood: Duration,
+    /// Its reads are confirmed (R24): only such a node's clock stops.
+    confirms: bool,
     leases: Leases,
     membership: Membership,
     steward: Steward,
@@ -84,6 +91,7 @@ struct HostRead {
     end_at: Instant,
     blocks: Blocks,
     mark: ReadMark,
+    confirmation: Option<Confirmation>,
     values: Option<Vec<u64>>,
     called: u64,
 }
@@ -115,6 +123,8 @@ pub struct World {
     obituaries: Vec<(Instant, usize, usize, NodeId, Incarnation)>,
     /// What watchers do leaves the rest of a seed as it is.
     watchers: Rng,
+    /// Neither does what becomes of clocks.
+    clocks: Rng,
     writes: BTreeMap<Command, HostWrite>,
     last_value: u64,
     history: Vec<Vec<Op>>,
@@ -174,6 +184,7 @@ impl World {
             links,
             obituaries: Vec::new(),
             watchers: Rng::new(seed ^ 0x0b17_0a2f),
+            clocks: Rng::new(seed ^ 0xc10c),
             writes: BTreeMap::new(),
             last_value: EMPTY,
             history: vec![Vec::new(); GEOMETRY.blocks as usize],
@@ -219,8 +230,10 @@ impl World {
         self.now = self.now + Duration::from_micros(200 + self.rng.below(800));
         self.deliver();
         self.deliver_obituaries();
+        self.end_standstills();
         for index in 0..self.nodes.len() {
-            if self.nodes[index].up {
+            if self.runs(index) {
+                self.nodes[index].replica.send_probes();
                 self.learn(index);
                 self.run_disk(index);
                 self.run_reads(index);
@@ -261,8 +274,9 @@ impl World {
 
     fn deliver_obituaries(&mut self) {
         let now = self.now;
-        let (due, later) =
-            std::mem::take(&mut self.obituaries).into_iter().partition(|(due, ..)| *due <= now);
+        let (due, later) = std::mem::take(&mut self.obituaries)
+            .into_iter()
+            .partition(|(due, to, ..)| *due <= now && self.nodes[*to].standstill.is_none());
         self.obituaries = later;
         let due: Vec<(Instant, usize, usize, NodeId, Incarnation)> = due;
         for (_, to, of, id, life) in due {
@@ -294,6 +308,9 @@ impl World {
     }
 
     fn next_packet(&mut self, from: usize, to: usize) -> Option<Packet> {
+        if self.nodes[to].standstill.is_some() {
+            return None;
+        }
         let wire = self.links.get_mut(&(from, to))?.as_mut()?;
         let (due, _) = wire.front()?;
         if *due > self.now {
@@ -414,14 +431,19 @@ impl World {
                 read.values = Some(node.disk.read(read.blocks));
             }
         }
-        let (ended, open) = std::mem::take(&mut node.host_reads)
-            .into_iter()
-            .partition(|read| read.values.is_some() && read.end_at <= now);
+        let (ended, open) = std::mem::take(&mut node.host_reads).into_iter().partition(|read| {
+            let replica = &node.replica;
+            let waits = |of| replica.confirmation(of) == Confirmed::NotYet;
+            read.values.is_some() && read.end_at <= now && !read.confirmation.is_some_and(waits)
+        });
         node.host_reads = open;
         let ended: Vec<HostRead> = ended;
         for read in ended {
             let node = &self.nodes[index];
-            if node.replica.still_readable(read.mark, node.clock(now), &node.leases, read.blocks) {
+            let void = |of| node.replica.confirmation(of) == Confirmed::Void;
+            if read.confirmation.is_some_and(void) {
+                self.count("read that nobody confirmed in its epoch");
+            } else if node.replica.still_readable(read.mark, node.clock(now), &node.leases, read.blocks) {
                 let reply = self.tick_moment();
                 self.say(|| format!("{index} host read {:?} of {:?}", read.values, read.blocks));
                 for (block, value) in (read.blocks.start..).zip(read.values.unwrap()) {
@@ -432,7 +454,7 @@ impl World {
                         reply,
                     });
                 }
-                self.count("read");
+                self.count(if read.confirmation.is_some() { "confirmed read" } else { "read" });
             } else {
                 self.count("read again");
             }
@@ -572,7 +594,7 @@ impl World {
         let command = Command(value);
         let node = &mut self.nodes[index];
         // All holds whatever the clocks say: here they say nothing.
-        if node.up && node.replica.write(command, blocks, disk::payload(value, blocks), 0).is_ok() {
+        if node.runs() && node.replica.write(command, blocks, disk::payload(value, blocks), 0).is_ok() {
             self.writes.insert(command, HostWrite { blocks, value, called, node: index });
             self.say(|| format!("{index} host writes {value} to {blocks:?}"));
             self.drain(index);
@@ -583,7 +605,7 @@ impl World {
         let blocks = self.any_blocks();
         let called = self.tick_moment();
         let node = &self.nodes[index];
-        if !node.up {
+        if !node.runs() {
             return;
         }
         let readable = node.replica.readable(node.clock(self.now), &node.leases, blocks);
@@ -593,11 +615,15 @@ impl World {
         }
         if let Ok(mark) = readable {
             let (look_at, end_at) = self.reading();
-            self.nodes[index].host_reads.push(HostRead {
+            let node = &mut self.nodes[index];
+            let confirms = node.confirms && node.replica.has_other_members();
+            let confirmation = confirms.then(|| node.replica.ask_confirmation());
+            node.host_reads.push(HostRead {
                 look_at,
                 end_at,
                 blocks,
                 mark,
+                confirmation,
                 values: None,
                 called,
             });
@@ -619,6 +645,7 @@ impl World {
         self.count("crash");
         self.say(|| format!("{index} crashes"));
         self.tell_death(index);
+        self.end_standstill(index);
         let mut rng = self.rng.fork();
         let node = &mut self.nodes[index];
         node.disk.crash(&mut rng);
@@ -723,7 +750,7 @@ impl World {
     fn newest_at(&self, index: usize) -> Option<&Config> {
         let node = &self.nodes[index];
         let newest = self.record.last().unwrap();
-        let knows = self.reaches_record(index) && node.up && node.membership.active() == Some(newest);
+        let knows = self.reaches_record(index) && node.runs() && node.membership.active() == Some(newest);
         (knows && newest.standing(slot(index), node.incarnation) == Standing::InSync(node.incarnation))
             .then_some(newest)
     }
@@ -785,7 +812,7 @@ impl World {
     pub fn recover(&mut self, index: usize) {
         let node = &self.nodes[index];
         let newest = self.record.last().unwrap();
-        let knows = self.reaches_record(index) && node.up && node.membership.newest() == Some(newest);
+        let knows = self.reaches_record(index) && node.runs() && node.membership.newest() == Some(newest);
         if knows && let Ok(config) = newest.recover(slot(index), node.incarnation) {
             self.commit(config, "recovery");
         }
@@ -811,6 +838,9 @@ impl Node {
             incarnation,
             drift,
             clock_from,
+            standstill: None,
+            clock_stood: Duration::ZERO,
+            confirms: false,
             leases: Leases::new(Instant(0), incarnation, TERMS),
             membership: Membership::new(slot(index), incarnation),
             steward: Steward::new(Instant(0), slot(index), incarnation, SILENCE_MAX),
@@ -834,6 +864,8 @@ impl Node {
     /// The node's clock at this true time.
     fn clock(&self, now: Instant) -> Instant {
         let rate = (1000 + self.drift) as u64;
-        Instant(self.clock_from + now.0 / 1000 * rate)
+        let stands_since = self.standstill.filter(|standstill| standstill.with_clock).map(|it| it.since);
+        let ran = stands_since.unwrap_or(now).0 - self.clock_stood.as_nanos() as u64;
+        Instant(self.clock_from + ran / 1000 * rate)
     }
 }

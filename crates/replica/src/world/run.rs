@@ -67,6 +67,11 @@ enum Fault {
 struct Plan {
     rng: Rng,
     faults: Vec<(Fault, u64)>,
+    /// What becomes of clocks leaves the rest of a seed as it is.
+    clocks: Rng,
+    /// How often in 10,000 steps a node stands still, and how often one does whose reads are confirmed, with its clock.
+    standstills: u64,
+    clock_stops: u64,
     /// A host does something once in so many steps.
     load: u64,
 }
@@ -86,17 +91,41 @@ impl Plan {
             })
             .collect();
         let load = 1 + rng.below(3);
-        Plan { rng, faults, load }
+        let mut clocks = Rng::new(seed ^ 0xc10c_5eed);
+        let standstills = [0, 0, 5, 20][clocks.below(4) as usize];
+        let clock_stops = [0, 0, 20, 80][clocks.below(4) as usize];
+        Plan { rng, faults, clocks, standstills, clock_stops, load }
     }
+}
+
+/// Where reads are confirmed (R24).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirms {
+    /// On the nodes that the plan draws.
+    Drawn,
+    /// Everywhere.
+    All,
 }
 
 /// One seed.
 pub fn run(seed: u64, canary: Option<Canary>) -> BTreeMap<&'static str, u64> {
+    run_with(seed, canary, Confirms::Drawn)
+}
+
+/// One seed, with reads confirmed where that says.
+pub fn run_with(seed: u64, canary: Option<Canary>, confirms: Confirms) -> BTreeMap<&'static str, u64> {
     let mut plan = Plan::new(seed);
     let copies = [2, 2, 3, 3, 3, 4][plan.rng.below(6) as usize];
     let mut world = World::new(seed, copies, canary);
     world.stewards = plan.rng.one_in(2);
     world.slow_reads = seed % 4 == 3;
+    // Clocks stop only where reads are confirmed: elsewhere that is a risk that is known.
+    for node in world.nodes.iter_mut().filter(|_| plan.clock_stops > 0) {
+        node.confirms = confirms == Confirms::All || plan.clocks.one_in(2);
+    }
+    if confirms == Confirms::All {
+        world.nodes.iter_mut().for_each(|node| node.confirms = true);
+    }
     for step in 0..STEPS {
         world.step();
         if plan.rng.one_in(plan.load) {
@@ -105,6 +134,16 @@ pub fn run(seed: u64, canary: Option<Canary>) -> BTreeMap<&'static str, u64> {
         for (fault, weight) in &plan.faults {
             if plan.rng.below(10_000) < *weight {
                 world.fault(*fault, &mut plan.rng);
+            }
+        }
+        if plan.clocks.below(10_000) < plan.standstills {
+            let index = plan.clocks.below(world.nodes.len() as u64) as usize;
+            world.stand_still(index, false);
+        }
+        if plan.clocks.below(10_000) < plan.clock_stops {
+            let index = plan.clocks.below(world.nodes.len() as u64) as usize;
+            if world.nodes[index].confirms {
+                world.stand_still(index, true);
             }
         }
         world.seen = world.record.len();
@@ -164,6 +203,7 @@ impl World {
     /// Everything works again, and the stewards see to it that all join.
     fn make_peace(&mut self, plan: &mut Rng) {
         (self.stewards, self.calm) = (true, true);
+        (0..self.nodes.len()).for_each(|index| self.end_standstill(index));
         let now = self.now;
         self.nodes.iter_mut().for_each(|node| node.record_gone_until = now);
         for step in 0.. {

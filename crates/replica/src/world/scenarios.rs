@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use run::{first_failure, run};
+use run::{Confirms, first_failure, run, run_with};
 
 /// How many seeds a test run takes; `URSA_SEEDS` sets another number, `URSA_SEED` one seed. One rule that was left out took 2,703 to be noticed.
 const SEEDS: u64 = 4000;
 
 /// How often each thing happens at least in [`SEEDS`] seeds: about half of what was seen. A run in which hosts get nowhere, or nothing goes wrong, proves nothing.
-const FLOORS: [(&str, u64); 27] = [
+const FLOORS: [(&str, u64); 31] = [
     ("write", 540_000),
     ("write of unknown outcome", 29_000),
     ("read", 470_000),
@@ -37,6 +37,10 @@ const FLOORS: [(&str, u64); 27] = [
     ("steward removes who owes acknowledgements", 360),
     ("region found equal", 2000),
     ("region found different", 10_000),
+    ("process stood still", 200),
+    ("clock stopped", 200),
+    ("confirmed read", 200),
+    ("read that nobody confirmed in its epoch", 200),
 ];
 
 fn number(name: &str) -> Option<u64> {
@@ -152,6 +156,54 @@ fn a_joiner_whose_lease_is_missing(canary: Option<Canary>) -> Result<(), linear:
 fn reads_need_the_lease_of_a_joiner() {
     assert_eq!(a_joiner_whose_lease_is_missing(None), Ok(()));
     a_joiner_whose_lease_is_missing(Some(Canary::NoJoinerLease)).expect_err("a stale read");
+}
+
+/// Two copies; 1 is a virtual machine that is paused for three leases, and its clock with it. It is taken out, hosts write through 0, and in the moment in which 1
+/// runs again a host reads there: by its clock its lease still lasts.
+fn a_pause_with_the_clock(seed: u64, confirms: bool, told: bool) -> Result<(), linear::Violation> {
+    let mut world = World::new(seed, 2, None);
+    world.nodes[1].confirms = confirms;
+    world.hot = 1;
+    (world.network, world.disk) = (Duration::from_micros(100), Duration::from_micros(100));
+    world.steps(300);
+    world.host_write(0);
+    world.steps(30);
+    world.stand_still_for(1, TERMS.length * 3, true, told);
+    while !world.runs(1) {
+        world.remove(0, 1);
+        world.host_write(0);
+        world.host_read(1);
+        world.step();
+    }
+    // It has heard of nothing yet: what was sent to it, and the record's news, come after what its host asks.
+    world.isolate_from_record(1);
+    for _ in 0..40 {
+        world.host_read(1);
+        world.step();
+    }
+    assert_eq!(world.count_of("removal"), 1);
+    world.try_history()
+}
+
+#[test]
+fn a_clock_that_stops_gives_an_old_read_unless_reads_are_confirmed() {
+    let wrong = |confirms, told| {
+        (0..50).filter(|seed| a_pause_with_the_clock(*seed, confirms, told).is_err()).count()
+    };
+    assert_eq!(wrong(true, false), 0);
+    assert!(wrong(false, false) > 0, "the clock does not matter");
+    assert_eq!(wrong(false, true), 0, "it knows that its clock stood");
+}
+
+/// Where all reads are confirmed no clock matters: not that of the holder, nor that of the giver, nor whether anybody waits for anything.
+#[test]
+fn confirmed_reads_need_no_lease() {
+    for canary in [Canary::NoLease, Canary::NoWait, Canary::NoBootWait, Canary::NoRevision] {
+        for seed in 0..number("URSA_SEEDS").unwrap_or(100) {
+            println!("seed {seed}, without {canary:?}");
+            run_with(seed, Some(canary), Confirms::All);
+        }
+    }
 }
 
 /// Two copies; 1 restarts, and goes on alone at once. Its last life has promised 0 not to.
@@ -407,13 +459,14 @@ fn notice(canaries: &[Canary], seeds: u64) {
 
 /// Rules whose absence seeds find within a few hundred. For those that need a longer story there are scenarios above; two more take
 /// more than ten thousand seeds: [`rare_rules_left_out_are_noticed`].
-const CANARIES: [Canary; 18] = [
+const CANARIES: [Canary; 19] = [
     Canary::AckSuperseded,
     Canary::NoIntent,
     Canary::CoordinatorIntent,
     Canary::NoJoinerAck,
     Canary::NoEpoch,
     Canary::NoLease,
+    Canary::Unconfirmed,
     Canary::NoRevision,
     Canary::NoWait,
     Canary::PromoteEarly,

@@ -135,6 +135,7 @@ impl Settings {
             sync_bytes_per_second_max: given
                 .sync_bytes_per_second_max
                 .map_or(defaults.sync_bytes_per_second_max, |size| size.0),
+            read_confirm: defaults.read_confirm,
             commands_max: given.commands_max.unwrap_or(defaults.commands_max),
             login_deadline: seconds(given.login_timeout, defaults.login_deadline),
             nop_interval: seconds(given.nop_interval, defaults.nop_interval),

@@ -13,7 +13,7 @@ use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
 
 impl SliceCopy {
-    /// Reads, when this copy may (R9).
+    /// Reads, when this copy may (R9), and where clocks may stop, when the other members have confirmed it (R24).
     ///
     /// # Errors
     /// What the layout says; [`SliceError::Unavailable`] if this copy may not be read, and did not become readable soon.
@@ -50,7 +50,11 @@ impl SliceCopy {
                     continue;
                 }
             };
+            let confirmation = self.ask_confirmation();
             let data = self.layout.read(offset, len).await?;
+            if !self.is_confirmed(confirmation).await? {
+                continue;
+            }
             let still = self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks));
             if still || makes(Canary::ReadOnce) {
                 return Ok(data);
@@ -70,7 +74,7 @@ impl SliceCopy {
     /// # Errors
     /// As [`SliceCopy::read`].
     pub async fn allocated(
-        &self,
+        self: &Rc<Self>,
         offset: ByteOffset,
         len: ByteLen,
         max: usize,
@@ -84,8 +88,9 @@ impl SliceCopy {
                 continue;
             }
             let epoch = self.epoch();
+            let confirmation = self.ask_confirmation();
             let allocated = self.layout.allocated(offset, len, max).await?;
-            if leased() && self.epoch() == epoch {
+            if self.is_confirmed(confirmation).await? && leased() && self.epoch() == epoch {
                 return Ok(allocated);
             }
         }

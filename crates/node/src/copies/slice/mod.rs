@@ -3,6 +3,7 @@
 //! [`Replica`] decides; this tells it what has happened and does what it says, after each of these until nothing is left to be done.
 
 mod cache_policy;
+mod confirming;
 mod disk;
 mod hosts;
 mod room;
@@ -22,6 +23,7 @@ use rt::sync::{Notify, Sender};
 use store::{SliceError, Stripe};
 
 pub use self::cache_policy::CachePolicy;
+use self::confirming::Confirming;
 use self::disk::read_map;
 use self::room::Shortage;
 use super::Address;
@@ -52,6 +54,8 @@ pub struct SliceCopy {
     nodes: Cell<[Option<NodeId>; Slot::MAX]>,
     /// See [`Opening::untrusted`].
     untrusted: Cell<bool>,
+    /// Reads that wait for a word of the other members.
+    confirming: RefCell<Confirming>,
     /// Rung when something has happened that a waiting command may have waited for.
     pub(super) happened: Notify,
     /// To each other copy: acknowledgements of this turn of the core.
@@ -122,6 +126,7 @@ impl SliceCopy {
             last_command: Cell::new(0),
             nodes: Cell::default(),
             untrusted: Cell::new(untrusted),
+            confirming: RefCell::default(),
             happened: Notify::new(),
             acknowledgements: RefCell::default(),
             validates: Cell::new(false),
@@ -309,6 +314,7 @@ impl SliceCopy {
     /// what becomes of them. What their initiators write again, here or through another node, comes after them.
     pub fn set_given_up(self: &Rc<Self>, given_up: bool) {
         self.given_up.set(given_up);
+        self.release_reads();
         if given_up {
             self.tell(Replica::answer_unknown);
         }
@@ -401,6 +407,7 @@ impl SliceCopy {
     pub fn tick(self: &Rc<SliceCopy>) {
         self.tell(Replica::handle_tick);
         self.look_for_room();
+        self.release_reads();
         let page = self.replica.borrow_mut().poll_idle();
         if let Some(page) = page {
             self.write_page(page);
@@ -462,6 +469,7 @@ impl SliceCopy {
             }
         }
         self.happened.notify();
+        self.release_reads();
         if self.replica.borrow().has_validations() && !self.validates.replace(true) {
             let copy = Rc::downgrade(self);
             rt::spawn(async move {

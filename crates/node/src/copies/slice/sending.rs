@@ -29,13 +29,14 @@ impl SliceCopy {
             }
         }
         if is_first {
-            Copies::current().will_acknowledge(Rc::clone(self));
+            Copies::current().will_send(Rc::clone(self));
         }
     }
 
-    /// Sends the acknowledgements that wait.
-    pub(in crate::copies) fn acknowledge(&self) {
+    /// Sends the acknowledgements that wait, and what reads of this turn ask.
+    pub(in crate::copies) fn send_owed(self: &Rc<Self>) {
         Slot::all().for_each(|slot| self.acknowledge_to(slot));
+        self.send_probes();
     }
 
     /// They were for the other end of a link that is no more.

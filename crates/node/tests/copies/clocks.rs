@@ -1,0 +1,105 @@
+//! A node that is a virtual machine and is paused: its clock stands while the others go on without it, and its leases seem to last.
+
+use cluster::memory::Fault;
+
+use super::forks::record_node;
+use super::*;
+
+/// What a host was given by a node that has just gone on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    Old,
+    New,
+    /// An error, or nothing before the node knew that it was taken out.
+    Nothing,
+}
+
+/// Two nodes. The second one is paused, and `told` by its time of day afterwards; a host writes through the first one as soon as that goes on alone. The second one runs again, hears of no change
+/// of the record for a second, and finds a read in its kernel's buffers.
+fn read_after_a_pause(seed: u64, read_confirm: bool, told: bool) -> Read {
+    let cluster = Cluster::with_config(seed, 2, 1, &Config { read_confirm, ..Config::default() });
+    cluster.add_volume(VolumeKind::Thick, 2);
+    let (host, portals) = (cluster.client("host"), [cluster.portal(0), cluster.portal(1)]);
+    let sessions = Rc::new(RefCell::new(Vec::new()));
+    let kept = Rc::clone(&sessions);
+    cluster.world.block_on(host, CoreId(0), move || async move {
+        for portal in portals {
+            let session = log_in(portal, "host").await.unwrap();
+            write(&session, 0, 1).await.unwrap();
+            assert_eq!(read(&session, 0).await.unwrap(), 1);
+            kept.borrow_mut().push(session);
+        }
+    });
+    let [first, second] = [0, 1].map(|index| Rc::clone(&sessions.borrow()[index]));
+    cluster.world.freeze(cluster.servers[1]);
+    cluster.record.begin(record_node(1), Fault::WatchHeld);
+    cluster.world.block_on(host, CoreId(0), move || async move {
+        // This one begins while the second node is a member, and is on its way to it: of its block it would give nothing.
+        write(&first, 100, 1).await.unwrap();
+        write(&first, 0, 2).await.unwrap();
+    });
+    assert_eq!(cluster.in_sync(0), 1, "the first node goes on alone");
+    let answer = Rc::new(Cell::new(Read::Nothing));
+    let noted = Rc::clone(&answer);
+    drop(cluster.world.spawn_on(host, CoreId(0), move || async move {
+        noted.set(match read(&second, 0).await {
+            Ok(1) => Read::Old,
+            Ok(_) => Read::New,
+            Err(_) => Read::Nothing,
+        });
+    }));
+    cluster.world.run_for(Duration::from_millis(100));
+    if told {
+        cluster.world.resume_with_time_of_day(cluster.servers[1]);
+    } else {
+        cluster.world.resume(cluster.servers[1]);
+    }
+    cluster.world.run_for(Duration::from_secs(1));
+    let answer = answer.get();
+    cluster.record.end(record_node(1), Fault::WatchHeld);
+    cluster.wait_until_in_sync(0, 2);
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    answer
+}
+
+#[test]
+fn a_node_that_was_paused_with_its_clock_gives_no_old_read() {
+    each_seed(5, |seed| {
+        assert_eq!(read_after_a_pause(seed, true, false), Read::Nothing);
+        assert_eq!(
+            read_after_a_pause(seed, false, true),
+            Read::Nothing,
+            "leases are void, and asked for again in vain"
+        );
+        assert_eq!(
+            read_after_a_pause(seed, false, false),
+            Read::Old,
+            "that is the risk of `read-confirm = never`"
+        );
+    });
+}
+
+/// Of a volume that has no other member nobody is asked; nor when the other one is gone for good.
+#[test]
+fn a_confirmed_read_needs_nobody_where_there_is_nobody() {
+    each_seed(2, |seed| {
+        let cluster = Cluster::with_config(seed, 2, 2, &Config { read_confirm: true, ..Config::default() });
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let (host, portal) = (cluster.client("host"), cluster.portal(0));
+        let session = cluster.world.block_on(host, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            for value in 1..50 {
+                write(&session, value, value).await.unwrap();
+                assert_eq!(read(&session, value).await.unwrap(), value);
+            }
+            session
+        });
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.block_on(host, CoreId(0), move || async move {
+            for value in 1..50 {
+                assert_eq!(read(&session, value).await.unwrap(), value);
+            }
+        });
+        assert_eq!(cluster.in_sync(0), 1);
+    });
+}
