@@ -20,7 +20,7 @@ import { elsewhere } from '../words/missing'
 import { isName, nameProblem } from '../words/names'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
 
-type Deed = 'disk' | 'reopen' | 'export' | 'forget'
+type Deed = 'disk' | 'acknowledge' | 'reopen' | 'export' | 'forget'
 
 export function Pools() {
   const pools = usePools()
@@ -59,6 +59,11 @@ export function Pools() {
       <ImportPool opened={making === 'import'} close={() => setMaking(undefined)} />
       {chosen?.deed === 'disk' && <AddDisk pool={chosen.pool} there={there} close={close} />}
       {chosen?.deed === 'forget' && <Forget pool={chosen.pool} there={there} close={close} />}
+      {chosen?.deed === 'acknowledge' && (
+        <Ask opened close={close} title={`Acknowledge read errors of pool ${chosen.pool.name}`} label="Acknowledge" command={ursa('pool', 'acknowledge', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/acknowledge', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Read errors of pool ${chosen.pool.name} are acknowledged.`}>
+          <Said>Check the disk first (SMART, kernel log). Read errors so far are no longer listed as a problem; new ones are.</Said>
+        </Ask>
+      )}
       {chosen?.deed === 'reopen' && (
         <Ask opened close={close} title={`Reopen pool ${chosen.pool.name}`} label="Reopen it" command={ursa('pool', 'reopen', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/reopen', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Pool ${chosen.pool.name} is open again.`}>
           <Said>Look after its disks first (dmesg). Its metadata is read anew, as after a power cut; initiators stay logged in, and find their LUNs busy meanwhile. What they wrote and did not flush before the disk failed may be lost: check file systems that were in use (fsck).</Said>
@@ -104,6 +109,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
             </Menu.Target>
             <Menu.Dropdown>
               <Menu.Item onClick={() => choose('disk')} disabled={!works || machines !== undefined}>Add a disk</Menu.Item>
+              <Menu.Item onClick={() => choose('acknowledge')} disabled={pool.state === 'unavailable'}>Acknowledge read errors</Menu.Item>
               <Menu.Item onClick={() => choose('reopen')} disabled={works}>Reopen</Menu.Item>
               <Menu.Item onClick={() => choose('export')} disabled={!works || machines !== undefined}>Export</Menu.Item>
               <Menu.Item onClick={() => choose('forget')} disabled={works || machines !== undefined} color="red">Forget</Menu.Item>

@@ -11,6 +11,8 @@ pub enum Canary {
     NotDurable,
     /// What was read is given to the host though something was taken in between (R9).
     ReadOnce,
+    /// A node gives another one what its disk holds, without a look whether a host might still be given that (R24).
+    FetchOnce,
     /// A command goes on, when this node is a member again, though the others have gone on without it since it came.
     GoOnAfterLoss,
     /// A write begins however long it has waited for others to the same blocks.

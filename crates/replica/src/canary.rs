@@ -56,6 +56,13 @@ pub enum Canary {
     JoinerReplays,
     /// R10: who has not read the record yet gives leases.
     GrantBlind,
+    /// R25: blocks are written again with what another copy gave, whatever was taken there meanwhile.
+    RepairLate,
+    /// R25: no bit of the dirty map is set before blocks are written again.
+    RepairWithoutIntent,
+    /// R25: another copy gives what it reads, without a look whether it may still be read. (The simulator does that: it reads.)
+    #[cfg(test)]
+    FetchOnce,
     /// R19: a region is compared while a write to it that was handed out in an earlier membership may still happen. (The simulator does that: it
     /// carries out the comparison.)
     #[cfg(test)]

@@ -21,6 +21,8 @@ pub struct Apply {
     pub blocks: Blocks,
     /// What.
     pub payload: Payload,
+    /// The blocks cannot be read: they are written once more, and read again after that ([`crate::Replica::repair`]).
+    pub repair: bool,
 }
 
 /// See the module.
@@ -35,9 +37,18 @@ pub struct Media {
 impl Media {
     /// Takes a write that needs the bits `intents` in its regions.
     pub fn submit(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
+        self.add(blocks, payload, intents, false)
+    }
+
+    /// Takes a write of what the blocks hold already, as [`Media::submit`].
+    pub fn submit_repair(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
+        self.add(blocks, payload, intents, true)
+    }
+
+    fn add(&mut self, blocks: Blocks, payload: Payload, intents: Slots, repair: bool) -> ApplyId {
         self.last += 1;
         let id = ApplyId(self.last);
-        self.waiting.push_back((Apply { id, blocks, payload }, intents));
+        self.waiting.push_back((Apply { id, blocks, payload, repair }, intents));
         id
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::Instant;
 
 use crate::lease::Leases;
-use crate::{Config, Incarnation, Membership, Slot, Slots, Standing};
+use crate::{Config, DiskFault, Incarnation, Membership, Slot, Slots, Standing};
 
 /// After so long without a heartbeat a member is proposed for removal. Four heartbeats, and shorter than a lease: the record is changed
 /// while the lease runs out.
@@ -35,7 +35,7 @@ pub struct View {
     /// it has just begun (R12).
     pub unready: Slots,
     /// A disk of this copy failed: it finishes no write any more.
-    pub failed: bool,
+    pub failed: Option<DiskFault>,
     /// This copy finds no room for what is written: the file system under its pool is full.
     pub no_room: bool,
 }
@@ -68,6 +68,12 @@ pub enum Reason {
     Leaves,
     /// A disk of the member failed, as it says itself.
     DiskFailed,
+    /// The member's disk does not read a block, and writing it again did not help, as it says itself.
+    Unrepaired,
+    /// The member's disk fails reads in too many places, as it says itself.
+    DiskFailing,
+    /// The member's disk does not answer, as it says itself.
+    DiskSilent,
     /// The file system under the member's pool is full, as it says itself.
     NoSpace,
     /// A disk of the only copy in sync failed: it cannot bring the joiner up to date.
@@ -78,6 +84,17 @@ pub enum Reason {
     CaughtUp,
     /// All in-sync copies were lost, and this one is back: it has every acknowledged write.
     Alone,
+}
+
+impl Reason {
+    fn of_disk(fault: Option<DiskFault>) -> Reason {
+        match fault {
+            Some(DiskFault::Unrepaired) => Reason::Unrepaired,
+            Some(DiskFault::Failing) => Reason::DiskFailing,
+            Some(DiskFault::Silent) => Reason::DiskSilent,
+            Some(DiskFault::Write) | None => Reason::DiskFailed,
+        }
+    }
 }
 
 /// See the module.
@@ -152,7 +169,9 @@ impl Steward {
             self.accused[slot.index()] = Some(now);
         }
         match newest.standing(self.me, self.incarnation) {
-            Standing::InSync(_) | Standing::Joining(_) if view.failed => self.step_back(newest),
+            Standing::InSync(_) | Standing::Joining(_) if view.failed.is_some() => {
+                self.step_back(newest, view.failed)
+            }
             Standing::InSync(_) | Standing::Joining(_) if view.no_room && self.may_leave(newest) => {
                 Some(Proposal {
                     config: newest.remove(self.me).ok()?,
@@ -170,10 +189,10 @@ impl Steward {
     }
 
     /// The disk of this copy failed: others go on without it; and if there are none that are in sync nobody is to wait for it.
-    fn step_back(&self, newest: &Config) -> Option<Proposal> {
+    fn step_back(&self, newest: &Config, fault: Option<DiskFault>) -> Option<Proposal> {
         let out =
             |slot: Slot, reason: Reason| Some(Proposal { config: newest.remove(slot).ok()?, slot, reason });
-        out(self.me, Reason::DiskFailed)
+        out(self.me, Reason::of_disk(fault))
             .or_else(|| newest.joining().iter().find_map(|slot| out(slot, Reason::SourceFailed)))
     }
 
@@ -378,15 +397,15 @@ mod tests {
     #[test]
     fn a_copy_whose_disk_failed_steps_back_and_the_last_one_lets_go_of_who_joins() {
         let mut case = Case::new(1);
-        case.view.failed = true;
+        case.view.failed = Some(DiskFault::Write);
         assert_eq!(case.proposes(2001), Some((slot(0), Reason::DiskFailed)));
-        case.view.failed = false;
+        case.view.failed = None;
         case.view.leaving = Slots::NONE.with(slot(1));
         case.goes_on(2001);
         case.view = View { caught_up: Slots::NONE.with(slot(1)), ..View::default() };
         assert_eq!(case.proposes(2002), Some((slot(1), Reason::CaughtUp)));
         case.goes_on(2002);
-        case.view.failed = true;
+        case.view.failed = Some(DiskFault::Write);
         assert_eq!(case.proposes(2003), Some((slot(1), Reason::SourceFailed)));
         case.goes_on(2003);
         assert_eq!(case.proposes(2004), None, "nobody waits for it");

@@ -77,6 +77,14 @@ pub enum DiskError {
     ReadOnly,
 }
 
+impl DiskError {
+    /// Whether the medium is at fault: these blocks, and maybe no others. Else the device is, which is gone or does not answer.
+    pub fn is_medium(&self) -> bool {
+        const DEVICE: [i32; 5] = [libc::ENODEV, libc::ENXIO, libc::ENOMEDIUM, libc::ENOLINK, libc::ETIMEDOUT];
+        matches!(self, DiskError::Media(error) if !error.raw_os_error().is_some_and(|code| DEVICE.contains(&code)))
+    }
+}
+
 /// What a file system has for a file that takes its space as it is written; see [`Disk::room`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -201,6 +209,18 @@ impl Disk {
         match &self.0 {
             Inner::Uring(disk) => disk.write(offset, data, durability).await,
             Inner::Sim(disk) => disk.write(offset, data, durability).await,
+        }
+    }
+
+    /// Writes blocks that cannot be read once more, with what they held: a disk may put them elsewhere. Durable with the next flush. If that fails nothing is latched, since nobody
+    /// has been told anything of these blocks that they do not hold, and other blocks are as they were.
+    ///
+    /// # Errors
+    /// All of [`DiskError`].
+    pub async fn rewrite(&self, offset: u64, data: SharedBuf) -> Result<(), DiskError> {
+        match &self.0 {
+            Inner::Uring(disk) => disk.rewrite(offset, data).await,
+            Inner::Sim(disk) => disk.rewrite(offset, data).await,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The disks of a pool as one core sees them.
 
 use std::cell::Cell;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -89,6 +90,16 @@ impl PoolDisk {
             self.mark_written();
         }
         result
+    }
+
+    /// Writes blocks again that cannot be read, makes that durable, and reads them back. A flush that fails takes the disk out of service; else only these blocks are concerned.
+    pub(crate) async fn rewrite(&self, offset: u64, data: SharedBuf) -> Result<(), DiskError> {
+        let written = self.disk.rewrite(offset, data.clone()).await;
+        self.mark_written();
+        written?;
+        self.flush().await?;
+        let found = self.disk.read(offset, Buf::uncleared(data.len())).await?;
+        if found[..] == data[..] { Ok(()) } else { Err(DiskError::Media(io::ErrorKind::InvalidData.into())) }
     }
 
     pub(crate) async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {

@@ -14,9 +14,9 @@ use crate::signature::Content;
 /// A slice could not carry out an operation. Offsets are bytes within the slice, at the first block concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceError {
-    /// The disk could not read this block.
-    #[error("the block at byte {} of the slice cannot be read", .0.0)]
-    Unreadable(ByteOffset),
+    /// A disk could not read this block.
+    #[error("the block at byte {} of the slice cannot be read", .0.offset.0)]
+    Unreadable(BadBlock),
     /// The disk could not write, or could not make durable what was written. The system does not say which block it was.
     #[error("the pool's disk could not write")]
     Unwritable,
@@ -32,6 +32,34 @@ pub enum SliceError {
     /// Said by copies of a volume, too: the write may be on the disks, or come there yet.
     #[error("nobody knows whether the write has happened: other copies of the volume were lost meanwhile")]
     Unknown,
+}
+
+/// A block that a disk did not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadBlock {
+    /// Where it begins in the slice.
+    pub offset: ByteOffset,
+    /// The disk's place in the pool, as in [`Pool::paths`](crate::Pool::paths).
+    pub disk: u16,
+    /// Where it begins on that disk, in bytes.
+    pub disk_offset: u64,
+    /// What the disk said.
+    pub cause: ReadFailure,
+}
+
+/// What a disk said when it did not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReadFailure {
+    /// The medium does not give these blocks (EIO, ENODATA and the like), or a file ends before them.
+    Medium,
+    /// The device does not answer, is gone, or takes no commands.
+    Device,
+}
+
+impl ReadFailure {
+    pub(crate) fn of(error: &DiskError) -> ReadFailure {
+        if error.is_medium() { ReadFailure::Medium } else { ReadFailure::Device }
+    }
 }
 
 /// A pool could not be created, opened or changed.

@@ -205,6 +205,29 @@ impl Slice {
         }
     }
 
+    /// Writes again what cannot be read, with what it held, makes that durable, and reads it back. `data` is at the place of whole [`Slice::write_unit`]s, or ends with the slice.
+    ///
+    /// # Errors
+    /// [`SliceError::Unwritable`], [`SliceError::Full`]: the range is as bad as it was; other blocks are not concerned. [`SliceError::Offline`].
+    pub async fn rewrite(&self, offset: ByteOffset, data: Chain) -> Result<(), SliceError> {
+        self.check(offset, ByteLen(data.len() as u64));
+        match self {
+            Slice::Thick(slice) => slice.rewrite(offset, data).await,
+            Slice::Ram(slice) => {
+                slice.memory().write(offset, &data);
+                Ok(())
+            }
+        }
+    }
+
+    /// What its disks write at once at least, in bytes: they read all of it, or nothing.
+    pub fn write_unit(&self) -> u64 {
+        match self {
+            Slice::Thick(slice) => slice.write_unit(),
+            Slice::Ram(_) => 1,
+        }
+    }
+
     /// Has a write to the range find room: where little is left in the file system under a disk, its space is set aside now. Of a
     /// write that is not to begin unless it can be finished; any other one is told [`SliceError::Full`] by [`Slice::write`].
     ///

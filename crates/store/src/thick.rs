@@ -17,7 +17,7 @@ use rt::{DiskError, Durability, Room};
 
 use crate::copy::{MAP_PAGE_BYTES, MAP_PAGE_REGIONS, MAP_REGION_BYTES};
 use crate::disks::{CoreDisks, PoolDisk};
-use crate::error::SliceError;
+use crate::error::{BadBlock, ReadFailure, SliceError};
 use crate::range_lock::{Locked, RangeLock};
 use crate::slice::{SliceSpec, SpecKind, join};
 
@@ -52,6 +52,8 @@ struct Place {
 struct Part {
     /// In the slice.
     offset: u64,
+    /// The disk's place in the pool.
+    place: u16,
     disk: Rc<PoolDisk>,
     disk_offset: u64,
     len: u64,
@@ -172,6 +174,25 @@ impl ThickSlice {
         Ok(())
     }
 
+    pub(crate) async fn rewrite(&self, offset: ByteOffset, data: Chain) -> Result<(), SliceError> {
+        let mut at = offset.0;
+        let end = at + data.len() as u64;
+        let _locked = self.lock(at..end).await;
+        while at < end {
+            let part = self.part(at, end);
+            let from = (at - offset.0) as usize;
+            at += part.len;
+            part.rewrite(data.slice(from..from + part.len as usize)).await?;
+        }
+        Ok(())
+    }
+
+    /// What is written at once at least: the largest block of its disks.
+    pub(crate) fn write_unit(&self) -> u64 {
+        let disks = self.disks.borrow();
+        disks_in(self.on_disks.get()).map(|disk| disks.disk(disk).block()).max().unwrap_or(1)
+    }
+
     pub(crate) fn is_offline(&self) -> bool {
         let disks = self.disks.borrow();
         disks_in(self.on_disks.get()).any(|disk| disks.disk(disk).failure().is_some())
@@ -213,20 +234,22 @@ impl ThickSlice {
     }
 
     pub(crate) async fn read_map_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
-        let (disk, disk_offset) = self.map_place(page);
+        let (place, disk_offset) = self.map_place(page);
+        let disk = self.disk(place);
         let read = disk.read(disk_offset, Buf::uncleared(MAP_PAGE_BYTES)).await;
-        let bytes = read.map_err(|error| read_error(&error, covered_from(page)))?;
+        let bytes = read.map_err(|error| read_error(&error, covered_from(page), (place, disk_offset)))?;
         Ok(bytes[..].try_into().expect("as long as was asked for"))
     }
 
     pub(crate) async fn write_map_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
-        let (disk, disk_offset) = self.map_place(page);
+        let (place, disk_offset) = self.map_place(page);
+        let disk = self.disk(place);
         let written = disk.write(disk_offset, Buf::copy_of(image).share(), Durability::Durable).await;
         written.map_err(|error| write_error(&error, Some(covered_from(page))))
     }
 
     /// Where a page of the slice's map is. It stays there when the volume grows.
-    fn map_place(&self, page: u64) -> (Rc<PoolDisk>, u64) {
+    fn map_place(&self, page: u64) -> (u16, u64) {
         let spec = self.spec.borrow();
         let SpecKind::Thick { map, slices, extent_bytes, extents_offset, .. } = &spec.kind else {
             panic!("the specification of a thick slice")
@@ -236,11 +259,15 @@ impl ThickSlice {
             let len = u64::from(run.count) * extent_bytes;
             if at < len {
                 let start = extents_offset[run.disk as usize] + u64::from(run.start) * extent_bytes;
-                return (Rc::clone(self.disks.borrow().disk(run.disk)), start + at);
+                return (run.disk, start + at);
             }
             at -= len;
         }
         panic!("page {page} is beyond the map's extents")
+    }
+
+    fn disk(&self, place: u16) -> Rc<PoolDisk> {
+        Rc::clone(self.disks.borrow().disk(place))
     }
 
     /// Waits until the blocks of the range are not being changed in parts, if that can be.
@@ -263,6 +290,7 @@ impl ThickSlice {
         assert!(within < place.len, "byte {at} is beyond the slice's extents");
         Part {
             offset: at,
+            place: place.disk,
             disk: Rc::clone(self.disks.borrow().disk(place.disk)),
             disk_offset: place.disk_offset + within,
             len: (place.len - within).min(end - at),
@@ -350,16 +378,20 @@ impl Part {
         };
         let block = self.disk.block() as usize;
         if !matches!(error, DiskError::Media(_)) || len == block {
-            return Err(read_error(&error, self.slice_offset(range.start)));
+            return Err(self.read_error(&error, range.start));
         }
         let mut data = Buf::zeroed(len);
         for at in (0..len).step_by(block) {
             let disk_offset = range.start + at as u64;
             let read = self.disk.read(disk_offset, Buf::uncleared(block)).await;
-            let read = read.map_err(|error| read_error(&error, self.slice_offset(disk_offset)))?;
+            let read = read.map_err(|error| self.read_error(&error, disk_offset))?;
             data[at..at + block].copy_from_slice(&read);
         }
         Ok(data)
+    }
+
+    fn read_error(&self, error: &DiskError, disk_offset: u64) -> SliceError {
+        read_error(error, self.slice_offset(disk_offset), (self.place, disk_offset))
     }
 
     async fn write(&self, data: Chain, durability: Durability) -> Result<(), SliceError> {
@@ -370,6 +402,17 @@ impl Part {
             self.merge(around.clone(), &data).await?.share()
         };
         let written = self.disk.write(around.start, data, durability).await;
+        written.map_err(|error| write_error(&error, Some(self.offset)))
+    }
+
+    async fn rewrite(&self, data: Chain) -> Result<(), SliceError> {
+        let around = self.around();
+        let data = if self.is_aligned() {
+            data.contiguous()
+        } else {
+            self.merge(around.clone(), &data).await?.share()
+        };
+        let written = self.disk.rewrite(around.start, data).await;
         written.map_err(|error| write_error(&error, Some(self.offset)))
     }
 
@@ -416,6 +459,7 @@ impl Part {
     fn narrowed(&self, range: Range<u64>) -> Part {
         Part {
             offset: self.slice_offset(range.start),
+            place: self.place,
             disk: Rc::clone(&self.disk),
             disk_offset: range.start,
             len: range.end - range.start,
@@ -427,18 +471,20 @@ impl Part {
         let around = self.around();
         // The first and the last may lie outside the part.
         let found = self.disk.allocated(around.start, around.end - around.start, max + 2).await;
-        let found = found.map_err(|error| read_error(&error, self.offset))?;
+        let found = found.map_err(|error| self.read_error(&error, self.disk_offset))?;
         let clip = |(offset, len): (u64, u64)| self.slice_offset(offset)..self.slice_offset(offset + len);
         Ok(found.into_iter().map(clip).filter(|range| !range.is_empty()).collect())
     }
 }
 
-fn read_error(error: &DiskError, offset: u64) -> SliceError {
-    tracing::warn!(%error, offset, "a slice cannot read");
+/// `at` is the disk's place in the pool, and the offset there.
+fn read_error(error: &DiskError, offset: u64, (disk, disk_offset): (u16, u64)) -> SliceError {
+    tracing::warn!(%error, offset, disk, disk_offset, "a slice cannot read");
     match error {
         DiskError::Latched => SliceError::Offline,
         DiskError::Full | DiskError::ReadOnly | DiskError::Range { .. } | DiskError::Media(_) => {
-            SliceError::Unreadable(ByteOffset(offset))
+            let cause = ReadFailure::of(error);
+            SliceError::Unreadable(BadBlock { offset: ByteOffset(offset), disk, disk_offset, cause })
         }
     }
 }

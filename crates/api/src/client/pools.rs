@@ -123,6 +123,15 @@ impl Client {
         self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 
+    /// Acknowledges read errors of the pool's disks.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn acknowledge_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
+        let url = self.address(&of_node(format!("/v1/pools/{}/acknowledge", segment(name)), node));
+        self.json(self.authorized(self.agent.post(url)).send_empty())
+    }
+
     /// What reopening a pool would do.
     ///
     /// # Errors

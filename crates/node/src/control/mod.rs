@@ -23,6 +23,7 @@ mod people;
 mod pool_marks;
 mod pools;
 mod predecessor;
+mod read_errors;
 mod record_place;
 mod relocation;
 mod remains;
@@ -69,6 +70,9 @@ pub use self::members::{NodeStatus, Removal};
 pub use self::passing::{CARRY_DEADLINE, Passage, Request};
 pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChange};
 pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
+pub use self::read_errors::DiskReadErrors;
+use self::read_errors::ReadErrors;
+pub(crate) use self::read_errors::{note_bad_block, note_bad_block_of_copy, note_repaired_block_of_copy};
 pub use self::record_place::RecordPlace;
 pub use self::relocation::AddedCopy;
 use self::reopening::SetAside;
@@ -129,6 +133,7 @@ pub struct Control {
     floating: Floating,
     events: Events,
     verifications: Verifications,
+    read_errors: RefCell<ReadErrors>,
     ended: EndedJobs,
 }
 

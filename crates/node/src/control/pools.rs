@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use store::{CreateOptions, DiskUsage, FoundPool, MetadataState, NewDisk, OpenPool, Pool, StoreError, Usage};
 
 use super::change::{Changing, WaitsFor, Work};
+use super::read_errors::DiskReadErrors;
 use super::turns::Thing;
 use super::{Control, ControlError, KnownPool, Opened};
 use crate::access::VolumeName;
@@ -61,6 +62,8 @@ pub struct PoolState {
     pub volumes: usize,
     /// Its disks that are out of service.
     pub failed: Vec<FailedDisk>,
+    /// Reads that its disks have failed, in this life of the node.
+    pub read_errors: Vec<DiskReadErrors>,
 }
 
 /// A disk that is out of service since a write or a flush failed.
@@ -97,7 +100,7 @@ impl Control {
     /// All pools of this node, by name.
     pub fn pools(&self) -> Vec<PoolStatus> {
         let pools = self.pools.borrow();
-        pools.iter().map(|(name, opened)| status(name, opened)).collect()
+        pools.iter().map(|(name, opened)| self.pool_status(name, opened)).collect()
     }
 
     /// One pool.
@@ -107,7 +110,15 @@ impl Control {
     pub fn pool(&self, name: &str) -> Result<PoolStatus, ControlError> {
         let pools = self.pools.borrow();
         let opened = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
-        Ok(status(name, opened))
+        Ok(self.pool_status(name, opened))
+    }
+
+    fn pool_status(&self, name: &str, known: &KnownPool) -> PoolStatus {
+        let mut status = status(name, known);
+        if let (Ok(open), Some(pool)) = (&mut status.state, known.open()) {
+            open.read_errors = self.read_errors(pool);
+        }
+        status
     }
 
     /// Makes a pool.
@@ -412,6 +423,7 @@ fn status(name: &str, known: &KnownPool) -> PoolStatus {
                 metadata: pool.metadata_state(),
                 volumes: pool.volume_ids().len(),
                 failed,
+                read_errors: Vec::new(),
             })
         }
         Opened::NotYet(began) => {

@@ -129,6 +129,7 @@ impl Control {
             floating: Floating::new(),
             events: Events::default(),
             verifications: Verifications::default(),
+            read_errors: RefCell::default(),
             ended: EndedJobs::default(),
         });
         if known.is_none() {

@@ -59,11 +59,18 @@ impl Control {
         let latched = latched.then(|| Trouble::new(RECORD_LATCHED, "", RecordError::Latched.to_string()));
         let pools = self.pools().into_iter().flat_map(|pool| of_pool(&pool));
         let missing = self.missing_addresses().into_iter();
-        let stalled = missing.chain(self.record_stalled()).into_iter().chain(self.logins_refused());
+        let stalled = missing.chain(self.record_stalled()).chain(self.logins_refused());
         let cluster =
             self.record_lost().into_iter().chain(stalled).chain(self.cut_off()).chain(self.lost_addresses());
         let set_back = self.set_back().into_iter().chain(self.life_used());
-        fault.into_iter().chain(latched).chain(cluster).chain(pools).chain(set_back).collect()
+        fault
+            .into_iter()
+            .chain(latched)
+            .chain(cluster)
+            .chain(pools)
+            .chain(self.read_troubles())
+            .chain(set_back)
+            .collect()
     }
 
     /// What is the matter with etcd, where it has the cluster's record.

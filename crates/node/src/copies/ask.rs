@@ -119,6 +119,15 @@ pub enum Answer {
     CarriedOut(Result<CarriedOut, String>),
     /// SHA-256 digests, in order.
     Digests(Vec<[u8; 32]>),
+    /// The node's disk does not read a block of it.
+    Unreadable {
+        /// Where the block begins in the slice.
+        offset: u64,
+        /// The disk's path.
+        disk: String,
+        /// Where the block begins on that disk, in bytes.
+        disk_offset: u64,
+    },
 }
 
 /// What was carried out for another node.

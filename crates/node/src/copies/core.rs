@@ -20,6 +20,7 @@ use rt::sync::Notify;
 
 pub use self::link_handler::LinkHandler;
 use super::budget::{Budget, Turns};
+use super::fetch::FetchMessage;
 use super::linked::Linked;
 use super::lock::LockMessage;
 use super::pace::Pace;
@@ -31,6 +32,8 @@ use crate::shard::Shard;
 pub(super) const SLICE: u8 = 1;
 /// About ranges that commands have for themselves.
 pub(super) const LOCK: u8 = 7;
+/// About blocks that a copy cannot read.
+pub(super) const FETCH: u8 = 8;
 
 /// How often syncs are let go on that wait for that.
 const SYNC_EVERY: Duration = Duration::from_millis(5);
@@ -452,6 +455,9 @@ impl Copies {
         let read = match frame.kind {
             LOCK => LockMessage::parse(&frame.head)
                 .map(|message| copy.receive_lock(from, life, message))
+                .ok_or(Malformed::Value),
+            FETCH => FetchMessage::parse(&frame.head, frame.payload)
+                .map(|message| copy.receive_fetch(from, life, message))
                 .ok_or(Malformed::Value),
             _ => copy.receive(from, &frame.head, frame.payload),
         };

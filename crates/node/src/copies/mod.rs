@@ -9,6 +9,7 @@ mod budget;
 mod core;
 mod digests;
 mod entry;
+mod fetch;
 mod keeper;
 mod linked;
 mod lock;

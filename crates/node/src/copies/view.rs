@@ -1,6 +1,6 @@
 //! What the slices of a copy know together.
 
-use replica::{Epoch, Replica, Slots, View};
+use replica::{DiskFault, Epoch, Replica, Slots, View};
 
 /// What one slice knows of the other copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct SliceView {
     /// Joiners that it cannot read all for.
     pub starved: Slots,
     /// Its own disk failed.
-    pub failed: bool,
+    pub failed: Option<DiskFault>,
     /// The file system under its pool is full.
     pub no_room: bool,
 }
@@ -32,7 +32,7 @@ impl SliceView {
         promotable: Slots::NONE,
         overdue: Slots::NONE,
         starved: Slots::NONE,
-        failed: true,
+        failed: Some(DiskFault::Write),
         no_room: false,
     };
 
@@ -45,7 +45,7 @@ impl SliceView {
             promotable: replica.promotable(),
             overdue: replica.overdue(),
             starved: replica.starved(),
-            failed: replica.has_failed(),
+            failed: replica.failure(),
             no_room,
         }
     }
@@ -61,7 +61,7 @@ impl SliceView {
             promotable: self.promotable.and(other.promotable),
             overdue: self.overdue.or(other.overdue),
             starved: self.starved.or(other.starved),
-            failed: self.failed || other.failed,
+            failed: self.failed.max(other.failed),
             no_room: self.no_room || other.no_room,
         }
     }
@@ -94,7 +94,7 @@ mod tests {
             promotable: Slots::from_bits(0b100),
             overdue: Slots::NONE,
             starved: Slots::NONE,
-            failed: false,
+            failed: None,
             no_room: false,
         }
     }
@@ -106,7 +106,9 @@ mod tests {
         assert_eq!(caught_up(slice(0b010, 0).and(slice(0, 0))), 0b010, "the other slice is another node's");
         assert_eq!(caught_up(slice(0b010, 0).and(slice(0, 0b010))), 0);
         assert_eq!(caught_up(slice(0, 0).and(slice(0, 0))), 0);
-        assert!(slice(0, 0).and(SliceView { failed: true, ..slice(0, 0) }).failed);
+        assert!(
+            slice(0, 0).and(SliceView { failed: Some(DiskFault::Write), ..slice(0, 0) }).failed.is_some()
+        );
         assert!(slice(0, 0).and(SliceView { no_room: true, ..slice(0, 0) }).no_room);
         let none = SliceView { promotable: Slots::NONE, ..slice(0, 0) };
         assert!(slice(0, 0).and(none).promotable.is_empty(), "all slices must have everything");
@@ -123,8 +125,11 @@ mod tests {
             (now.and(SliceView { epoch: None, ..now }), Some(Epoch(4))),
         ] {
             let holds = view.holds_in(epoch);
-            assert!(holds.promotable.is_empty() && holds.caught_up.is_empty() && !holds.failed, "{view:?}");
-            assert!(SliceView { failed: true, ..view }.holds_in(epoch).failed);
+            assert!(
+                holds.promotable.is_empty() && holds.caught_up.is_empty() && holds.failed.is_none(),
+                "{view:?}"
+            );
+            assert!(SliceView { failed: Some(DiskFault::Write), ..view }.holds_in(epoch).failed.is_some());
         }
     }
 }

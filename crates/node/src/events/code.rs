@@ -126,6 +126,10 @@ codes! {
 
     /// A disk is out of service since a write or a flush failed.
     DISK_FAILED = "disk_failed", Critical, "look after the disk, then `ursa pool reopen`";
+    /// A disk failed to read a block: the cause says whether the medium or the device is at fault.
+    READ_FAILED = "read_failed", Warning, "check the disk (SMART, kernel log) and replace it if errors continue; `ursa pool acknowledge` when you have seen it";
+    /// A block that could not be read was rewritten with another copy's data, and can be read.
+    BLOCK_REPAIRED = "block_repaired", Info;
     /// A disk is in service again.
     DISK_RETURNED = "disk_returned", Info;
     /// A pool is not open.

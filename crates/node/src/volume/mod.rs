@@ -24,6 +24,7 @@ use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe};
 pub use self::order::{Exclusive, Order};
 use self::piece::{PieceOp, Taken};
 pub use self::slice::{Slice, Standing};
+use crate::control::note_bad_block;
 
 /// How much of what a long operation reads for itself (VERIFY, ORWRITE) or makes (WRITE SAME) is in memory at once.
 const STEP_BYTES: u64 = 1 << 20;
@@ -336,6 +337,11 @@ impl Volume {
         }
     }
 
+    /// Where in the volume a byte of a slice is.
+    pub fn volume_offset(&self, slice: u16, of_slice: ByteOffset) -> ByteOffset {
+        self.stripe.volume_offset(slice, of_slice)
+    }
+
     fn lba(&self, offset: ByteOffset) -> Lba {
         Lba(offset.0 >> self.block_size.shift())
     }
@@ -343,7 +349,10 @@ impl Volume {
     fn block_error(&self, piece: Piece, error: SliceError) -> BlockError {
         let lba = |offset| self.lba(self.stripe.volume_offset(piece.slice, offset));
         match error {
-            SliceError::Unreadable(offset) => BlockError::Unreadable(lba(offset)),
+            SliceError::Unreadable(bad) => {
+                note_bad_block(self.id, self.stripe.volume_offset(piece.slice, bad.offset), bad);
+                BlockError::Unreadable(lba(bad.offset))
+            }
             SliceError::Unwritable => BlockError::Unwritable,
             SliceError::Full => BlockError::Full,
             SliceError::Offline => BlockError::Offline,

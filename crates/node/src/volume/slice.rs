@@ -79,12 +79,15 @@ impl Slice {
         self.copy.as_ref()
     }
 
-    /// What is on this node's disk, whoever may serve it.
+    /// What is on this node's disk, whoever may serve it. Blocks that it does not read are written again with what another copy holds, if that can be.
     ///
     /// # Errors
     /// What the layout says.
-    pub async fn read_raw(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
-        self.layout.read(offset, len).await
+    pub async fn read_repaired(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
+        match (self.layout.read(offset, len).await, &self.copy) {
+            (Err(SliceError::Unreadable(bad)), Some(copy)) => copy.read_repaired(bad, offset, len).await,
+            (read, _) => read,
+        }
     }
 
     /// The slice has become longer.

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod all_paths;
+mod bad_blocks;
 mod budget;
 mod clocks;
 mod compare_and_write;

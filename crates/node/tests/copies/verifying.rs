@@ -5,7 +5,7 @@ use node::control::{EndedWork, JobOutcome, Verification, VerificationState};
 use super::*;
 
 impl Cluster {
-    fn verify(&self, by: usize) -> Verification {
+    pub fn verify(&self, by: usize) -> Verification {
         self.control(by, |control| async move {
             let name = Shape::thick().name;
             let mut found = control.begin_verification(name).unwrap();

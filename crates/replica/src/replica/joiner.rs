@@ -7,7 +7,7 @@ use crate::message::{Message, RoundId, SyncId};
 use crate::{Blocks, Config, Digest, Epoch, Payload, Regions, Slot, Slots, Standing, Timestamp};
 
 use super::debt::Owed;
-use super::{DiskFailed, Output, RegionCompare, Replica};
+use super::{DiskFailed, DiskFault, Output, RegionCompare, Replica};
 
 /// The sync to here, if there is one.
 #[derive(Debug, Default)]
@@ -300,7 +300,7 @@ impl Replica {
         result: Result<Option<Payload>, DiskFailed>,
     ) {
         let Ok(here) = result else {
-            self.fail();
+            self.fail(DiskFault::Write);
             return;
         };
         let RegionCompare { sync, region, blocks, digest } = compare;

@@ -10,6 +10,7 @@
 mod confirm;
 mod debt;
 mod joiner;
+mod repair;
 mod source;
 mod write;
 
@@ -193,7 +194,7 @@ pub struct Replica {
     /// [`Table::mark`] of the tick before: an invalid entry from before it has lost its coordinator's word.
     last_mark: u64,
     /// The disk failed: nothing is acknowledged any more.
-    failed: bool,
+    failed: Option<DiskFault>,
     /// The table still says which blocks were being written to when that happened.
     knows_failed: bool,
     outputs: VecDeque<Output>,
@@ -232,7 +233,7 @@ impl Replica {
             ticks: 0,
             sweep_from: 0,
             last_mark: 0,
-            failed: false,
+            failed: None,
             knows_failed: true,
             outputs: VecDeque::new(),
         }
@@ -280,7 +281,7 @@ impl Replica {
             self.map.clear_all(Slots::ALL.minus(self.others()));
         }
         self.debts.clear();
-        if self.failed {
+        if self.failed.is_some() {
             return;
         }
         self.send_to_members(&Message::Activated);
@@ -297,7 +298,7 @@ impl Replica {
                 self.outputs.push_back(Output::Complete(command, Outcome::Unknown));
             }
         }
-        self.knows_failed &= !self.failed;
+        self.knows_failed &= self.failed.is_none();
         if left_out(Canary::MarksOutlive) {
             self.table = Table::new(self.geometry);
         } else {
@@ -325,6 +326,11 @@ impl Replica {
 
     /// Whether its disk failed: it takes no part any more.
     pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// Why it takes no part any more, if its disk failed.
+    pub fn failure(&self) -> Option<DiskFault> {
         self.failed
     }
 
@@ -372,7 +378,7 @@ impl Replica {
         if let (true, Message::ConfirmReads { probe }) = (current, &envelope.message) {
             return self.handle_confirm_reads(from, *probe);
         }
-        if self.failed {
+        if self.failed.is_some() {
             return;
         }
         match envelope.message {
@@ -454,9 +460,9 @@ impl Replica {
     /// what it has, all can still be read that was not being written to.
     pub fn handle_applied(&mut self, id: ApplyId, result: Result<(), DiskFailed>) {
         if result.is_err() {
-            self.fail();
+            self.fail(DiskFault::Write);
         }
-        if self.failed {
+        if self.failed.is_some() {
             return;
         }
         let Some(blocks) = self.media.end(id) else { return };
@@ -470,7 +476,7 @@ impl Replica {
     pub fn handle_page_written(&mut self, page: usize, result: Result<(), DiskFailed>) {
         match result {
             Ok(()) => self.map.handle_written(page),
-            Err(DiskFailed) => self.fail(),
+            Err(DiskFailed) => self.fail(DiskFault::Write),
         }
         self.finish_joining();
     }
@@ -478,14 +484,14 @@ impl Replica {
     /// What a cache held back went to the disk.
     pub fn handle_flushed(&mut self, result: Result<(), DiskFailed>) {
         if result.is_err() {
-            self.fail();
+            self.fail(DiskFault::Write);
         }
     }
 
-    /// The disk failed to write.
-    pub(super) fn fail(&mut self) {
-        if !self.failed {
-            self.failed = true;
+    /// The disk failed: this copy takes no part any more.
+    pub(super) fn fail(&mut self, fault: DiskFault) {
+        if self.failed.is_none() {
+            self.failed = Some(fault);
             // What was under way ends without this copy, or not at all where it is the only one.
             self.answer_unknown();
         }
@@ -502,7 +508,7 @@ impl Replica {
         self.ticks += 1;
         let Some(config) = &self.config else { return };
         let members = config.members();
-        if self.failed {
+        if self.failed.is_some() {
             return;
         }
         self.tick_joiner();
@@ -532,13 +538,13 @@ impl Replica {
     /// # Errors
     /// Why not.
     pub fn readable(&self, now: Instant, leases: &Leases, blocks: Blocks) -> Result<ReadMark, Unreadable> {
-        if self.failed && !(self.is_alone() && self.knows_failed) {
+        if self.failed.is_some() && !(self.is_alone() && self.knows_failed) {
             return Err(Unreadable::Failed);
         }
         self.leased(now, leases)?;
         if !self.table.is_valid(blocks) {
             // What a write that failed has left is to be seen, and may be gone with the next loss of power.
-            return Err(if self.failed { Unreadable::Failed } else { Unreadable::Unsettled });
+            return Err(if self.failed.is_some() { Unreadable::Failed } else { Unreadable::Unsettled });
         }
         Ok(ReadMark(self.table.mark()))
     }
@@ -684,3 +690,16 @@ impl Replica {
 /// The local disk failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFailed;
+
+/// Why a copy takes no part any more because of its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DiskFault {
+    /// It failed a write.
+    Write,
+    /// It does not read a block, and writing the block again did not help (R25).
+    Unrepaired,
+    /// Reads have failed in too many places: the next ones will, too.
+    Failing,
+    /// It has not answered for too long.
+    Silent,
+}

@@ -337,15 +337,10 @@ impl Replica {
         }
     }
 
-    /// The region has been read for a sync. If it cannot be read, another copy is to be the source; where there is none, hosts have the rest of this one, and
-    /// it is read again: the next write there heals it, or a disk that comes back.
+    /// The region has been read for a sync, by the driver with the help of other copies in sync where the disk did not (R25). If it cannot be read, all others are given, and
+    /// it is read again: the next write there heals it, or a disk or a copy that comes back.
     pub fn handle_region_read(&mut self, read: RegionRead, result: Result<Payload, DiskFailed>) {
         let RegionRead { to, sync, region, blocks, number } = read;
-        let alone = self.config.as_ref().is_some_and(|config| config.in_sync().len() == 1);
-        if result.is_err() && !alone {
-            self.fail();
-            return;
-        }
         let Some(source) = self.sources[to.index()].as_mut().filter(|source| source.sync == sync) else {
             return;
         };
@@ -455,11 +450,12 @@ impl Replica {
         let again = !source.contended.is_empty() || !source.unread.is_empty();
         let waiting = (again || source.is_held_back()).then_some(source.sync);
         source.todo.append(&mut source.contended);
-        source.todo.append(&mut source.unread);
         if source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty() {
             source.todo = self.map.dirty(Slots::NONE.with(to)).collect();
             source.pass_began = source.todo.len();
         }
+        // Not before: what cannot be read does not keep what was written since from being given.
+        source.todo.append(&mut source.unread);
         if let Some(sync) = waiting {
             self.send(to, Message::SyncWait { sync });
         }

@@ -41,7 +41,7 @@ impl Replica {
         payload: Payload,
         clock: u64,
     ) -> Result<(), Unwritable> {
-        if self.failed {
+        if self.failed.is_some() {
             return Err(Unwritable::Failed);
         }
         if !matches!(self.standing(), Standing::InSync(_)) {
@@ -129,13 +129,13 @@ impl Replica {
     /// The last in the order of the writes that may still take effect from here and of which no host waits for the end: those of coordinators that were
     /// lost (R7), and those that were answered by [`Replica::answer_unknown`].
     pub fn last_orphan(&self) -> Option<Timestamp> {
-        let orphans = self.rounds.values().filter(|round| round.command.is_none() && !self.failed);
+        let orphans = self.rounds.values().filter(|round| round.command.is_none() && self.failed.is_none());
         orphans.map(|round| round.ts).max()
     }
 
     /// Whether there is still one of these up to that place in the order.
     pub fn has_orphans_until(&self, last: Timestamp) -> bool {
-        !self.failed && self.rounds.values().any(|round| round.command.is_none() && round.ts <= last)
+        self.failed.is_none() && self.rounds.values().any(|round| round.command.is_none() && round.ts <= last)
     }
 
     /// Members that owe acknowledgements for too long (R20), while this copy's own disk has done its part: if that hangs, too, the fault may be here.

@@ -1,5 +1,7 @@
 //! A copy's disk: what was written in the order in which it was asked for, and what a crash makes of the rest.
 
+use std::collections::BTreeMap;
+
 use base::{Chain, Instant, Rng};
 
 use crate::dirty_map::{PAGE_BYTES, PageWrite};
@@ -14,6 +16,8 @@ pub struct Disk {
     blocks: Vec<u64>,
     pages: Vec<[u8; PAGE_BYTES]>,
     writes: Vec<Write>,
+    /// Blocks that cannot be read, and whether a write makes them readable again.
+    bad: BTreeMap<u64, bool>,
 }
 
 struct Write {
@@ -22,13 +26,15 @@ struct Write {
 }
 
 enum What {
-    Data { id: ApplyId, blocks: Blocks, values: Vec<u64> },
+    Data { id: ApplyId, blocks: Blocks, values: Vec<u64>, repair: bool },
     Page(PageWrite),
 }
 
 /// What has ended.
 pub enum Ended {
     Data(ApplyId),
+    /// The blocks cannot be read, though they were written again.
+    Unrepaired(ApplyId),
     Page(usize),
 }
 
@@ -40,6 +46,7 @@ impl Disk {
             blocks: vec![EMPTY; geometry.blocks as usize],
             pages: vec![[0; PAGE_BYTES]; pages],
             writes: Vec::new(),
+            bad: BTreeMap::new(),
         }
     }
 
@@ -55,8 +62,8 @@ impl Disk {
     }
 
     pub fn apply(&mut self, due: Instant, apply: Apply) {
-        let what =
-            What::Data { id: apply.id, blocks: apply.blocks, values: values(&apply.payload, apply.blocks) };
+        let Apply { id, blocks, payload, repair } = apply;
+        let what = What::Data { id, blocks, values: values(&payload, blocks), repair };
         self.writes.push(Write { due, what });
     }
 
@@ -71,9 +78,10 @@ impl Disk {
                 && self.writes[..*index].iter().all(|older| !older.what.overlaps(&self.writes[*index].what))
         })?;
         Some(match self.writes.remove(index).what {
-            What::Data { id, blocks, values } => {
+            What::Data { id, blocks, values, repair } => {
                 self.blocks[blocks.start as usize..blocks.end as usize].copy_from_slice(&values);
-                Ended::Data(id)
+                self.bad.retain(|block, heals| !(*heals && (blocks.start..blocks.end).contains(block)));
+                if repair && self.is_bad(blocks) { Ended::Unrepaired(id) } else { Ended::Data(id) }
             }
             What::Page(PageWrite { page, image }) => {
                 self.pages[page].copy_from_slice(&image);
@@ -90,6 +98,7 @@ impl Disk {
                     for (block, value) in (blocks.start..).zip(values) {
                         if rng.one_in(2) {
                             self.blocks[block as usize] = value;
+                            self.bad.retain(|bad, heals| !(*heals && *bad == block));
                         }
                     }
                 }
@@ -108,6 +117,22 @@ impl Disk {
             .any(|write| matches!(&write.what, What::Data { blocks: other, .. } if other.overlaps(blocks)))
     }
 
+    /// The block cannot be read from now on.
+    pub fn spoil(&mut self, block: u64, heals: bool) {
+        self.bad.insert(block, heals);
+    }
+
+    /// Everything can be read again.
+    pub fn mend(&mut self) {
+        self.bad.clear();
+    }
+
+    /// Whether some of the blocks cannot be read.
+    pub fn is_bad(&self, blocks: Blocks) -> bool {
+        self.bad.range(blocks.start..blocks.end).next().is_some()
+    }
+
+    /// What the blocks hold, be it readable or not.
     pub fn read(&self, blocks: Blocks) -> Vec<u64> {
         self.blocks[blocks.start as usize..blocks.end as usize].to_vec()
     }

@@ -3,6 +3,7 @@
 //!
 //! Times are those of a fast network with leases of 60 ms, so that a second has many leases, ticks and faults in it.
 
+mod bad_blocks;
 mod check;
 mod clocks;
 mod disk;
@@ -17,9 +18,9 @@ use base::{Instant, Rng};
 use crate::canary::Canary;
 use crate::lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 use crate::{
-    Blocks, Command, Config, Confirmation, Confirmed, Envelope, Geometry, Incarnation, Membership, NodeId,
-    Outcome, Output, ReadMark, Reason, Receivers, RegionCompare, RegionRead, Replica, Revision, Slot,
-    Standing, Steward, Unreadable, View, wire,
+    Blocks, Command, Config, Confirmation, Confirmed, DiskFailed, Envelope, Geometry, Incarnation,
+    Membership, NodeId, Outcome, Output, ReadMark, Reason, Receivers, RegionCompare, RegionRead, Replica,
+    Revision, Slot, Standing, Steward, Unreadable, View, wire,
 };
 use disk::{Disk, EMPTY, Ended};
 use rt::sim::linear::{self, Kind, NEVER, Op};
@@ -40,6 +41,10 @@ enum Packet {
     Slice(Envelope),
     Ask(LeaseRequest),
     Give(LeaseGrant),
+    /// Read these blocks for me: the question's number.
+    Fetch(u64, Blocks),
+    /// What they hold, if that can be said.
+    Fetched(u64, Option<Vec<u64>>),
 }
 
 /// What is on its way in one direction, in order.
@@ -73,6 +78,9 @@ struct Node {
     region_reads: Vec<RegionReading>,
     region_compares: Vec<(Instant, RegionCompare)>,
     host_reads: Vec<HostRead>,
+    fetches: Vec<bad_blocks::Fetch>,
+    last_fetch: u64,
+    services: Vec<bad_blocks::Service>,
     ask_at: Instant,
     tick_at: Instant,
 }
@@ -260,6 +268,8 @@ impl World {
                     Packet::Slice(envelope) => node.replica.handle_message(slot(from), envelope),
                     Packet::Give(grant) if grant.incarnation.0 > 0 => node.leases.handle_grant(sender, grant),
                     Packet::Give(_) => {}
+                    Packet::Fetch(number, blocks) => self.serve(to, from, number, blocks),
+                    Packet::Fetched(number, values) => self.handle_fetched(to, number, values),
                     Packet::Ask(request) => {
                         node.steward.handle_heartbeat(now, slot(from), request.incarnation);
                         if let Some(grant) = node.leases.handle_request(now, sender, request) {
@@ -389,6 +399,10 @@ impl World {
                     replica.handle_applied(id, Ok(()));
                 }
                 Ended::Data(id) => replica.handle_applied(id, Ok(())),
+                Ended::Unrepaired(id) => {
+                    replica.handle_unrepaired(id);
+                    *self.counts.entry("block not repaired").or_default() += 1;
+                }
                 Ended::Page(page) => replica.handle_page_written(page, Ok(())),
             }
             self.drain(index);
@@ -407,8 +421,14 @@ impl World {
         let (ended, open) = std::mem::take(&mut node.region_reads).into_iter().partition(over);
         node.region_reads = open;
         let ended: Vec<RegionReading> = ended;
+        let mut bad_regions = Vec::new();
         for RegionReading { read, values, .. } in ended {
-            node.replica.handle_region_read(read, Ok(disk::from_values(&values.unwrap())));
+            if node.disk.is_bad(read.blocks) {
+                bad_regions.push(read.blocks);
+                node.replica.handle_region_read(read, Err(DiskFailed));
+            } else {
+                node.replica.handle_region_read(read, Ok(disk::from_values(&values.unwrap())));
+            }
         }
         let early = self.canary == Some(Canary::CompareEarly);
         let (due, later) = std::mem::take(&mut node.region_compares)
@@ -424,7 +444,8 @@ impl World {
                 .counts
                 .entry(if equal { "region found equal" } else { "region found different" })
                 .or_default() += 1;
-            node.replica.handle_region_compared(compare, Ok(Some(payload)));
+            let payload = (!node.disk.is_bad(compare.blocks)).then_some(payload);
+            node.replica.handle_region_compared(compare, Ok(payload));
         }
         for read in &mut node.host_reads {
             if read.values.is_none() && read.look_at <= now {
@@ -438,22 +459,25 @@ impl World {
         });
         node.host_reads = open;
         let ended: Vec<HostRead> = ended;
+        self.run_services(index);
+        for blocks in bad_regions {
+            let node = &self.nodes[index];
+            if let Ok(mark) = node.replica.readable(node.clock(now), &node.leases, blocks) {
+                self.fetch(index, blocks, mark, None);
+            }
+        }
         for read in ended {
             let node = &self.nodes[index];
             let void = |of| node.replica.confirmation(of) == Confirmed::Void;
             if read.confirmation.is_some_and(void) {
                 self.count("read that nobody confirmed in its epoch");
+            } else if node.disk.is_bad(read.blocks) {
+                self.count("read fails");
+                self.fetch(index, read.blocks, read.mark, Some(read.called));
             } else if node.replica.still_readable(read.mark, node.clock(now), &node.leases, read.blocks) {
                 let reply = self.tick_moment();
                 self.say(|| format!("{index} host read {:?} of {:?}", read.values, read.blocks));
-                for (block, value) in (read.blocks.start..).zip(read.values.unwrap()) {
-                    self.history[block as usize].push(Op {
-                        kind: Kind::Read,
-                        value,
-                        call: read.called,
-                        reply,
-                    });
-                }
+                self.note_read(read.blocks, &read.values.unwrap(), read.called, reply);
                 self.count(if read.confirmation.is_some() { "confirmed read" } else { "read" });
             } else {
                 self.count("read again");
@@ -490,7 +514,7 @@ impl World {
             promotable: node.replica.promotable(),
             overdue: node.replica.overdue(),
             starved: node.replica.starved(),
-            failed: node.replica.has_failed(),
+            failed: node.replica.failure(),
             ..View::default()
         };
         let now = node.clock(self.now);
@@ -507,6 +531,8 @@ impl World {
                 Reason::Overdue => "steward removes who owes acknowledgements",
                 Reason::Unreadable => "steward removes whom it cannot read all for",
                 Reason::DiskFailed | Reason::NoSpace => "steward steps back",
+                Reason::Unrepaired => "steward steps back from a bad block",
+                Reason::DiskFailing | Reason::DiskSilent => unreachable!("drivers find that out"),
                 Reason::SourceFailed => "steward lets go of who joins",
                 Reason::Leaves => unreachable!("nobody is said to be so here"),
             };
@@ -603,6 +629,10 @@ impl World {
 
     pub fn host_read(&mut self, index: usize) {
         let blocks = self.any_blocks();
+        self.host_read_of(index, blocks);
+    }
+
+    fn host_read_of(&mut self, index: usize, blocks: Blocks) {
         let called = self.tick_moment();
         let node = &self.nodes[index];
         if !node.runs() {
@@ -652,6 +682,8 @@ impl World {
         node.region_reads.clear();
         node.region_compares.clear();
         node.host_reads.clear();
+        node.fetches.clear();
+        node.services.clear();
         let lost: Vec<Command> = self
             .writes
             .iter()
@@ -852,6 +884,9 @@ impl Node {
             region_reads: Vec::new(),
             region_compares: Vec::new(),
             host_reads: Vec::new(),
+            fetches: Vec::new(),
+            last_fetch: 0,
+            services: Vec::new(),
             ask_at: Instant(0),
             tick_at: Instant(0),
         };

@@ -74,10 +74,13 @@ struct Plan {
     clock_stops: u64,
     /// A host does something once in so many steps.
     load: u64,
+    /// A block of some disk goes bad once in so many steps; 0: none does. Apart, so that all else is as without.
+    bad: Rng,
+    bad_one_in: u64,
 }
 
 impl Plan {
-    fn new(seed: u64) -> Plan {
+    fn new(seed: u64, bad_blocks: bool) -> Plan {
         let mut rng = Rng::new(seed ^ 0x5eed);
         let faults = FAULTS
             .iter()
@@ -94,7 +97,9 @@ impl Plan {
         let mut clocks = Rng::new(seed ^ 0xc10c_5eed);
         let standstills = [0, 0, 5, 20][clocks.below(4) as usize];
         let clock_stops = [0, 0, 20, 80][clocks.below(4) as usize];
-        Plan { rng, faults, clocks, standstills, clock_stops, load }
+        let mut bad = Rng::new(seed ^ 0x0bad_b10c);
+        let bad_one_in = if bad_blocks { [0, 0, 40, 10][bad.below(4) as usize] } else { 0 };
+        Plan { rng, faults, clocks, standstills, clock_stops, load, bad, bad_one_in }
     }
 }
 
@@ -114,7 +119,8 @@ pub fn run(seed: u64, canary: Option<Canary>) -> BTreeMap<&'static str, u64> {
 
 /// One seed, with reads confirmed where that says.
 pub fn run_with(seed: u64, canary: Option<Canary>, confirms: Confirms) -> BTreeMap<&'static str, u64> {
-    let mut plan = Plan::new(seed);
+    let bad_blocks = canary == Some(Canary::RepairLate) || std::env::var_os("URSA_BAD_BLOCKS").is_some();
+    let mut plan = Plan::new(seed, bad_blocks);
     let copies = [2, 2, 3, 3, 3, 4][plan.rng.below(6) as usize];
     let mut world = World::new(seed, copies, canary);
     world.stewards = plan.rng.one_in(2);
@@ -146,6 +152,9 @@ pub fn run_with(seed: u64, canary: Option<Canary>, confirms: Confirms) -> BTreeM
                 world.stand_still(index, true);
             }
         }
+        if plan.bad_one_in > 0 && plan.bad.one_in(plan.bad_one_in) {
+            world.spoil_some(&mut plan.bad);
+        }
         world.seen = world.record.len();
         if step % 8 == 0 {
             world.check_map();
@@ -163,6 +172,19 @@ impl World {
             0 => self.host_write(index),
             _ => self.host_read(index),
         }
+    }
+
+    /// A block goes bad on one of several copies in sync, where hosts are or elsewhere, and somebody wants it.
+    fn spoil_some(&mut self, plan: &mut Rng) {
+        let in_sync: Vec<usize> =
+            self.record.last().unwrap().in_sync().iter().map(crate::Slot::index).collect();
+        if in_sync.len() < 2 {
+            return;
+        }
+        let index = in_sync[plan.below(in_sync.len() as u64) as usize];
+        let block = if plan.one_in(2) { plan.below(self.hot) } else { plan.below(GEOMETRY.blocks) };
+        self.spoil(index, block, !plan.one_in(12));
+        self.host_read_of(index, Blocks::new(block, block + 1));
     }
 
     fn fault(&mut self, fault: Fault, plan: &mut Rng) {
@@ -206,6 +228,13 @@ impl World {
         (0..self.nodes.len()).for_each(|index| self.end_standstill(index));
         let now = self.now;
         self.nodes.iter_mut().for_each(|node| node.record_gone_until = now);
+        // Disks were replaced by their mirrors, as it were; a copy whose disk failed is opened again.
+        for index in 0..self.nodes.len() {
+            self.nodes[index].disk.mend();
+            if self.nodes[index].replica.has_failed() {
+                self.crash(index);
+            }
+        }
         for step in 0.. {
             let newest = self.record.last().unwrap();
             if newest.in_sync().len() as usize == self.nodes.len() {

@@ -479,6 +479,7 @@ const CANARIES: [Canary; 19] = [
     Canary::NoFloor,
     Canary::AnyRead,
     Canary::ClearOutside,
+    Canary::RepairLate,
 ];
 
 /// A long run: `cargo test --release -p replica rare -- --ignored`.

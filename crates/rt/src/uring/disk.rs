@@ -192,7 +192,7 @@ impl Disk {
             match result {
                 count if count >= 0 => match self.whole_blocks(count) {
                     // The file has been cut short behind our back, maybe inside of a block.
-                    0 => return Err(DiskError::Media(io::ErrorKind::UnexpectedEof.into())),
+                    0 => return Err(self.latch(CUT_SHORT)),
                     whole => done += whole,
                 },
                 _ if is_transient(-result) => {}
@@ -206,14 +206,36 @@ impl Disk {
     ///
     /// # Errors
     /// As there.
-    pub async fn write(
+    pub async fn write(&self, offset: u64, data: SharedBuf, durability: Durability) -> Result<(), DiskError> {
+        self.write_or(offset, data, durability, |number| self.failed(number)).await
+    }
+
+    /// See [`crate::Disk::rewrite`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn rewrite(&self, offset: u64, data: SharedBuf) -> Result<(), DiskError> {
+        let failed = |number| {
+            if is_full(number) {
+                DiskError::Full
+            } else {
+                DiskError::Media(io::Error::from_raw_os_error(number))
+            }
+        };
+        self.write_or(offset, data, Durability::Cached, failed).await
+    }
+
+    /// Writes; `failed` makes an error of the system's number.
+    async fn write_or(
         &self,
         offset: u64,
         mut data: SharedBuf,
         durability: Durability,
+        failed: impl Fn(i32) -> DiskError,
     ) -> Result<(), DiskError> {
         self.check_range(offset, data.len() as u64)?;
         self.check_writable()?;
+        self.check_whole()?;
         if !(data.as_ptr() as usize).is_multiple_of(self.file.memory_alignment) {
             data = Buf::copy_of(&data).share();
         }
@@ -240,14 +262,14 @@ impl Disk {
             match result {
                 count if count >= 0 => match self.whole_blocks(count) {
                     // Less than a block, as at a limit of the file's size: it would be no more the next time.
-                    0 => return Err(self.failed(libc::EIO)),
+                    0 => return Err(failed(libc::EIO)),
                     whole => done += whole,
                 },
                 _ if is_transient(-result) => {}
                 // Either this data has no room, or data that was written before has none (a file system may keep it in memory, whatever it is
                 // asked for) and is lost, which the system tells once. Without the sync it is told which.
                 _ if is_full(-result) && flags != 0 => (flags, was_synced) = (0, false),
-                _ => return Err(self.failed(-result)),
+                _ => return Err(failed(-result)),
             }
         }
         if was_synced { Ok(()) } else { Err(self.latch(libc::ENOSPC)) }
@@ -278,6 +300,7 @@ impl Disk {
     pub async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         self.check_range(offset, len)?;
         self.check_writable()?;
+        self.check_whole()?;
         if len == 0 {
             return Ok(());
         }
@@ -317,6 +340,8 @@ impl Disk {
     pub async fn allocated(&self, offset: u64, len: u64, max: usize) -> Result<Vec<(u64, u64)>, DiskError> {
         self.check_range(offset, len)?;
         let end = offset + len;
+        // What was cut off is no hole.
+        self.check_whole()?;
         if !self.file.knows_holes {
             return Ok(if len == 0 || max == 0 { Vec::new() } else { vec![(offset, len)] });
         }
@@ -374,7 +399,7 @@ impl Disk {
         Some(Room { file_system: metadata.dev(), free: space.free, total: space.total, promised })
     }
 
-    /// Where the next data or hole at or after `from` begins; `None` if there is none. The file's position, which it
+    /// Where the next data or hole at or after `from` begins, or the file ends; `None` if there is none. The file's position, which it
     /// changes too, is used by nobody.
     fn seek(&self, from: u64, what: libc::c_int) -> Result<Option<u64>, DiskError> {
         let from = i64::try_from(from).expect("a file is smaller than 2^63 bytes");
@@ -396,6 +421,17 @@ impl Disk {
             Ok(())
         } else {
             Err(DiskError::Range { offset, len })
+        }
+    }
+
+    /// A file that was cut short behind our back must not become longer again by a write: what is missing before it would read as zeros.
+    fn check_whole(&self) -> Result<(), DiskError> {
+        if self.file.is_device {
+            return Ok(());
+        }
+        match self.seek(0, libc::SEEK_END)? {
+            Some(end) if end >= self.file.size => Ok(()),
+            _ => Err(self.latch(CUT_SHORT)),
         }
     }
 
@@ -435,6 +471,9 @@ impl Disk {
         unsafe { self.driver.start(entry, Kept::File(Arc::clone(&self.file))) }.await.0
     }
 }
+
+/// What a file's failure is called that has become shorter than it was when it was opened.
+const CUT_SHORT: i32 = libc::ENODATA;
 
 /// Errors of a file system without room, which pass.
 fn is_full(number: i32) -> bool {

@@ -357,6 +357,33 @@ fn a_file_that_was_cut_short_is_a_media_error() {
     });
 }
 
+/// What is missing before it would read as zeros.
+#[test]
+fn a_file_that_was_cut_short_does_not_grow_again() {
+    run(|| async {
+        let directory = Directory::new("short");
+        for change in 0..4 {
+            let path = directory.join(&format!("disk-{change}"));
+            let disk = Disk::open(&path, create(1 << 20)).await.unwrap();
+            std::fs::File::options().write(true).open(&path).unwrap().set_len(8192).unwrap();
+            let data = Buf::zeroed(4096).share();
+            let changed = match change {
+                0 => disk.write(65536, data, Durability::Durable).await,
+                1 => disk.rewrite(65536, data).await,
+                2 => disk.zero(65536, 4096).await,
+                _ => disk.allocated(65536, 4096, 1).await.map(drop),
+            };
+            assert!(matches!(changed, Err(DiskError::Media(_))), "{changed:?}");
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), 8192);
+            assert!(matches!(
+                disk.write(0, pattern(4096).share(), Durability::Cached).await,
+                Err(DiskError::Latched)
+            ));
+            assert!(disk.failure().is_some());
+        }
+    });
+}
+
 /// A mounted file system in memory, if we may.
 struct Mounted(Directory);
 

@@ -4,7 +4,8 @@ use base::{ByteLen, ByteOffset};
 use rt::sim::{DiskFaults, World};
 use rt::{CoreId, Durability};
 use store::{
-    CreateOptions, MetadataState, NewDisk, Pool, RamBudget, SliceError, StoreError, VolumeKind, VolumeSpec,
+    BadBlock, CreateOptions, MetadataState, NewDisk, Pool, RamBudget, ReadFailure, SliceError, StoreError,
+    VolumeKind, VolumeSpec,
 };
 
 use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, ram, thick};
@@ -34,7 +35,10 @@ fn the_block_that_cannot_be_read_is_named() {
     world.block_on(node, CORE, move || async move {
         let slice = &volume.slices[0];
         let failed = slice.read(ByteOffset(1024), ByteLen(8192)).await.unwrap_err();
-        assert_eq!(failed, SliceError::Unreadable(ByteOffset(5 * 512)));
+        let SliceError::Unreadable(found) = failed else { panic!("{failed}") };
+        let expected =
+            BadBlock { offset: ByteOffset(5 * 512), disk: 0, disk_offset: bad, cause: ReadFailure::Medium };
+        assert_eq!(found, expected);
         assert_eq!(slice.read(ByteOffset(6 * 512), ByteLen(512)).await.unwrap().to_vec(), [7; 512]);
         slice.write(ByteOffset(0), vec_chain(3, 512), Durability::Durable).await.unwrap();
         drop(pool);

@@ -115,6 +115,13 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
+    /// Acknowledge read errors of a pool's disks: `ursa status` lists new ones only
+    Acknowledge {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        of: OfNode,
+    },
     /// Add a disk to a pool, while it is in use
     AddDisk {
         /// The pool's name
@@ -215,6 +222,9 @@ impl Command {
                     output.show(&client.accept_older_pool(&name, of.node)?, one)?;
                 }
                 Ok(())
+            }
+            Command::Acknowledge { name, of } => {
+                Ok(output.show(&client.acknowledge_pool(&name, of.node)?, one)?)
             }
             Command::AddDisk { name, path, size, reserve, wipe, of, confirm } => {
                 let path = absolute_path(&path, of)?;

@@ -50,7 +50,7 @@ const OF_VOLUMES: [(&str, &str); 7] = [
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
 
 /// Calls about what is a node's own: the node that the query names carries them out ([`there::OfNode`]).
-const OF_NODES: [(&str, &str); 11] = [
+const OF_NODES: [(&str, &str); 12] = [
     ("DELETE", "/v1/sessions/{tsih}"),
     ("GET", "/v1/disks"),
     ("POST", "/v1/pools"),
@@ -62,6 +62,7 @@ const OF_NODES: [(&str, &str); 11] = [
     ("POST", "/v1/pools/{name}/forget"),
     ("POST", "/v1/pools/{name}/reopen"),
     ("POST", "/v1/pools/{name}/accept-older"),
+    ("POST", "/v1/pools/{name}/acknowledge"),
 ];
 
 /// Calls that only a node with the cluster's authority carries out, whichever that is.

@@ -105,6 +105,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(pools::remains))
         .routes(routes!(pools::reopen))
         .routes(routes!(pools::accept_older))
+        .routes(routes!(pools::acknowledge))
         .routes(routes!(pools::forget))
         .routes(routes!(volumes::list, volumes::creation::create))
         .routes(routes!(volumes::show, volumes::change::change, volumes::deletion::delete))

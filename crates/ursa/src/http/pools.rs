@@ -239,6 +239,30 @@ pub(super) async fn accept_older(
     Ok(axum::Json(pool).into_response())
 }
 
+/// Acknowledges read errors of the pool's disks.
+///
+/// They are no longer listed as a problem. New ones are.
+#[utoipa::path(
+    post, path = "/v1/pools/{name}/acknowledge", tag = "pools", operation_id = "acknowledge_pool",
+    params(("name" = String, Path, description = "The pool's name"), OfNode),
+    responses(
+        (status = OK, description = "The pool", body = Pool),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn acknowledge(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
+) -> Result<axum::Json<Pool>, Refusal> {
+    let acknowledge = move |control: Rc<Control>| async move {
+        control.acknowledge_read_errors(&name)?;
+        control.pool(&name)
+    };
+    Ok(axum::Json(with(&state, node, acknowledge).await?))
+}
+
 /// What forgetting a pool that cannot be used would leave behind.
 ///
 /// Its disks are read if they can be; one that hangs is given up after five seconds.

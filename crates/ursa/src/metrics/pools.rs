@@ -31,6 +31,22 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
             family.sample(&[("pool", name), ("disk", &path)], u8::from(disk.failure.is_some()));
         }
     }
+    let help = "Reads that a disk failed, by volume. Reads of one block within a second count once.";
+    let mut family = text.family("ursa_disk_read_errors_total", Kind::Counter, help);
+    for (name, open) in open() {
+        for errors in &open.read_errors {
+            for (volume, failed) in &errors.failed {
+                family.sample(&[("pool", name), ("disk", &errors.disk), ("volume", volume)], *failed);
+            }
+        }
+    }
+    let help = "Blocks that could not be read and were rewritten with another copy's data.";
+    let mut family = text.family("ursa_disk_repaired_blocks_total", Kind::Counter, help);
+    for (name, open) in open() {
+        for errors in &open.read_errors {
+            family.sample(&[("pool", name), ("disk", &errors.disk)], errors.repaired);
+        }
+    }
     let mut family = text.family("ursa_pool_volumes", Kind::Gauge, "How many volumes the pool has.");
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.volumes));
 }

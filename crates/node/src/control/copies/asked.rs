@@ -8,6 +8,7 @@ use store::{CopyOf, CopyState, Pool, VolumeKind, VolumeSpec};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::passing::carry_out_here;
+use super::super::read_errors::disk_path;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
 use crate::copies::{Answer, Ask, Keeper, NewCopy};
@@ -46,10 +47,17 @@ impl Control {
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
             Ask::CanServeFork { id, epoch } => self.can_serve_fork(&id, epoch).await?,
             Ask::Digests { id, slice, offset, len } => {
-                let (_, info) = self.volume_named(&id)?;
+                let (pool, info) = self.volume_named(&id)?;
                 let found = crate::copies::digests(info.id, slice, offset, len).await;
-                let found = found.ok_or(ControlError::Internal("the copy cannot be read"))?;
-                return Ok(Answer::Digests(found));
+                let found = found.ok_or_else(|| ControlError::not_found("copy", &info.name))?;
+                return Ok(match found {
+                    Ok(digests) => Answer::Digests(digests),
+                    Err(bad) => Answer::Unreadable {
+                        offset: bad.offset.0,
+                        disk: disk_path(&pool.paths(), bad.disk),
+                        disk_offset: bad.disk_offset,
+                    },
+                });
             }
         }
         Ok(Answer::Done { incarnation: keeper.incarnation().0 })

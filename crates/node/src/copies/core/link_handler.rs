@@ -6,7 +6,7 @@ use link::{Frame, Handler, Link, LinkName, Role};
 use replica::{Incarnation, NodeId};
 
 use super::super::{Address, message};
-use super::{Copies, LOCK, SLICE, on_core, on_every_core};
+use super::{Copies, FETCH, LOCK, SLICE, on_core, on_every_core};
 use crate::volume::core_of;
 
 /// What links tell a core.
@@ -63,7 +63,7 @@ impl Handler for LinkHandler {
             }
             Role::Replication => {
                 match frame.kind {
-                    SLICE | LOCK => {}
+                    SLICE | LOCK | FETCH => {}
                     // What was not understood was not carried out, and whoever waits for it asks again.
                     message::UNKNOWN => {
                         let kind = message::unknown_in(&frame);

@@ -88,6 +88,11 @@ impl Keeper {
         self.work.notify();
     }
 
+    /// The identity of the volume with this number, of which there is a copy here.
+    pub fn id_of(&self, number: u32) -> Option<VolumeId> {
+        self.volumes.borrow().iter().find(|(_, kept)| kept.entry.number == number).map(|(id, _)| *id)
+    }
+
     /// What the volumes are called that have a copy here.
     pub fn names_here(&self) -> Vec<(VolumeId, String)> {
         self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.name.clone())).collect()

@@ -115,7 +115,7 @@ impl Keeper {
         }
         let view = if kept.open { views.of(kept)? } else { SliceView::CLOSED };
         let view = view.holds_in(kept.membership.active().map(|config| config.epoch));
-        kept.failed = view.failed;
+        kept.failed = view.failed.is_some();
         // Who cannot be let in yet need not be looked at.
         let unready = match view.caught_up.is_empty() {
             true => Slots::NONE,
@@ -311,6 +311,9 @@ pub(super) fn describe(reason: Reason) -> &'static str {
         Reason::Unreadable => "the only copy in sync cannot read all that it misses",
         Reason::DiskFailed => "a disk of it failed",
         Reason::NoSpace => "the file system of its pool is full",
+        Reason::Unrepaired => "a block of its disk cannot be read, and could not be rewritten",
+        Reason::DiskFailing => "too many blocks of its disk cannot be read",
+        Reason::DiskSilent => "its disk does not answer",
         Reason::SourceFailed => "a disk failed of the only copy that could bring it up to date",
         Reason::Complete => "it has all that it missed",
         Reason::CaughtUp => "it has nearly all that it missed and takes new writes",

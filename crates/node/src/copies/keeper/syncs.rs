@@ -64,6 +64,10 @@ pub(super) enum DiskTrouble {
     NoRoom,
 }
 
+/// Why a copy leaves because of its disk: it comes back when its pool has been reopened.
+const OF_DISK: [Reason; 4] =
+    [Reason::DiskFailed, Reason::Unrepaired, Reason::DiskFailing, Reason::DiskSilent];
+
 impl Keeper {
     /// Takes in what the slices of this node know now.
     pub(super) fn note_syncs(&self, now: Instant, slices: &[SliceSync]) {
@@ -174,9 +178,10 @@ impl Keeper {
             Some(report) => report.no_room.then_some(DiskTrouble::NoRoom),
             // It may not have said it yet.
             None => match volume.cause(copy.slot) {
-                cause if cause == describe(Reason::DiskFailed) => Some(DiskTrouble::Failed),
                 cause if cause == describe(Reason::NoSpace) => Some(DiskTrouble::NoRoom),
-                _ => None,
+                cause => {
+                    OF_DISK.iter().any(|reason| cause == describe(*reason)).then_some(DiskTrouble::Failed)
+                }
             },
         }
     }

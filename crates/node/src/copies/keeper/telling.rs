@@ -435,7 +435,7 @@ pub(super) fn cause_of(words: &str) -> &'static str {
     })
 }
 
-const REASONS: [(Reason, &str); 12] = [
+const REASONS: [(Reason, &str); 15] = [
     (Reason::Restarted, "restarted"),
     (Reason::Died, "died"),
     (Reason::Silent, "silent"),
@@ -444,6 +444,9 @@ const REASONS: [(Reason, &str); 12] = [
     (Reason::Unreadable, "unreadable"),
     (Reason::DiskFailed, "disk_failed"),
     (Reason::NoSpace, "no_space"),
+    (Reason::Unrepaired, "block_unrepaired"),
+    (Reason::DiskFailing, "disk_failing"),
+    (Reason::DiskSilent, "disk_silent"),
     (Reason::SourceFailed, "source_failed"),
     (Reason::Complete, "complete"),
     (Reason::CaughtUp, "caught_up"),

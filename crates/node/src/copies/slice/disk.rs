@@ -22,7 +22,7 @@ const MAP_READS_MAX: u32 = 4;
 const MAP_READ_AGAIN: Duration = Duration::from_millis(250);
 
 impl SliceCopy {
-    pub(super) fn apply(self: &Rc<Self>, Apply { id, blocks, payload }: Apply) {
+    pub(super) fn apply(self: &Rc<Self>, Apply { id, blocks, payload, .. }: Apply) {
         Copies::current().count_write();
         let (offset, len) = self.bytes(blocks);
         let turn = self.applies.queue(offset.0..offset.0 + len.0);
@@ -89,9 +89,20 @@ impl SliceCopy {
 
     pub(super) fn read_region(self: &Rc<Self>, read: RegionRead) {
         let (offset, len) = self.bytes(read.blocks);
-        let layout = Rc::clone(&self.layout);
-        let work = async move { read_or_zeros(&layout, offset, len).await };
-        self.work(work, move |replica, result| replica.handle_region_read(read, result));
+        let copy = Rc::clone(self);
+        let work = async move {
+            let result = match read_or_zeros(&copy.layout, offset, len).await {
+                // Where another copy has it, this one does, too, in a moment.
+                Err(SliceError::Unreadable(bad)) => {
+                    copy.read_repaired(bad, offset, len).await.map(Payload::Data)
+                }
+                read => read,
+            };
+            Ok(result.map_err(|_| DiskFailed))
+        };
+        self.work(work, move |replica, result| {
+            replica.handle_region_read(read, result.and_then(std::convert::identity));
+        });
     }
 
     pub(super) fn compare_region(self: &Rc<Self>, compare: RegionCompare) {

@@ -3,33 +3,82 @@
 use std::rc::Rc;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
-use replica::{Blocks, Command, Outcome, Payload, Standing, Unreadable, Unwritable};
+use replica::{Blocks, Command, Outcome, Payload, ReadMark, Standing, Unreadable, Unwritable};
 use rt::sync::{Receiver, oneshot};
 use store::SliceError;
 
 use super::super::HOLD_MAX;
 use super::super::core::Copies;
+use super::repair::Unread;
 use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
 
 impl SliceCopy {
-    /// Reads, when this copy may (R9), and where clocks may stop, when the other members have confirmed it (R24).
+    /// Reads, when this copy may (R9), and where clocks may stop, when the other members have confirmed it (R24). What
+    /// this node's disk does not read comes from another copy in sync (R25).
     ///
     /// # Errors
     /// What the layout says; [`SliceError::Unavailable`] if this copy may not be read, and did not become readable soon.
     pub async fn read(self: &Rc<Self>, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
         let blocks = self.blocks(offset, len);
+        let mut until = None;
+        loop {
+            let mark = self.until_readable(blocks).await?;
+            let confirmation = self.ask_confirmation();
+            let data = match self.read_somewhere(offset, len).await {
+                Ok(data) => data,
+                Err(Unread::Error(error)) => return Err(error),
+                Err(Unread::Again) => {
+                    self.hold(&mut until).await?;
+                    continue;
+                }
+            };
+            if !self.is_confirmed(confirmation).await? {
+                continue;
+            }
+            let still = self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks));
+            if still || makes(Canary::ReadOnce) {
+                return Ok(data);
+            }
+        }
+    }
+
+    /// Reads from this node's disk, when this copy may (R9): what a host would be given, for another copy.
+    ///
+    /// # Errors
+    /// As [`SliceCopy::read`].
+    pub(in crate::copies) async fn read_own(
+        self: &Rc<Self>,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<Chain, SliceError> {
+        let blocks = self.blocks(offset, len);
+        loop {
+            let mark = self.until_readable(blocks).await?;
+            let confirmation = self.ask_confirmation();
+            let data = self.layout.read(offset, len).await?;
+            if !self.is_confirmed(confirmation).await? {
+                continue;
+            }
+            let still = self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks));
+            if still || makes(Canary::FetchOnce) {
+                return Ok(data);
+            }
+        }
+    }
+
+    /// Waits until the blocks may be read here (R9).
+    async fn until_readable(self: &Rc<Self>, blocks: Blocks) -> Result<ReadMark, SliceError> {
         let (mut until, mut asked) = (None, false);
         loop {
             if self.frozen.get() {
                 self.hold(&mut until).await?;
                 continue;
             }
-            let readable = self.ask(|replica, now, leases| replica.readable(now, leases, blocks));
-            let mark = match readable {
+            match self.ask(|replica, now, leases| replica.readable(now, leases, blocks)) {
                 Ok(mark) => {
                     self.served.set(true);
-                    mark
+                    return Ok(mark);
                 }
                 Err(Unreadable::Failed) => return Err(SliceError::Offline),
                 // Whoever writes there brings it to its end, or the configuration changes.
@@ -43,21 +92,8 @@ impl SliceCopy {
                         self.ask_validation(blocks);
                     }
                     let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
-                    continue;
                 }
-                Err(Unreadable::NotInSync | Unreadable::NoLease(_)) => {
-                    self.hold(&mut until).await?;
-                    continue;
-                }
-            };
-            let confirmation = self.ask_confirmation();
-            let data = self.layout.read(offset, len).await?;
-            if !self.is_confirmed(confirmation).await? {
-                continue;
-            }
-            let still = self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks));
-            if still || makes(Canary::ReadOnce) {
-                return Ok(data);
+                Err(Unreadable::NotInSync | Unreadable::NoLease(_)) => self.hold(&mut until).await?,
             }
         }
     }

@@ -6,6 +6,7 @@ mod cache_policy;
 mod confirming;
 mod disk;
 mod hosts;
+mod repair;
 mod room;
 mod sending;
 
@@ -25,10 +26,12 @@ use store::{SliceError, Stripe};
 pub use self::cache_policy::CachePolicy;
 use self::confirming::Confirming;
 use self::disk::read_map;
+use self::repair::Repairs;
 use self::room::Shortage;
 use super::Address;
 use super::budget::Restraint;
 use super::core::Copies;
+use super::fetch::Fetches;
 use super::lock::Locks;
 use super::progress::{self, SliceSync};
 use super::view::SliceView;
@@ -76,6 +79,10 @@ pub struct SliceCopy {
     pub(super) locks: Locks,
     /// Whether what is written finds room.
     shortage: Shortage,
+    /// What is asked of other copies because the disk here does not read it.
+    pub(super) fetches: Fetches,
+    /// What is written again.
+    pub(super) repairs: Repairs,
 }
 
 /// What is needed to open a slice's copy.
@@ -137,6 +144,8 @@ impl SliceCopy {
             cache_policy: Cell::new(CachePolicy::WriteThrough),
             locks: Locks::new(hosts),
             shortage: Shortage::default(),
+            fetches: Fetches::default(),
+            repairs: Repairs::default(),
         }))
     }
 
@@ -149,6 +158,11 @@ impl SliceCopy {
     pub fn place_of(&self, of_volume: ByteOffset) -> Option<ByteOffset> {
         let (slice, offset) = self.stripe.locate(of_volume);
         (slice == self.address.slice && offset.0 < self.len().0).then_some(offset)
+    }
+
+    /// Where in the volume a byte of this slice is.
+    fn place_in_volume(&self, of_slice: ByteOffset) -> ByteOffset {
+        self.stripe.volume_offset(self.address.slice, of_slice)
     }
 
     /// Whether hosts would be given what this copy's disk holds there, now (R9).
@@ -191,6 +205,11 @@ impl SliceCopy {
         self.replica.borrow().unrest()
     }
 
+    /// Bytes of a logical block.
+    pub(super) fn block_bytes(&self) -> u32 {
+        self.geometry.get().block_bytes
+    }
+
     /// How long it is.
     pub fn len(&self) -> ByteLen {
         let Geometry { blocks, block_bytes, .. } = self.geometry.get();
@@ -220,11 +239,13 @@ impl SliceCopy {
         }
         let before = self.nodes.replace(nodes);
         self.locks.enter(activation.config.epoch);
+        self.repairs.forget();
         self.set_cache_policy(CachePolicy::of(&activation.config));
         self.served.set(!self.commands.borrow().is_empty());
         let new = || Slot::all().filter(|slot| before[slot.index()] != nodes[slot.index()]);
         for gone in new().filter(|slot| before[slot.index()].is_some()) {
             self.forget_acknowledgements(gone);
+            self.forget_fetches(gone);
             self.tell(|replica| replica.handle_link_down(gone));
         }
         self.tell(|replica| {
@@ -280,6 +301,7 @@ impl SliceCopy {
     fn break_off(self: &Rc<Self>, node: NodeId) {
         if let Some(slot) = self.slot_of(node) {
             self.forget_acknowledgements(slot);
+            self.forget_fetches(slot);
             self.tell(|replica| replica.handle_link_down(slot));
         }
     }
@@ -337,6 +359,7 @@ impl SliceCopy {
         self.say_locks(node);
         if let Some(slot) = self.slot_of(node) {
             self.forget_acknowledgements(slot);
+            self.forget_fetches(slot);
             self.tell(|replica| replica.handle_link_up(slot));
         }
     }
@@ -456,6 +479,7 @@ impl SliceCopy {
             match next {
                 None => break,
                 Some(Output::Send(slot, envelope)) => self.send(slot, envelope),
+                Some(Output::Apply(apply)) if apply.repair => self.apply_again(apply),
                 Some(Output::Apply(apply)) => self.apply(apply),
                 Some(Output::WritePage(page)) => self.write_page(page),
                 Some(Output::ReadRegion(read)) => self.read_region(read),

@@ -59,6 +59,8 @@ pub struct DiskFaults {
     pub flush_error_one_in: u64,
     /// Reads that touch one of these ranges of bytes fail with EIO.
     pub unreadable: Vec<Range<u64>>,
+    /// A write to what is unreadable makes it readable again, as a disk does that remaps bad blocks.
+    pub remaps: bool,
     /// Writes and discards that touch one of these ranges of bytes fail with EIO.
     pub unwritable: Vec<Range<u64>>,
     /// Flushes and durable writes are answered and promise nothing. No system survives such a disk: it is for proving that tests notice.
@@ -70,6 +72,22 @@ impl DiskFaults {
     pub fn with_unreadable(mut self, range: Range<u64>) -> DiskFaults {
         self.unreadable.push(range);
         self
+    }
+
+    /// With bad blocks that a write heals.
+    pub fn remapping(mut self) -> DiskFaults {
+        self.remaps = true;
+        self
+    }
+
+    /// A write to the range was carried out.
+    fn heal(&mut self, healed: Range<u64>) {
+        if self.remaps && touches(&self.unreadable, healed.start, healed.end - healed.start) {
+            let rest =
+                |bad: Range<u64>| [bad.start..bad.end.min(healed.start), bad.start.max(healed.end)..bad.end];
+            let bad = std::mem::take(&mut self.unreadable).into_iter().flat_map(rest);
+            self.unreadable = bad.filter(|range| !range.is_empty()).collect();
+        }
     }
 
     /// With writes and discards of this range failing, too.
@@ -156,6 +174,8 @@ pub(in crate::sim) enum Operation {
         offset: u64,
         content: Content,
         durability: Durability,
+        /// A failure takes the disk out of service.
+        latches: bool,
         /// Parts that a concurrent read has seen already.
         seen: BTreeSet<u64>,
         reply: Sender<Result<(), DiskError>>,
@@ -352,11 +372,13 @@ impl Drive {
             Operation::Read { offset, buf, early, reply } => {
                 Reply::Read(reply, self.complete_read(offset, buf, early, rng, counts))
             }
-            Operation::Write { offset, content, durability, seen, reply } => {
+            Operation::Write { offset, content, durability, latches, seen, reply } => {
                 let result = match self.write_error(offset, content.len(), rng, counts) {
                     Some(error) => {
                         self.keep_some(offset, &content, &seen, rng);
-                        self.latch();
+                        if latches {
+                            self.latch();
+                        }
                         Err(error)
                     }
                     None => self.complete_write(offset, &content, durability, &seen, free, counts),
@@ -456,6 +478,7 @@ impl Drive {
             counts.add(Fault::DiskFull);
             return Err(DiskError::Full);
         }
+        self.faults.heal(offset..offset + content.len());
         let durable = durability == Durability::Durable && !self.faults.lies;
         if seen.is_empty() {
             self.change(offset, content, 0..content.len(), durable);

@@ -141,7 +141,15 @@ impl Disk {
     /// # Errors
     /// As there.
     pub async fn write(&self, offset: u64, data: SharedBuf, durability: Durability) -> Result<(), DiskError> {
-        self.change(offset, Content::Data(data), durability).await
+        self.change(offset, Content::Data(data), durability, true).await
+    }
+
+    /// See [`crate::Disk::rewrite`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn rewrite(&self, offset: u64, data: SharedBuf) -> Result<(), DiskError> {
+        self.change(offset, Content::Data(data), Durability::Cached, false).await
     }
 
     /// See [`crate::Disk::flush`].
@@ -161,7 +169,7 @@ impl Disk {
     /// # Errors
     /// As there.
     pub async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.change(offset, Content::Zeros(len), Durability::Cached).await
+        self.change(offset, Content::Zeros(len), Durability::Cached, true).await
     }
 
     /// See [`crate::Disk::allocated`].
@@ -201,7 +209,13 @@ impl Disk {
         universe.room(node, self.file.disk).filter(|_| !self.is_reserved())
     }
 
-    async fn change(&self, offset: u64, content: Content, durability: Durability) -> Result<(), DiskError> {
+    async fn change(
+        &self,
+        offset: u64,
+        content: Content,
+        durability: Durability,
+        latches: bool,
+    ) -> Result<(), DiskError> {
         self.check_range(offset, content.len())?;
         if self.file.read_only {
             return Err(DiskError::ReadOnly);
@@ -211,7 +225,7 @@ impl Disk {
             return Ok(());
         }
         let seen = Default::default();
-        self.operate(|reply| Operation::Write { offset, content, durability, seen, reply }).await
+        self.operate(|reply| Operation::Write { offset, content, durability, latches, seen, reply }).await
     }
 
     async fn operate<T>(

@@ -190,6 +190,38 @@ fn reads_fail_where_they_are_told_to() {
 }
 
 #[test]
+fn a_bad_block_is_remapped_by_a_write_or_stays_bad() {
+    for remaps in [true, false] {
+        let (world, node) = with_disk(1);
+        let faults = DiskFaults { remaps, ..DiskFaults::default().with_unreadable(512..2048) };
+        world.set_disk_faults(node, "/d", faults);
+        world.block_on(node, CoreId(0), move || async move {
+            let disk = open("/d").await;
+            disk.rewrite(1024, bytes(7, 512)).await.unwrap();
+            disk.flush().await.unwrap();
+            assert_eq!(disk.read(1024, Buf::zeroed(512)).await.is_ok(), remaps);
+            for offset in [512, 1536] {
+                assert!(disk.read(offset, Buf::zeroed(512)).await.is_err(), "it was not written");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_block_that_cannot_be_rewritten_does_not_take_the_disk_out_of_service() {
+    let (world, node) = with_disk(1);
+    world.set_disk_faults(node, "/d", DiskFaults::default().with_unwritable(512..1024));
+    world.block_on(node, CoreId(0), || async {
+        let disk = open("/d").await;
+        assert!(disk.rewrite(512, bytes(7, 512)).await.is_err());
+        assert_eq!(disk.failure(), None);
+        disk.write(1024, bytes(7, 512), Durability::Durable).await.unwrap();
+        assert!(disk.write(512, bytes(7, 512), Durability::Durable).await.is_err());
+        assert!(disk.failure().is_some());
+    });
+}
+
+#[test]
 fn corruption_is_silent() {
     let (world, node) = with_disk(1);
     world.corrupt_disk(node, "/d", 512..1536);

@@ -65,6 +65,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("PUT",    "/v1/cluster/sync-limit", OPERATOR),
     ("POST",   "/v1/pools/{name}/reopen", OPERATOR),
     ("POST",   "/v1/pools/{name}/accept-older", OPERATOR),
+    ("POST",   "/v1/pools/{name}/acknowledge", OPERATOR),
     ("POST",   "/v1/volumes", OPERATOR),
     ("PATCH",  "/v1/volumes/{name}", OPERATOR),
     ("DELETE", "/v1/volumes/{name}", OPERATOR),

@@ -1,0 +1,286 @@
+//! Reads that disks of this node have failed: counted, told, and shown until somebody has acknowledged them or the disk is no longer in use.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{ByteOffset, Instant};
+use rt::CoreId;
+use store::{BadBlock, Pool, PoolId, ReadFailure};
+
+use super::{Control, ControlError, Trouble, VolumeStatus};
+use crate::events::code::{BLOCK_REPAIRED, READ_FAILED};
+use crate::events::{Event, tell};
+use crate::volume::VolumeId;
+
+/// Bad blocks of a disk that are told one by one, and remembered. A disk that has more is told of as a whole.
+const BLOCKS_MAX: usize = 16;
+
+/// Reads of one block that fail so soon after another are one: a command that is cut into parts, or tried again.
+const ONE_READ: Duration = Duration::from_secs(1);
+
+/// Reads that disks have failed, by pool and the disk's place in it. Lives as long as the node's process.
+#[derive(Default)]
+pub(super) struct ReadErrors(BTreeMap<(PoolId, u16), OfDisk>);
+
+/// Reads that one disk has failed.
+#[derive(Default)]
+struct OfDisk {
+    /// Blocks that were written again, and can be read since, in this life of the node.
+    repaired: u64,
+    /// Reads that failed in this life of the node, by volume.
+    volumes: BTreeMap<VolumeId, u64>,
+    /// What nobody has acknowledged.
+    open: Option<Open>,
+}
+
+struct Open {
+    since: Instant,
+    blocks: BTreeMap<u64, Found>,
+    /// There were more than are remembered.
+    more: bool,
+}
+
+/// A block that could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    volume: VolumeId,
+    lba: u64,
+    at: Instant,
+    repaired: bool,
+}
+
+/// Whether a failed read is news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    /// It was told.
+    Old,
+    /// This block was not bad before.
+    Block,
+    /// The disk has more bad blocks than are told one by one.
+    Many,
+}
+
+/// Reads that a disk has failed in this life of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskReadErrors {
+    /// The disk's path.
+    pub disk: String,
+    /// Blocks that were written again and can be read since.
+    pub repaired: u64,
+    /// Reads that failed, by the name of the volume.
+    pub failed: BTreeMap<String, u64>,
+}
+
+impl OfDisk {
+    fn note(&mut self, now: Instant, offset: u64, volume: VolumeId, lba: u64) -> News {
+        let open = self.open.get_or_insert_with(|| Open { since: now, blocks: BTreeMap::new(), more: false });
+        let known = open.blocks.get_mut(&offset);
+        if known.as_ref().is_some_and(|found| now.since(found.at) < ONE_READ) {
+            return News::Old;
+        }
+        *self.volumes.entry(volume).or_default() += 1;
+        if let Some(found) = known {
+            (found.at, found.repaired) = (now, false);
+            return News::Old;
+        }
+        if open.blocks.len() >= BLOCKS_MAX {
+            return if std::mem::replace(&mut open.more, true) { News::Old } else { News::Many };
+        }
+        open.blocks.insert(offset, Found { volume, lba, at: now, repaired: false });
+        News::Block
+    }
+
+    /// Says whether the block was told of, and where it is.
+    fn note_repaired(&mut self, offset: u64) -> Option<Found> {
+        self.repaired += 1;
+        let found = self.open.as_mut()?.blocks.get_mut(&offset)?;
+        (!std::mem::replace(&mut found.repaired, true)).then_some(*found)
+    }
+}
+
+/// On core 0, where the node's control is.
+fn with_control(what: impl FnOnce(&Control) + Send + 'static) {
+    let tell = move || {
+        if let Some(control) = Control::try_current() {
+            what(&control);
+        }
+    };
+    if rt::core() == CoreId(0) { tell() } else { rt::send(CoreId(0), tell) }
+}
+
+/// A disk has failed a read of a volume that only this node has, at this byte of it. From any core.
+pub(crate) fn note_bad_block(volume: VolumeId, of_volume: ByteOffset, bad: BadBlock) {
+    with_control(move |control| control.note_bad_block(volume, of_volume.0, bad));
+}
+
+/// A disk has failed a read of a copy of the volume with this number in its cluster. From any core.
+pub(crate) fn note_bad_block_of_copy(number: u32, of_volume: ByteOffset, bad: BadBlock) {
+    with_control(move |control| {
+        if let Some(id) = control.keeper().and_then(|keeper| keeper.id_of(number)) {
+            control.note_bad_block(id, of_volume.0, bad);
+        }
+    });
+}
+
+/// A block of such a copy was written again and can be read. From any core.
+pub(crate) fn note_repaired_block_of_copy(number: u32, bad: BadBlock) {
+    with_control(move |control| {
+        if let Some(id) = control.keeper().and_then(|keeper| keeper.id_of(number)) {
+            control.note_repaired_block(id, bad);
+        }
+    });
+}
+
+impl Control {
+    /// A disk has failed a read of the volume, at this byte of it.
+    fn note_bad_block(&self, volume: VolumeId, of_volume: u64, bad: BadBlock) {
+        let Ok((pool, info)) = self.volume_named(&volume.to_string()) else { return };
+        let lba = of_volume / u64::from(info.block_size.bytes());
+        let news = {
+            let mut all = self.read_errors.borrow_mut();
+            all.0.entry((pool.id(), bad.disk)).or_default().note(rt::now(), bad.disk_offset, volume, lba)
+        };
+        let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
+        let volume_name = self.volume(&volume.to_string()).map_or(info.name, |status| status.info.name);
+        let text = match news {
+            News::Old => return,
+            News::Block => format!(
+                "disk {disk} of pool {name} cannot read byte {}: LBA {lba} of volume {volume_name}",
+                bad.disk_offset
+            ),
+            News::Many => format!("disk {disk} of pool {name} cannot read more than {BLOCKS_MAX} blocks"),
+        };
+        let cause = match bad.cause {
+            ReadFailure::Medium => "medium_error",
+            ReadFailure::Device => "device_error",
+        };
+        tell(Event::new(READ_FAILED, disk, text).because(cause).of_volume(volume));
+    }
+
+    /// A block that could not be read was written again, and can be read.
+    fn note_repaired_block(&self, volume: VolumeId, bad: BadBlock) {
+        let Ok((pool, info)) = self.volume_named(&volume.to_string()) else { return };
+        let found = {
+            let mut all = self.read_errors.borrow_mut();
+            all.0.get_mut(&(pool.id(), bad.disk)).and_then(|disk| disk.note_repaired(bad.disk_offset))
+        };
+        let Some(Found { lba, .. }) = found else { return };
+        let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
+        let volume_name = self.volume(&volume.to_string()).map_or(info.name, |status| status.info.name);
+        let text = format!(
+            "disk {disk} of pool {name}: byte {} (LBA {lba} of volume {volume_name}) was rewritten from another copy",
+            bad.disk_offset
+        );
+        tell(Event::new(BLOCK_REPAIRED, disk, text).of_volume(volume));
+    }
+
+    /// Reads that the pool's disks have failed in this life of the node.
+    pub(super) fn read_errors(&self, pool: &Pool) -> Vec<DiskReadErrors> {
+        let all = self.read_errors.borrow();
+        let paths = pool.paths();
+        let name_of = |id: &VolumeId| pool.volume(*id).map_or_else(|| id.to_string(), |info| info.name);
+        let each = |((_, disk), errors): (&(PoolId, u16), &OfDisk)| DiskReadErrors {
+            disk: disk_path(&paths, *disk),
+            repaired: errors.repaired,
+            failed: errors.volumes.iter().map(|(id, failed)| (name_of(id), *failed)).collect(),
+        };
+        all.0.range((pool.id(), 0)..=(pool.id(), u16::MAX)).map(each).collect()
+    }
+
+    /// Somebody has seen which reads of the pool's disks have failed: it is told anew if that goes on.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn acknowledge_read_errors(self: &Rc<Control>, pool: &str) -> Result<(), ControlError> {
+        let id = self.pool_named(pool)?.id();
+        let mut all = self.read_errors.borrow_mut();
+        all.0.range_mut((id, 0)..=(id, u16::MAX)).for_each(|(_, disk)| disk.open = None);
+        Ok(())
+    }
+
+    /// What of it nobody has acknowledged.
+    pub(super) fn read_troubles(&self) -> Vec<Trouble> {
+        let all = self.read_errors.borrow();
+        let now = rt::now();
+        let of_pool = |pool: Pool| {
+            let (paths, name) = (pool.paths(), pool.name());
+            let disks = all.0.range((pool.id(), 0)..=(pool.id(), u16::MAX));
+            let each = |((_, disk), errors): (&(PoolId, u16), &OfDisk)| {
+                let open = errors.open.as_ref()?;
+                let path = disk_path(&paths, *disk);
+                let text = self.describe_read_errors(&name, &path, open);
+                Some(Trouble::new(READ_FAILED.as_str(), path, text).lasting(now.since(open.since)))
+            };
+            disks.filter_map(each).collect::<Vec<_>>()
+        };
+        self.open_pools().into_iter().flat_map(of_pool).collect()
+    }
+
+    fn describe_read_errors(&self, pool: &str, disk: &str, open: &Open) -> String {
+        let bad: Vec<&Found> = open.blocks.values().filter(|found| !found.repaired).collect();
+        let (count, more) = (open.blocks.len(), if open.more { "more than " } else { "" });
+        let blocks = if count == 1 { "block" } else { "blocks" };
+        let state = match bad.first() {
+            None => "all of them have been rewritten from another copy and can be read".to_owned(),
+            Some(first) => {
+                let volume =
+                    self.volume(&first.volume.to_string()).map(|VolumeStatus { info, .. }| info.name);
+                let volume = volume.unwrap_or_else(|_| first.volume.to_string());
+                format!("{} still cannot be read, first LBA {} of volume {volume}", bad.len(), first.lba)
+            }
+        };
+        format!(
+            "disk {disk} of pool {pool} failed to read {more}{count} {blocks}: {state}; check the disk (SMART, kernel log) and replace it if errors continue, or run `ursa pool acknowledge {pool}`"
+        )
+    }
+}
+
+/// What a disk of a pool is called, by its place there.
+pub(super) fn disk_path(paths: &[std::path::PathBuf], disk: u16) -> String {
+    paths.get(usize::from(disk)).map_or_else(|| format!("number {disk}"), |path| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VOLUME: VolumeId = VolumeId([7; 16]);
+
+    fn at(ms: u64) -> Instant {
+        Instant(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_block_is_told_once_until_it_was_acknowledged() {
+        let mut disk = OfDisk::default();
+        assert_eq!(disk.note(at(0), 512, VOLUME, 9), News::Block);
+        assert_eq!(disk.note(at(10), 512, VOLUME, 9), News::Old);
+        assert_eq!(disk.volumes[&VOLUME], 1, "it was the same read");
+        assert_eq!(disk.note(at(5000), 512, VOLUME, 9), News::Old);
+        assert_eq!(disk.volumes[&VOLUME], 2);
+        assert_eq!(disk.note(at(5000), 1024, VOLUME, 10), News::Block);
+        disk.open = None;
+        assert_eq!(disk.note(at(9000), 512, VOLUME, 9), News::Block);
+    }
+
+    #[test]
+    fn a_disk_with_many_bad_blocks_is_told_once_more() {
+        let mut disk = OfDisk::default();
+        let told: Vec<News> = (0..20).map(|block| disk.note(at(block), block * 512, VOLUME, block)).collect();
+        assert_eq!(told[..BLOCKS_MAX], [News::Block; BLOCKS_MAX]);
+        assert_eq!(told[BLOCKS_MAX..], [News::Many, News::Old, News::Old, News::Old]);
+        assert_eq!(disk.volumes[&VOLUME], 20);
+    }
+
+    #[test]
+    fn a_repair_is_told_once() {
+        let mut disk = OfDisk::default();
+        assert_eq!(disk.note_repaired(512), None, "nobody was told that it was bad");
+        disk.note(at(0), 512, VOLUME, 9);
+        assert_eq!(disk.note_repaired(512).map(|found| found.lba), Some(9));
+        assert_eq!(disk.note_repaired(512), None);
+        assert_eq!(disk.note(at(5000), 512, VOLUME, 9), News::Old);
+        assert!(disk.note_repaired(512).is_some(), "it was bad again");
+    }
+}

@@ -1,0 +1,124 @@
+//! What copies of a slice say to each other about blocks that one of them cannot read (`docs/formats/replication-link.md`).
+
+use std::ops::Range;
+
+use base::{ByteOffset, Chain, Crc32c};
+use replica::Epoch;
+
+/// A message. Numbers are those of the node that asks; ranges are bytes of the slice.
+#[derive(Clone, Debug)]
+pub enum FetchMessage {
+    /// Read this for me, as for a host of your own.
+    Ask {
+        /// Its number.
+        number: u64,
+        /// What the sender acts in.
+        epoch: Epoch,
+        /// The range.
+        range: Range<u64>,
+    },
+    /// What the range holds: as payload.
+    Data {
+        /// From the question.
+        number: u64,
+        /// The bytes.
+        data: Chain,
+    },
+    /// The receiver of the question may not be read now, or has too much to do.
+    Refused(u64),
+    /// Its disk does not read this block either.
+    Unreadable {
+        /// From the question.
+        number: u64,
+        /// Where the block begins.
+        first: ByteOffset,
+    },
+}
+
+impl FetchMessage {
+    /// Its bytes, and its payload.
+    pub fn encode(self) -> (Vec<u8>, Chain) {
+        let (words, payload) = match self {
+            FetchMessage::Ask { number, epoch, range } => {
+                (vec![1, number, epoch.0, range.start, range.end], Chain::new())
+            }
+            FetchMessage::Data { number, data } => (vec![2, number, u64::from(checksum(&data))], data),
+            FetchMessage::Refused(number) => (vec![3, number], Chain::new()),
+            FetchMessage::Unreadable { number, first } => (vec![4, number, first.0], Chain::new()),
+        };
+        (words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect(), payload)
+    }
+
+    /// Of its bytes and its payload; `None`: it is none.
+    pub fn parse(bytes: &[u8], payload: Chain) -> Option<FetchMessage> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let is_data = matches!(words.first(), Some(2));
+        match (&words[..], rest, is_data || payload.is_empty()) {
+            (&[1, number, epoch, start, end], [], true) if start < end => {
+                Some(FetchMessage::Ask { number, epoch: Epoch(epoch), range: start..end })
+            }
+            (&[2, number, crc], [], true) if crc == u64::from(checksum(&payload)) => {
+                Some(FetchMessage::Data { number, data: payload })
+            }
+            (&[3, number], [], true) => Some(FetchMessage::Refused(number)),
+            (&[4, number, first], [], true) => {
+                Some(FetchMessage::Unreadable { number, first: ByteOffset(first) })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn checksum(data: &Chain) -> u32 {
+    let mut crc = Crc32c::new();
+    data.parts().iter().for_each(|part| crc.update(part));
+    crc.value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        let ask = FetchMessage::Ask { number: 1, epoch: Epoch(2), range: 3..0x0104 };
+        let (bytes, payload) = ask.encode();
+        assert_eq!(bytes.len(), 40);
+        assert_eq!(bytes[32..], [4, 1, 0, 0, 0, 0, 0, 0]);
+        let read = FetchMessage::parse(&bytes, payload);
+        assert!(
+            matches!(read, Some(FetchMessage::Ask { number: 1, epoch: Epoch(2), range }) if range == (3..0x0104))
+        );
+        let refused = FetchMessage::Refused(5).encode().0;
+        assert_eq!(refused, [3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(matches!(FetchMessage::parse(&refused, Chain::new()), Some(FetchMessage::Refused(5))));
+        let unreadable = FetchMessage::Unreadable { number: 6, first: ByteOffset(512) }.encode().0;
+        let read = FetchMessage::parse(&unreadable, Chain::new());
+        assert!(matches!(read, Some(FetchMessage::Unreadable { number: 6, first: ByteOffset(512) })));
+    }
+
+    #[test]
+    fn data_is_what_was_sent() {
+        let data = Chain::copy_of(b"123456789");
+        let (mut head, payload) = FetchMessage::Data { number: 7, data }.encode();
+        assert_eq!(head[16..20], 0xe306_9283_u32.to_le_bytes(), "the check value of CRC32C");
+        let read = FetchMessage::parse(&head, payload.clone());
+        assert!(
+            matches!(read, Some(FetchMessage::Data { number: 7, data }) if data.to_vec() == b"123456789")
+        );
+        assert!(FetchMessage::parse(&head, Chain::copy_of(b"123456780")).is_none());
+        head[0] = 3;
+        assert!(FetchMessage::parse(&head[..16], payload).is_none(), "only data has a payload");
+    }
+
+    #[test]
+    fn what_is_no_message() {
+        let empty = FetchMessage::Ask { number: 1, epoch: Epoch(2), range: 4..4 };
+        for bytes in
+            [empty.encode().0, vec![], vec![3; 8], FetchMessage::Refused(1).encode().0[..15].to_vec()]
+        {
+            assert!(FetchMessage::parse(&bytes, Chain::new()).is_none(), "{bytes:?}");
+        }
+    }
+}

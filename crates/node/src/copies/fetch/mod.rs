@@ -1,0 +1,178 @@
+//! Blocks that a node's own disk does not read are asked of another copy in sync (R25 in `docs/why/replication.md`).
+//!
+//! Who is asked answers with what it could give to a host of its own at that moment, or not at all. It never asks a third one: whoever needs the blocks does, one after
+//! the other. No message is repeated. What a break of the link loses counts as refused.
+
+mod message;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{ByteLen, ByteOffset, Chain};
+use replica::{Incarnation, NodeId, Slot, Standing};
+use rt::sync::{Sender, oneshot};
+use store::SliceError;
+
+pub use self::message::FetchMessage;
+use super::SliceCopy;
+use super::core::{Copies, FETCH};
+
+/// How long one copy may take to answer: some times of a read that waits for a write which is under way. A host's read may ask two within [`super::HOLD_MAX`].
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// When who was asked gives up: a little sooner, so that it says so.
+const SERVE_MAX: Duration = Duration::from_millis(900);
+
+/// Questions that a slice answers at the same time. More are refused, and asked again: 32 MiB of memory.
+const SERVED_AT_ONCE_MAX: usize = 32;
+
+/// What is asked for at once: one frame of a link, and a small part of what it may queue.
+pub(super) const FETCH_BYTES_MAX: u64 = 1 << 20;
+
+/// The questions of a slice's copy.
+#[derive(Default)]
+pub(super) struct Fetches {
+    last: Cell<u64>,
+    open: RefCell<BTreeMap<u64, Question>>,
+    /// How many of others are being answered.
+    served: Cell<usize>,
+}
+
+struct Question {
+    slot: Slot,
+    len: u64,
+    answer: Sender<Result<Chain, NotFetched>>,
+}
+
+/// Why another copy did not give blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotFetched {
+    /// There is none, or no disk of theirs reads them.
+    Nowhere,
+    /// Not now: they do not serve at the moment, or do not answer.
+    Later,
+}
+
+/// Counts a question that is being answered.
+struct Serving(Rc<SliceCopy>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let served = &self.0.fetches.served;
+        served.set(served.get() - 1);
+    }
+}
+
+impl SliceCopy {
+    /// What the first other copy in sync that reads them has in these bytes: it was so at some moment since this was called.
+    pub(super) async fn fetch(self: &Rc<Self>, range: Range<u64>) -> Result<Chain, NotFetched> {
+        let mut data = Chain::new();
+        for start in range.clone().step_by(FETCH_BYTES_MAX as usize) {
+            data.append(self.fetch_part(start..range.end.min(start + FETCH_BYTES_MAX)).await?);
+        }
+        Ok(data)
+    }
+
+    async fn fetch_part(self: &Rc<Self>, range: Range<u64>) -> Result<Chain, NotFetched> {
+        let mut nowhere = NotFetched::Nowhere;
+        for slot in self.others_in_sync() {
+            match self.fetch_from(slot, range.clone()).await {
+                Ok(data) => return Ok(data),
+                Err(NotFetched::Nowhere) => {}
+                Err(NotFetched::Later) => nowhere = NotFetched::Later,
+            }
+        }
+        Err(nowhere)
+    }
+
+    fn others_in_sync(&self) -> Vec<Slot> {
+        let replica = self.replica.borrow();
+        let serves = replica.config().filter(|_| matches!(replica.standing(), Standing::InSync(_)));
+        serves.map_or(Vec::new(), |config| config.in_sync().without(replica.me()).iter().collect())
+    }
+
+    async fn fetch_from(self: &Rc<Self>, slot: Slot, range: Range<u64>) -> Result<Chain, NotFetched> {
+        let (Some(epoch), Some(node)) = (self.epoch(), self.node_of(slot)) else {
+            return Err(NotFetched::Later);
+        };
+        if !Copies::current().reaches(node, self.address().slice) {
+            return Err(NotFetched::Later);
+        }
+        let number = self.fetches.last.get() + 1;
+        self.fetches.last.set(number);
+        let (answer, answered) = oneshot();
+        let question = Question { slot, len: range.end - range.start, answer };
+        self.fetches.open.borrow_mut().insert(number, question);
+        self.say_of_fetch(node, FetchMessage::Ask { number, epoch, range });
+        let answered = rt::timeout(ANSWER_MAX, answered).await;
+        self.fetches.open.borrow_mut().remove(&number);
+        match answered {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(rt::sync::Closed)) | Err(rt::Elapsed) => Err(NotFetched::Later),
+        }
+    }
+
+    fn say_of_fetch(&self, node: NodeId, message: FetchMessage) {
+        let (head, payload) = message.encode();
+        Copies::current().send(node, FETCH, self.address(), head, payload);
+    }
+
+    /// The link to the copy broke, or another node's is in its slot now.
+    pub(super) fn forget_fetches(&self, slot: Slot) {
+        self.fetches.open.borrow_mut().retain(|_, question| question.slot != slot);
+    }
+
+    /// A message about blocks that a copy cannot read, of this life of its node.
+    pub(super) fn receive_fetch(self: &Rc<Self>, from: NodeId, life: Incarnation, message: FetchMessage) {
+        let Some(slot) = self.slot_of(from) else { return };
+        let (number, answer) = match message {
+            FetchMessage::Ask { number, epoch, range } => {
+                let is_member =
+                    self.replica.borrow().config().is_some_and(|config| config.has_member(slot, life));
+                let fits = range.end <= self.len().0 && range.end - range.start <= FETCH_BYTES_MAX;
+                let block = u64::from(self.block_bytes());
+                let whole = range.start.is_multiple_of(block) && range.end.is_multiple_of(block);
+                let may = is_member && fits && whole && self.epoch() == Some(epoch);
+                if !may || self.fetches.served.get() >= SERVED_AT_ONCE_MAX {
+                    return self.say_of_fetch(from, FetchMessage::Refused(number));
+                }
+                return self.serve(from, number, range);
+            }
+            FetchMessage::Data { number, data } => (number, Ok(data)),
+            FetchMessage::Refused(number) => (number, Err(NotFetched::Later)),
+            FetchMessage::Unreadable { number, .. } => (number, Err(NotFetched::Nowhere)),
+        };
+        let mut open = self.fetches.open.borrow_mut();
+        let is_answer = |question: &Question| {
+            question.slot == slot && answer.as_ref().map_or(true, |data| data.len() as u64 == question.len)
+        };
+        if open.get(&number).is_some_and(is_answer)
+            && let Some(question) = open.remove(&number)
+        {
+            question.answer.send(answer);
+        }
+    }
+
+    fn serve(self: &Rc<Self>, to: NodeId, number: u64, range: Range<u64>) {
+        self.fetches.served.set(self.fetches.served.get() + 1);
+        let serving = Serving(Rc::clone(self));
+        rt::spawn(async move {
+            let copy = &serving.0;
+            let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
+            let answer = match rt::timeout(SERVE_MAX, copy.read_own(offset, len)).await {
+                Ok(Ok(data)) => FetchMessage::Data { number, data },
+                Ok(Err(SliceError::Unreadable(bad))) => {
+                    copy.note_bad(bad);
+                    copy.repair_soon(bad, range.end);
+                    FetchMessage::Unreadable { number, first: bad.offset }
+                }
+                Ok(Err(_)) | Err(rt::Elapsed) => FetchMessage::Refused(number),
+            };
+            copy.say_of_fetch(to, answer);
+        })
+        .detach();
+    }
+}

@@ -1,0 +1,338 @@
+//! Blocks that this node's disk does not read: hosts get them from another copy in sync, and they are written again with what that one holds (R25 in
+//! `docs/why/replication.md`). If that does not help, this copy leaves.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use base::{ByteLen, ByteOffset, Chain, Instant};
+use replica::{Apply, ApplyId, DiskFault, Payload, Unreadable};
+use rt::sync::{Sender, oneshot};
+use store::{BadBlock, SliceError};
+
+use super::super::fetch::NotFetched;
+use super::{LOOK_AGAIN, SliceCopy};
+use crate::control::{note_bad_block_of_copy, note_repaired_block_of_copy};
+
+/// A read that the disk has not answered for so long is asked of another copy, too. A disk that works takes a hundredth; one that reads again and again what it cannot read takes
+/// seconds, and initiators give a path up after five.
+const ASKED_ELSEWHERE_AFTER: Duration = Duration::from_secs(1);
+
+/// A copy whose disk has answered no read for so long leaves. Hosts have lost nothing but a second each; but what the disk does not write they wait for, and a copy that hangs
+/// is none when the other one is lost.
+const SILENT_MAX: Duration = Duration::from_secs(5);
+
+/// Repairs of a slice's copy that are under way at the same time. What is not repaired now is found by the next read.
+const REPAIRS_AT_ONCE_MAX: usize = 4;
+
+/// Blocks of the disk that one read has repaired at most, for the same reason.
+const REPAIRS_A_READ_MAX: usize = 32;
+
+/// A slice's copy in which so many blocks were bad within [`FAILING_WITHIN`] leaves: disks that begin to fail do so faster and faster, and what is read elsewhere costs a
+/// round trip and keeps another node's disk busy. A scratch or a weak track is less.
+const BAD_BLOCKS_MAX: usize = 64;
+const FAILING_WITHIN: Duration = Duration::from_secs(3600);
+
+/// How often a repair begins again that hosts' writes have overtaken.
+const ATTEMPTS_MAX: usize = 5;
+
+/// The repairs of a slice's copy.
+#[derive(Default)]
+pub(in crate::copies) struct Repairs {
+    under_way: Cell<usize>,
+    /// Where units are being repaired.
+    units: RefCell<BTreeSet<u64>>,
+    /// Who waits for the end of a write that was handed to the protocol.
+    waiting: RefCell<BTreeMap<ApplyId, Sender<bool>>>,
+    /// Since when the disk has answered no read, if one is late.
+    silent_since: Cell<Option<Instant>>,
+    /// When a block was found bad, within [`FAILING_WITHIN`].
+    bad: RefCell<VecDeque<Instant>>,
+}
+
+impl Repairs {
+    /// Nobody waits any more: what was handed out may have been forgotten.
+    pub fn forget(&self) {
+        self.waiting.take();
+    }
+
+    /// One more block is bad. Says whether these are too many.
+    fn add_bad(&self, now: Instant) -> bool {
+        let mut bad = self.bad.borrow_mut();
+        bad.push_back(now);
+        while bad.front().is_some_and(|at| now.since(*at) > FAILING_WITHIN) {
+            bad.pop_front();
+        }
+        bad.len() > BAD_BLOCKS_MAX
+    }
+}
+
+/// A unit that is being repaired, until this is dropped.
+struct Repairing<'a>(&'a Repairs, u64);
+
+impl<'a> Repairing<'a> {
+    fn begin(repairs: &'a Repairs, unit: u64) -> Option<Repairing<'a>> {
+        repairs.units.borrow_mut().insert(unit).then(|| Repairing(repairs, unit))
+    }
+}
+
+impl Drop for Repairing<'_> {
+    fn drop(&mut self) {
+        self.0.units.borrow_mut().remove(&self.1);
+    }
+}
+
+/// Why a host's read has no data yet.
+pub(super) enum Unread {
+    /// Another copy in sync may have it, and did not give it now.
+    Again,
+    /// Nobody has it.
+    Error(SliceError),
+}
+
+impl SliceCopy {
+    /// Reads for a host, from this disk or from another copy. The caller has looked that it may, and looks again.
+    pub(super) async fn read_somewhere(
+        self: &Rc<Self>,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<Chain, Unread> {
+        let range = offset.0..offset.0 + len.0;
+        let mut local = pin!(self.layout.read(offset, len));
+        loop {
+            if let Ok(read) = rt::timeout(ASKED_ELSEWHERE_AFTER, local.as_mut()).await {
+                self.repairs.silent_since.set(None);
+                return match read {
+                    Err(SliceError::Unreadable(bad)) => self.read_elsewhere(bad, range).await,
+                    read => read.map_err(Unread::Error),
+                };
+            }
+            if !self.replica.borrow().has_others_in_sync() {
+                continue;
+            }
+            self.note_silence();
+            let mut fetched = pin!(self.fetch(range.clone()));
+            let first = std::future::poll_fn(|context| {
+                if let Poll::Ready(read) = local.as_mut().poll(context) {
+                    return Poll::Ready(Ok(read));
+                }
+                fetched.as_mut().poll(context).map(Err)
+            });
+            match first.await {
+                Ok(Err(SliceError::Unreadable(bad))) => return self.read_elsewhere(bad, range).await,
+                Ok(read) => {
+                    self.repairs.silent_since.set(None);
+                    return read.map_err(Unread::Error);
+                }
+                Err(Ok(data)) => return Ok(data),
+                Err(Err(_)) => {}
+            }
+        }
+    }
+
+    /// A read is late. The next one that is answered proves that the disk is there.
+    fn note_silence(self: &Rc<Self>) {
+        let now = rt::now();
+        let Some(since) = self.repairs.silent_since.get() else {
+            return self.repairs.silent_since.set(Some(now));
+        };
+        if now.since(since) >= SILENT_MAX && !self.has_failed() {
+            tracing::error!(copy = %self.address, "the disk of a copy has answered no read for seconds: others go on without it");
+            self.tell(|replica| replica.give_up_disk(DiskFault::Silent));
+        }
+    }
+
+    /// What this disk did not read, from other copies: all of it, or what neither of two disks reads whole in parts.
+    async fn read_elsewhere(self: &Rc<Self>, bad: BadBlock, range: Range<u64>) -> Result<Chain, Unread> {
+        self.note_bad(bad);
+        let unit = self.repair_unit();
+        let mut data = Chain::new();
+        let mut rest = vec![(range.clone(), Some(bad))];
+        while let Some((part, known)) = rest.pop() {
+            let (offset, len) = (ByteOffset(part.start), ByteLen(part.end - part.start));
+            let bad = match known {
+                Some(bad) => bad,
+                None => match self.layout.read(offset, len).await {
+                    Ok(read) => {
+                        data.append(read);
+                        continue;
+                    }
+                    Err(SliceError::Unreadable(bad)) => bad,
+                    Err(error) => return Err(Unread::Error(error)),
+                },
+            };
+            match self.fetch(part.clone()).await {
+                Ok(fetched) => data.append(fetched),
+                Err(NotFetched::Later) => return Err(Unread::Again),
+                // Its bad blocks need not be these.
+                Err(NotFetched::Nowhere) if len.0 > unit && self.replica.borrow().has_others_in_sync() => {
+                    let middle = (part.start + len.0 / 2).next_multiple_of(unit);
+                    let middle = if middle < part.end { middle } else { part.start / unit * unit + unit };
+                    rest.push((middle..part.end, None));
+                    rest.push((part.start..middle, None));
+                }
+                Err(NotFetched::Nowhere) => return Err(Unread::Error(SliceError::Unreadable(bad))),
+            }
+        }
+        self.repair_soon(bad, range.end);
+        Ok(data)
+    }
+
+    /// What a disk reads and writes at once at least, and the volume does.
+    fn repair_unit(&self) -> u64 {
+        self.layout.write_unit().max(u64::from(self.block_bytes()))
+    }
+
+    /// Writes the block again, and what else cannot be read up to `end`, for nobody who waits.
+    pub(in crate::copies) fn repair_soon(self: &Rc<Self>, bad: BadBlock, end: u64) {
+        let under_way = &self.repairs.under_way;
+        if under_way.get() >= REPAIRS_AT_ONCE_MAX || !self.replica.borrow().has_others_in_sync() {
+            return;
+        }
+        under_way.set(under_way.get() + 1);
+        let copy = Rc::clone(self);
+        rt::spawn(async move {
+            copy.repair(bad, end).await;
+            copy.repairs.under_way.set(copy.repairs.under_way.get() - 1);
+        })
+        .detach();
+    }
+
+    /// Writes the block again, and what else cannot be read up to `end`. Says whether all of that can be read now.
+    pub(super) async fn repair(self: &Rc<Self>, bad: BadBlock, end: u64) -> bool {
+        let unit = self.repair_unit();
+        let mut bad = bad;
+        for _ in 0..REPAIRS_A_READ_MAX {
+            let at = bad.offset.0 / unit * unit;
+            if at + unit > self.len().0 || !self.repair_one(bad, at..at + unit).await {
+                return false;
+            }
+            let next = at + unit;
+            if next >= end {
+                return true;
+            }
+            match self.layout.read(ByteOffset(next), ByteLen(end - next)).await {
+                Ok(_) => return true,
+                Err(SliceError::Unreadable(next)) => bad = next,
+                Err(_) => return false,
+            }
+            self.note_bad(bad);
+        }
+        false
+    }
+
+    async fn repair_one(self: &Rc<Self>, bad: BadBlock, range: Range<u64>) -> bool {
+        let Some(_repairing) = Repairing::begin(&self.repairs, range.start) else { return false };
+        let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
+        let blocks = self.blocks(offset, len);
+        let mut is_counted = false;
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt > 0 {
+                let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
+                // What a host has written there has done it.
+                if self.layout.read(offset, len).await.is_ok() {
+                    return true;
+                }
+            }
+            let mark = match self.ask(|replica, now, leases| replica.readable(now, leases, blocks)) {
+                Ok(mark) => mark,
+                Err(Unreadable::Unsettled | Unreadable::NoLease(_)) => continue,
+                Err(Unreadable::NotInSync | Unreadable::Failed) => return false,
+            };
+            let Ok(data) = self.fetch(range.clone()).await else { continue };
+            if !std::mem::replace(&mut is_counted, true) && self.repairs.add_bad(rt::now()) {
+                tracing::error!(copy = %self.address, "reads have failed in too many places: this copy leaves");
+                self.tell(|replica| replica.give_up_disk(DiskFault::Failing));
+                return false;
+            }
+            let payload = Payload::Data(data);
+            let given = {
+                let leases = super::Copies::current();
+                self.replica.borrow_mut().repair(mark, rt::now(), &leases.leases(), blocks, payload)
+            };
+            let Some(id) = given else { continue };
+            let (done, ended) = oneshot();
+            self.repairs.waiting.borrow_mut().insert(id, done);
+            self.carry_out();
+            let repaired = ended.await.unwrap_or(false);
+            if repaired {
+                self.note_repaired(bad);
+            }
+            return repaired;
+        }
+        false
+    }
+
+    /// Reads from this disk where that failed, when the blocks have been written again.
+    ///
+    /// # Errors
+    /// [`SliceError::Unreadable`]: that did not help, or nobody else has them.
+    pub async fn read_repaired(
+        self: &Rc<Self>,
+        bad: BadBlock,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<Chain, SliceError> {
+        self.note_bad(bad);
+        match self.repair(bad, offset.0 + len.0).await {
+            true => self.layout.read(offset, len).await,
+            false => Err(SliceError::Unreadable(bad)),
+        }
+    }
+
+    /// A block cannot be read here.
+    pub(in crate::copies) fn note_bad(&self, bad: BadBlock) {
+        note_bad_block_of_copy(self.address.volume, self.place_in_volume(bad.offset), bad);
+    }
+
+    fn note_repaired(&self, bad: BadBlock) {
+        note_repaired_block_of_copy(self.address.volume, bad);
+    }
+
+    /// Writes again what could not be read, when what was to be written there before has been.
+    pub(super) fn apply_again(self: &Rc<Self>, Apply { id, blocks, payload, .. }: Apply) {
+        let (offset, len) = self.bytes(blocks);
+        let turn = self.applies.queue(offset.0..offset.0 + len.0);
+        let copy = Rc::clone(self);
+        rt::spawn(async move {
+            turn.come().await;
+            let data = match payload {
+                Payload::Data(data) => data,
+                Payload::Zeros => Chain::from(base::Buf::zeroed(len.0 as usize)),
+            };
+            let written = copy.layout.rewrite(offset, data).await;
+            drop(turn);
+            let repaired = written.is_ok();
+            copy.tell(|replica| match written {
+                Ok(()) | Err(SliceError::Full) => replica.handle_applied(id, Ok(())),
+                Err(error) => {
+                    tracing::error!(copy = %copy.address, offset = offset.0, %error, "a block that could not be read cannot be written again: others go on without this copy");
+                    replica.handle_unrepaired(id);
+                }
+            });
+            let waiting = copy.repairs.waiting.borrow_mut().remove(&id);
+            if let Some(waiting) = waiting {
+                waiting.send(repaired);
+            }
+        })
+        .detach();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_bad_blocks_within_an_hour_are_a_failing_disk() {
+        let repairs = Repairs::default();
+        let second = |n: u64| Instant(n * 1_000_000_000);
+        let too_many = (0..=BAD_BLOCKS_MAX as u64).map(|n| repairs.add_bad(second(n))).collect::<Vec<_>>();
+        assert_eq!(too_many.iter().position(|it| *it), Some(BAD_BLOCKS_MAX));
+        assert!(!repairs.add_bad(second(FAILING_WITHIN.as_secs() + 30)), "the first ones are long ago");
+    }
+}

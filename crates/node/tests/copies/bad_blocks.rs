@@ -1,0 +1,347 @@
+//! Blocks that one node's disk does not read: hosts get them from another copy, and they are written again. If that does not help, the copy leaves.
+
+use super::*;
+
+use initiator::Transfer;
+use initiator::command::CompareAndWrite;
+use node::events::Event;
+use proto::scsi::Cdb;
+use rt::sim::{DiskFaults, DiskLatency, Fault};
+
+/// A value that nothing else on a disk holds.
+fn marked(lba: u64) -> u64 {
+    0xbad0_b10c_0000_0000 | lba
+}
+
+impl Cluster {
+    /// Where on its node's disk the copy has the block that holds this value in each word.
+    fn place_of(&self, index: usize, value: u64) -> u64 {
+        let image = self.world.disk_image(self.servers[index], DISK);
+        let mut word = [0; 8];
+        let at = (0..image.size()).step_by(SIZE.bytes() as usize).find(|at| {
+            image.read(*at, &mut word);
+            u64::from_le_bytes(word) == value
+        });
+        at.expect("it is on the disk")
+    }
+
+    /// The node's disk does not read these blocks any more, which hold what [`marked`] says.
+    fn spoil(&self, index: usize, lbas: impl IntoIterator<Item = u64>, faults: DiskFaults) {
+        let places = lbas.into_iter().map(|lba| self.place_of(index, marked(lba)));
+        let faults = places.fold(faults, |faults, at| faults.with_unreadable(at..at + 512));
+        self.world.set_disk_faults(self.servers[index], DISK, faults);
+    }
+
+    /// Reads that have failed on any disk.
+    fn failed_reads(&self) -> u64 {
+        self.world.fault_counts().of(Fault::ReadError)
+    }
+
+    /// Events that a node has told, with these codes.
+    fn told_of(&self, index: usize, codes: &[&str]) -> Vec<Event> {
+        let taken = self.control(index, |control| control.next_events());
+        let all = taken.events.into_iter().map(|(_, event)| event);
+        all.filter(|event| codes.contains(&event.code.as_str())).collect()
+    }
+
+    fn troubles(&self, index: usize) -> Vec<String> {
+        self.control(index, |control| async move {
+            control
+                .troubles()
+                .into_iter()
+                .filter(|trouble| trouble.code == "read_failed")
+                .map(|trouble| trouble.text)
+                .collect()
+        })
+    }
+
+    /// Writes what [`marked`] says to these blocks through the first node.
+    fn write_marked(&self, lbas: impl IntoIterator<Item = u64> + 'static) {
+        let (client, portal) = (self.client("writer"), self.portal(0));
+        self.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "writer").await.unwrap();
+            for lba in lbas {
+                write(&session, lba, marked(lba)).await.unwrap();
+            }
+        });
+        // Blocks are valid on all nodes.
+        self.world.run_for(Duration::from_millis(500));
+    }
+
+    fn read_all(
+        &self,
+        by: usize,
+        lbas: impl IntoIterator<Item = u64> + 'static,
+    ) -> Vec<Result<u64, Option<(u8, u16)>>> {
+        let (client, portal) = (self.client("reader"), self.portal(by));
+        self.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "reader").await.unwrap();
+            let mut found = Vec::new();
+            for lba in lbas {
+                found.push(read(&session, lba).await.map_err(|error| error.sense()));
+            }
+            found
+        })
+    }
+
+    fn assert_reads(&self, by: usize, lbas: impl IntoIterator<Item = u64> + Clone + 'static) {
+        let found = self.read_all(by, lbas.clone());
+        let expected: Vec<_> = lbas.into_iter().map(|lba| Ok(marked(lba))).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_bad_block_on_one_copy_is_read_from_the_other_and_written_again() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_marked([3, 700]);
+        cluster.spoil(0, [3, 700], DiskFaults::default().remapping());
+        cluster.assert_reads(0, [3, 700]);
+        cluster.world.run_for(Duration::from_secs(1));
+        let failed = cluster.failed_reads();
+        assert!(failed >= 2, "{failed}");
+        cluster.assert_reads(0, [3, 700]);
+        assert_eq!(cluster.failed_reads(), failed, "the blocks are good again");
+        assert_eq!(cluster.in_sync(0), 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+
+        // It is told once, and shown until somebody has seen it.
+        let told = cluster.told_of(0, &["read_failed", "block_repaired"]);
+        let told: Vec<_> = told.iter().map(|event| (event.code.as_str(), event.cause)).collect();
+        let expected = [("read_failed", Some("medium_error")), ("block_repaired", None)];
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert!(expected.iter().all(|event| told.iter().filter(|it| *it == event).count() == 2), "{told:?}");
+        let troubles = cluster.troubles(0);
+        assert_eq!(troubles.len(), 1);
+        assert!(
+            troubles[0].contains("failed to read 2 blocks: all of them have been rewritten"),
+            "{troubles:?}"
+        );
+        assert!(cluster.troubles(1).is_empty(), "the other node's disk is well");
+        let errors = cluster.control(0, |control| async move {
+            control.pool(POOL).unwrap().state.unwrap().read_errors.remove(0)
+        });
+        assert_eq!((errors.disk.as_str(), errors.repaired), (DISK, 2));
+        assert_eq!(Vec::from_iter(errors.failed.into_values()), [2]);
+        cluster.control(0, |control| async move { control.acknowledge_read_errors(POOL).unwrap() });
+        assert!(cluster.troubles(0).is_empty());
+    });
+}
+
+#[test]
+fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_marked([3]);
+        cluster.spoil(0, [3], DiskFaults::default());
+        cluster.assert_reads(0, [3]);
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(cluster.in_sync(1), 1);
+        let reason = cluster
+            .control(1, |control| async move { control.keeper().unwrap().volumes().remove(0).entry.reason });
+        assert!(reason.contains("rewritten"), "{reason}");
+        cluster.assert_reads(1, [3]);
+        // With another disk under it, as it were, it comes back.
+        cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
+        cluster.control(0, |control| async move { control.reopen_pool(POOL).await.map(drop) }).unwrap();
+        cluster.wait_until_in_sync(1, 2);
+        cluster.wait_until_all_serve();
+        cluster.assert_reads(0, [3]);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
+
+#[test]
+fn without_another_copy_only_commands_that_touch_the_block_fail() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.write_marked(0..8);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.spoil(0, [5], DiskFaults::default().remapping());
+    let found = cluster.read_all(0, [4, 5, 6]);
+    // MEDIUM ERROR, UNRECOVERED READ ERROR.
+    assert_eq!(found, [Ok(marked(4)), Err(Some((0x03, 0x1100))), Ok(marked(6))]);
+    // A host's write heals it.
+    cluster.write_marked([5]);
+    cluster.assert_reads(0, 0..8);
+}
+
+/// Each copy has other bad blocks: together they have all.
+#[test]
+fn bad_blocks_on_both_copies_are_each_read_from_the_other() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_marked(0..8);
+        cluster.spoil(0, [1, 2, 6], DiskFaults::default().remapping());
+        cluster.spoil(1, [0, 5, 7], DiskFaults::default().remapping());
+        for by in 0..2 {
+            let (client, portal) = (cluster.client("reader"), cluster.portal(by));
+            cluster.world.block_on(client, CoreId(0), move || async move {
+                let session = log_in(portal, "reader").await.unwrap();
+                let data = session.read(LUN, Lba(0), BlockCount(8), SIZE).await.unwrap();
+                let found = data
+                    .chunks_exact(SIZE.bytes() as usize)
+                    .map(|block| u64::from_le_bytes(block[..8].try_into().unwrap()));
+                assert_eq!(found.collect::<Vec<_>>(), (0..8).map(marked).collect::<Vec<_>>());
+            });
+            cluster.world.run_for(Duration::from_secs(1));
+        }
+        assert_eq!(cluster.in_sync(0), 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
+
+#[test]
+fn every_command_that_reads_gets_the_block_from_the_other_copy() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_marked(0..6);
+        // The disk hopes that the blocks are good again, and they are not, until hosts have what they want.
+        cluster.spoil(0, [1, 2, 3], DiskFaults::default().remapping());
+        let (client, portal) = (cluster.client("host"), cluster.portal(0));
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            let exchange =
+                CompareAndWrite { lba: Lba(1), compare: block(marked(1)), write: block(7), size: SIZE };
+            session.compare_and_write(LUN, exchange).await.unwrap();
+            assert_eq!(read(&session, 1).await.unwrap(), 7);
+            // VERIFY (10) of one block.
+            let verify = Cdb([0x2f, 0, 0, 0, 0, 2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+            session.command(LUN, verify, Transfer::None).await.unwrap();
+        });
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(cluster.in_sync(0), 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+        assert!(cluster.verify(1).is_equal(), "the rest was repaired on the way");
+    });
+}
+
+/// `volume verify` repairs what it can, and says whose disk does not read what it cannot.
+#[test]
+fn a_comparison_names_the_disk_that_cannot_read() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.write_marked([700]);
+    cluster.spoil(1, [700], DiskFaults::default().remapping());
+    let found = cluster.verify(0);
+    assert!(found.is_equal(), "{found:?}");
+    assert_eq!(cluster.told_of(1, &["read_failed", "block_repaired"]).len(), 2);
+    // A copy that cannot be repaired leaves while it is compared.
+    cluster.spoil(1, [700], DiskFaults::default());
+    cluster.verify(0);
+    cluster.world.run_for(Duration::from_secs(1));
+    assert_eq!(cluster.in_sync(0), 1);
+}
+
+/// The source of a sync has a bad block that a third copy has: nobody notices but its disk.
+#[test]
+fn a_source_with_a_bad_block_gives_what_another_copy_has() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        cluster.write_marked([5]);
+        cluster.world.crash(cluster.servers[2]);
+        cluster.world.run_for(Duration::from_secs(2));
+        cluster.write_marked([4, 300]);
+        for source in 0..2 {
+            let lba = [4, 300][source];
+            cluster.spoil(source, [lba], DiskFaults::default().remapping());
+        }
+        cluster.start(2);
+        cluster.wait_until_in_sync(0, 3);
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(cluster.checksum(0), cluster.checksum(2));
+        assert_eq!(cluster.checksum(1), cluster.checksum(2));
+    });
+}
+
+/// The only copy in sync has a bad block: the rest is given, and what hosts write meanwhile; the other copy comes in sync when a host has written the block.
+#[test]
+fn a_bad_block_of_the_only_source_keeps_nothing_else_from_being_given() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.write_marked((0..40).map(|n| n * 32));
+    cluster.spoil(0, [64], DiskFaults::default().remapping());
+    cluster.start(1);
+    cluster.world.run_for(Duration::from_secs(20));
+    assert_eq!(cluster.in_sync(0), 1, "one region cannot be given");
+    let left = || {
+        cluster.control(0, |control| async move {
+            control.keeper().unwrap().volumes().remove(0).syncs[&1].left_bytes
+        })
+    };
+    assert_eq!(left(), 64 << 10);
+    cluster.write_marked((0..40).map(|n| n * 32 + 1));
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!(left(), 64 << 10, "and what was written since is there");
+    let troubles = cluster.troubles(0);
+    assert!(troubles[0].contains("first LBA 64 of volume"), "{troubles:?}");
+    cluster.write_marked([64]);
+    cluster.wait_until_in_sync(0, 2);
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+}
+
+#[test]
+fn a_disk_with_too_many_bad_blocks_leaves() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.write_marked(0..200);
+    cluster.spoil(0, 0..200, DiskFaults::default().remapping());
+    let (client, portal) = (cluster.client("reader"), cluster.portal(0));
+    let read_before = cluster.world.block_on(client, CoreId(0), move || async move {
+        let session = log_in(portal, "reader").await.unwrap();
+        for lba in 0..200 {
+            match read(&session, lba).await {
+                Ok(value) => assert_eq!(value, marked(lba)),
+                Err(_) => return lba,
+            }
+        }
+        200
+    });
+    assert!((64..200).contains(&read_before), "{read_before} blocks were read before it left");
+    assert_eq!(cluster.in_sync(1), 1);
+    cluster.assert_reads(1, 0..200);
+}
+
+/// A disk that hangs for a while: hosts wait a moment longer.
+#[test]
+fn what_the_disk_does_not_answer_comes_from_the_other_copy() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_marked([3]);
+        let hangs = Duration::from_secs(20)..Duration::from_secs(21);
+        let latency = DiskLatency { read: hangs, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[0], DISK, latency);
+        let (client, portal) = (cluster.client("host"), cluster.portal(0));
+        let session = cluster.world.block_on(client, CoreId(0), move || log_in(portal, "host")).unwrap();
+        let began = cluster.world.now();
+        let found = cluster.world.block_on(client, CoreId(0), move || async move { read(&session, 3).await });
+        assert_eq!(found.unwrap(), marked(3));
+        let took = cluster.world.now() - began;
+        assert!(took < Duration::from_millis(1500), "{took:?}");
+        // One that goes on hanging leaves.
+        for _ in 0..8 {
+            cluster.assert_reads(1, [3]);
+            if cluster.in_sync(1) == 1 {
+                return;
+            }
+            let (client, portal) = (cluster.client("again"), cluster.portal(0));
+            drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
+                if let Some(session) = log_in(portal, "again").await {
+                    let _ = read(&session, 3).await;
+                }
+            }));
+            cluster.world.run_for(Duration::from_secs(2));
+        }
+        panic!("a disk that answers nothing is still in sync");
+    });
+}
