@@ -122,13 +122,7 @@ impl Unit {
             0x89 => 2 * u64::from(cdb[13]) * block,
             0x8a | 0x8b | 0x8e => u32(10) * block,
             0x8f => compared(u32(10)) * block,
-            0x93 => {
-                if cdb[1] & 1 == 0 {
-                    block
-                } else {
-                    0
-                }
-            }
+            0x93 if cdb[1] & 1 == 0 => block,
             0x9c => u16(12) * block,
             0xaa | 0xae => u32(6) * block,
             0xaf => compared(u32(6)) * block,

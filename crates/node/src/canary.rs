@@ -11,7 +11,7 @@ pub enum Canary {
     NotDurable,
     /// What was read is given to the host though something was taken in between (R9).
     ReadOnce,
-    /// A node gives another one what its disk holds, without a look whether a host might still be given that (R24).
+    /// A node gives another one what its disk holds, without a look whether a host might still be given that (R25).
     FetchOnce,
     /// A command goes on, when this node is a member again, though the others have gone on without it since it came.
     GoOnAfterLoss,
