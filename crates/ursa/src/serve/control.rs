@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use super::greeting::{ApiNotes, greeting};
 use super::set_up_link::SetUpLink;
 use super::settings::Settings;
-use super::{ServeError, notify};
+use super::{ServeError, data_dir, notify};
 use crate::clock::unix_now;
 use crate::history::History;
 use crate::http::{
@@ -85,6 +85,9 @@ impl Control {
             // The cores have stopped by a panic; the first thread tells of it.
             Err(_) => return Ok(()),
         };
+        if let Some(marker) = &self.settings.state_marker {
+            data_dir::write_marker(marker, &self.settings.node.data_dir)?;
+        }
         let http = Http::start(self, &portals).await?;
         let (farewell, over) = oneshot::channel();
         let guard = self.settings.watcher.then(|| tokio::spawn(guard(self.node.clone(), over)));

@@ -1,7 +1,7 @@
 //! Where a node keeps its state, and how large its first pool may be.
 
-use std::fs::{self, DirBuilder};
-use std::io;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,9 @@ use store::DISK_BYTES_MIN;
 
 /// Where pools made without a path lie.
 pub const POOLS: &str = "pools";
+
+/// The node's record: where it is, there is a node's state.
+const RECORD: &str = "record";
 
 /// Secrets are in there.
 const MODE: u32 = 0o700;
@@ -24,6 +27,25 @@ pub enum DataDirError {
     #[error("cannot use {path} for the node's state: name another directory with --data-dir")]
     Make {
         /// Which directory.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The marker says that there was a node's state, and there is none.
+    #[error(
+        "{path} has no node's state, but {marker} says that this node keeps it there: is its file system mounted? Nothing was created; to start as a new node, delete {marker}"
+    )]
+    StateMissing {
+        /// The data directory.
+        path: PathBuf,
+        /// The marker.
+        marker: PathBuf,
+    },
+    /// The marker cannot be used.
+    #[error("cannot read or write the state marker {path} (--state-marker)")]
+    Marker {
+        /// The marker.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -76,7 +98,7 @@ const OWN: [&str; 5] = [POOLS, "cluster", "history", "audit", "api"];
 /// Takes from others what rights they have on a data directory that was there before. One that is not known to be a node's own is left alone, and told of: `/srv`
 /// or `/tmp` may have been named.
 fn tighten(path: &Path) {
-    let is_own = path.join("record").exists();
+    let is_own = path.join(RECORD).exists();
     for (directory, may) in
         std::iter::once((path.to_owned(), is_own)).chain(OWN.map(|name| (path.join(name), true)))
     {
@@ -97,6 +119,41 @@ fn tighten(path: &Path) {
             }
         }
     }
+}
+
+/// Refuses a data directory that has lost its state: where the marker is, there was one.
+///
+/// # Errors
+/// [`DataDirError::StateMissing`], [`DataDirError::Marker`].
+pub fn check_marker(marker: &Path, data_dir: &Path) -> Result<(), DataDirError> {
+    let is_there =
+        marker.try_exists().map_err(|source| DataDirError::Marker { path: marker.to_owned(), source })?;
+    match is_there && !data_dir.join(RECORD).exists() {
+        true => Err(DataDirError::StateMissing { path: data_dir.to_owned(), marker: marker.to_owned() }),
+        false => Ok(()),
+    }
+}
+
+/// Notes, durably, that the data directory has a node's state.
+///
+/// # Errors
+/// [`DataDirError::Marker`].
+pub fn write_marker(marker: &Path, data_dir: &Path) -> Result<(), DataDirError> {
+    if marker.exists() {
+        return Ok(());
+    }
+    let text = format!(
+        "The state of this Ursa node is in {}. While this file exists, ursa serve does not start as a new node if that directory has no state.\n",
+        data_dir.display()
+    );
+    let write = || {
+        let mut file = File::create(marker)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        let directory = marker.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    };
+    write().map_err(|source| DataDirError::Marker { path: marker.to_owned(), source })
 }
 
 fn make(path: &Path) -> io::Result<()> {

@@ -33,6 +33,10 @@ pub struct Given {
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
+    /// A file outside of the data directory's file system that says that the node has state: made by the first start; later ones refuse to start as a new node
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub state_marker: Option<PathBuf>,
+
     /// Where to listen for iSCSI, separated by commas [default: 0.0.0.0:3260]
     #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
     pub iscsi_listen: Option<Vec<SocketAddr>>,
@@ -220,6 +224,7 @@ impl Given {
             print_config: self.print_config,
             name: self.name.or(file.name),
             data_dir: self.data_dir.or(file.data_dir),
+            state_marker: self.state_marker.or(file.state_marker),
             iscsi_listen: self.iscsi_listen.or(file.iscsi_listen),
             api_listen: self.api_listen.or(file.api_listen),
             api_certificate: self.api_certificate.or(file.api_certificate),

@@ -112,6 +112,9 @@ pub fn main(given: Given) -> Result<(), ServeError> {
     data_dir::keep_private();
     limits::raise();
     affinity::leave_cores_alone(&settings.cores);
+    if let Some(marker) = &settings.state_marker {
+        data_dir::check_marker(marker, &settings.node.data_dir)?;
+    }
     data_dir::prepare(&settings.node.data_dir)?;
     let volumes = settings.volumes.iter().map(FirstVolume::new_volume).collect();
     let wanted = Wanted { pool: default_pool(&settings)?, volumes };

@@ -23,6 +23,8 @@ pub const API_PORT: u16 = 3280;
 pub struct Settings {
     /// Of the node itself.
     pub node: node::Config,
+    /// Where it is noted that the data directory has the node's state.
+    pub state_marker: Option<PathBuf>,
     /// Where the API listens.
     pub api_listen: Vec<SocketAddr>,
     /// The certificate that it shows; `None`: the node's own, where it needs one.
@@ -150,6 +152,7 @@ impl Settings {
         };
         Ok(Settings {
             node,
+            state_marker: given.state_marker,
             api_listen,
             api_certificate,
             metrics_without_token: given.metrics_without_token.unwrap_or(true),
@@ -177,6 +180,7 @@ impl Settings {
             print_config: false,
             name: Some(self.node.name.clone()),
             data_dir: Some(self.node.data_dir.clone()),
+            state_marker: self.state_marker.clone(),
             iscsi_listen: Some(self.node.portals.clone()),
             api_listen: Some(self.api_listen.clone()),
             api_certificate: self.api_certificate.as_ref().map(|files| files.certificate.clone()),

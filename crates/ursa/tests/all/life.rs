@@ -3,7 +3,7 @@
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::node::Node;
+use crate::node::{Node, free_address, serve};
 
 const TARGET: &str = "iqn.2026-11.io.ursa:db";
 
@@ -89,4 +89,40 @@ fn the_default_pool_is_made_once() {
     let path = node.directory.path().join("data/pools/default.img");
     node.ok(&["pool", "import", path.to_str().unwrap()]);
     node.ok(&["volume", "create", "a", "--size", "1G"]);
+}
+
+/// What a node is to start without its file system.
+#[test]
+fn a_node_whose_state_is_gone_does_not_start_as_a_new_one() {
+    let place = TempDir::new().unwrap();
+    let marker = place.path().join("initialized");
+    let arguments = ["--state-marker", marker.to_str().unwrap()];
+    let node = Node::start(&arguments);
+    fill(&node);
+    let before = everything(&node);
+    assert!(marker.exists(), "the first start is a single command");
+    let (directory, _) = node.stop();
+    let (data, away) = (directory.path().join("data"), directory.path().join("away"));
+    std::fs::rename(&data, &away).unwrap();
+    for unmounted in [false, true] {
+        if unmounted {
+            std::fs::create_dir(&data).unwrap();
+        }
+        let start = serve(&data, free_address(), free_address()).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&start.stderr).into_owned();
+        assert!(said.contains("is its file system mounted?"), "{said}");
+        assert_eq!(start.status.code(), Some(1));
+        let made = std::fs::read_dir(&data).map(|entries| entries.count()).unwrap_or(0);
+        assert_eq!(made, 0, "nothing was created");
+    }
+    std::fs::remove_dir(&data).unwrap();
+    std::fs::rename(&away, &data).unwrap();
+    let node = Node::start_in(directory, &arguments);
+    assert_eq!(everything(&node), before);
+    // On purpose it does.
+    let directory = node.kill();
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::remove_file(&marker).unwrap();
+    let node = Node::start_in(directory, &arguments);
+    assert!(node.json(&["volume", "list"]).as_array().unwrap().is_empty() && marker.exists());
 }
