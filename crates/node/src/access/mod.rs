@@ -51,6 +51,9 @@ pub struct Target {
     pub chap: Option<ChapSecret>,
     /// Its LUNs, by number and then by host group.
     pub maps: Vec<LunMap>,
+    /// The volume that it was made with, and is deleted with unless somebody has given it something else.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_volume_id")]
+    pub made_with: Option<VolumeId>,
 }
 
 /// One consistent picture of targets and hosts. Cheap to clone, so that a change costs little however many there are.
@@ -88,6 +91,15 @@ pub struct Admission {
     pub target_chap: Option<ChapSecret>,
     /// TargetAlias.
     pub alias: Option<String>,
+}
+
+impl Target {
+    /// Whether nothing is lost with it once these volumes are deleted: it was made with one of them, and has no other maps, no alias and no secret.
+    pub fn goes_with(&self, volumes: &BTreeSet<VolumeId>) -> bool {
+        let is_bare = self.alias.is_none() && self.chap.is_none();
+        let is_made_with = self.made_with.is_some_and(|volume| volumes.contains(&volume));
+        is_made_with && is_bare && self.maps.iter().all(|map| volumes.contains(&map.volume))
+    }
 }
 
 impl Access {
@@ -242,6 +254,27 @@ mod volume_id {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<VolumeId, D::Error> {
         let text = String::deserialize(deserializer)?;
         VolumeId::parse(&text).ok_or_else(|| D::Error::custom("not a volume's identity"))
+    }
+}
+
+mod optional_volume_id {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::volume::VolumeId;
+
+    pub(super) fn serialize<S: Serializer>(id: &Option<VolumeId>, serializer: S) -> Result<S::Ok, S::Error> {
+        match id {
+            Some(id) => serializer.collect_str(id),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<VolumeId>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+        VolumeId::parse(&text).map(Some).ok_or_else(|| D::Error::custom("not a volume's identity"))
     }
 }
 

@@ -25,7 +25,14 @@ fn access(maps: &[(u16, u8, &str)], hosts: Vec<HostGroup>) -> Access {
         volume: volume(*n),
         host: host.parse().unwrap(),
     });
-    let target = Target { name: T.parse().unwrap(), port: 1, alias: None, chap: None, maps: maps.collect() };
+    let target = Target {
+        name: T.parse().unwrap(),
+        port: 1,
+        alias: None,
+        chap: None,
+        maps: maps.collect(),
+        made_with: None,
+    };
     Access::new([target], hosts)
 }
 
@@ -152,6 +159,7 @@ fn a_volume_knows_its_targets() {
             .zip(volumes)
             .map(|(lun, n)| LunMap { lun, volume: volume(*n), host: "any".parse().unwrap() })
             .collect(),
+        made_with: None,
     };
     let access = Access::new([target(B, &[2, 1]), target(A, &[1, 1]), target(T, &[])], []);
     let names = |n| access.targets_of(volume(n)).map(|target| target.name.as_str()).collect::<Vec<_>>();
@@ -175,7 +183,7 @@ fn random_change(rng: &mut Rng) -> AccessChange {
         2 => AccessChange::SetHost(host(group.as_str(), &[], &[], rng.one_in(2))),
         _ => {
             let maps = (0..rng.below(4)).map(|_| map(rng)).collect();
-            AccessChange::SetTarget(Target { name, port: 1, alias: None, chap: None, maps })
+            AccessChange::SetTarget(Target { name, port: 1, alias: None, chap: None, maps, made_with: None })
         }
     }
 }

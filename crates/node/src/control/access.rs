@@ -65,6 +65,8 @@ pub struct MapSpec {
 /// A place for a volume, found free.
 pub(super) struct Place {
     target: Target,
+    /// The target is to be made.
+    new: bool,
     host: HostName,
     lun: u16,
 }
@@ -72,7 +74,10 @@ pub(super) struct Place {
 impl Place {
     /// Maps `volume` there.
     pub(super) fn taken_by(self, volume: VolumeId) -> AccessChange {
-        let Place { mut target, host, lun } = self;
+        let Place { mut target, new, host, lun } = self;
+        if new {
+            target.made_with = Some(volume);
+        }
         target.maps.push(LunMap { lun, volume, host });
         target.maps.sort_by(|a, b| (a.lun, &a.host).cmp(&(b.lun, &b.host)));
         AccessChange::SetTarget(target)
@@ -343,11 +348,11 @@ impl Control {
 
     /// A place for a volume that is to be made, in a target that need not be there yet.
     pub(super) fn place_for_new(&self, spec: &MapSpec) -> Result<Place, ControlError> {
-        let target = match self.access().target(&spec.target) {
-            Some(target) => target.clone(),
-            None => self.new_target(TargetSpec { name: spec.target.clone(), alias: None, chap: None })?,
-        };
-        self.place_in(target, spec, None)
+        if let Some(target) = self.access().target(&spec.target) {
+            return self.place_in(target.clone(), spec, None);
+        }
+        let target = self.new_target(TargetSpec { name: spec.target.clone(), alias: None, chap: None })?;
+        Ok(Place { new: true, ..self.place_in(target, spec, None)? })
     }
 
     fn place_in(
@@ -364,7 +369,7 @@ impl Control {
         if let Some(volume) = volume {
             self.check_port(&target, volume)?;
         }
-        Ok(Place { target, host, lun })
+        Ok(Place { target, new: false, host, lun })
     }
 
     /// That no other target leads to the volume by the same port: reservations could not tell the two from each other.
@@ -396,28 +401,26 @@ impl Control {
         let port = (1..=u16::MAX).find(|port| !taken.contains(port));
         let port = port
             .ok_or(ControlError::Invalid { field: "target", reason: "a node has at most 65,535 targets" })?;
-        Ok(Target { name, port, alias: spec.alias, chap: spec.chap, maps: Vec::new() })
+        Ok(Target { name, port, alias: spec.alias, chap: spec.chap, maps: Vec::new(), made_with: None })
     }
 
-    /// What takes volumes out of all maps. `left`: this target goes, too, if it is left with nothing that somebody gave it.
-    pub(super) fn unmapping(&self, volumes: &BTreeSet<VolumeId>, left: Option<&str>) -> Vec<AccessChange> {
+    /// What takes volumes out of all maps. `deleted`: for good, so that targets that were made with them go, too, if that is all that they were for.
+    pub(super) fn unmapping(&self, volumes: &BTreeSet<VolumeId>, deleted: bool) -> Vec<AccessChange> {
         let access = self.access();
-        let is_left = |target: &Target| {
-            let bare = target.maps.is_empty() && target.alias.is_none() && target.chap.is_none();
-            bare && left == Some(target.name.as_str())
-        };
+        let goes = |target: &Target| deleted && target.goes_with(volumes);
         let without = |target: &Target| {
+            if goes(target) {
+                return AccessChange::DeleteTarget(target.name.clone());
+            }
             let mut target = target.clone();
             target.maps.retain(|map| !volumes.contains(&map.volume));
-            match is_left(&target) {
-                true => AccessChange::DeleteTarget(target.name),
-                false => AccessChange::SetTarget(target),
-            }
+            AccessChange::SetTarget(target)
         };
-        let empty = left.and_then(|left| access.target(left)).filter(|target| is_left(target));
+        // Also those that are without maps already.
+        let made = access.targets().filter(|target| goes(target));
         let mapping = volumes.iter().flat_map(|volume| access.targets_of(*volume));
         let targets: BTreeMap<&TargetName, &Target> =
-            mapping.chain(empty).map(|target| (&target.name, target)).collect();
+            mapping.chain(made).map(|target| (&target.name, target)).collect();
         targets.into_values().map(without).collect()
     }
 

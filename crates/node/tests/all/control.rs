@@ -69,7 +69,7 @@ fn a_volume_that_is_deleted_while_in_use_gives_its_space_back_and_a_new_one_read
         rig.add(shape);
         keep_busy(&rig, shape, seed);
         let began = rig.world.now();
-        rig.control(|control| async move { control.delete_volume("thick", true, None).await }).unwrap();
+        rig.control(|control| async move { control.delete_volume("thick", true).await }).unwrap();
         let took = rig.world.now() - began;
         assert!(took < Duration::from_secs(1), "{took:?}");
         assert_eq!(free(&rig), before);
@@ -126,7 +126,7 @@ fn the_sessions_of_a_target_that_is_deleted_end_and_see_nothing_meanwhile() {
         });
         let sessions = rig.control(|control| async move { control.sessions().await }).unwrap();
         assert!(sessions.is_empty(), "{sessions:?}");
-        rig.control(|control| async move { control.delete_volume("thick", false, None).await }).unwrap();
+        rig.control(|control| async move { control.delete_volume("thick", false).await }).unwrap();
     });
 }
 
@@ -201,7 +201,7 @@ fn administrators_and_clients_do_not_get_in_each_others_way() {
                 control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
                 control.rename_volume("other", "renamed").await.unwrap();
                 control.grow_volume("renamed", ByteLen(5 * MIB)).await.unwrap();
-                control.delete_volume("renamed", true, None).await.unwrap();
+                control.delete_volume("renamed", true).await.unwrap();
             });
         }
         clients.into_iter().for_each(|client| rig.world.wait_for(client).unwrap());
@@ -220,7 +220,7 @@ fn a_volume_is_deleted_when_the_commands_at_its_slow_disk_have_ended() {
         rig.add(Shape::thick());
         rig.world.set_disk_latency(rig.server, DISK, slow_writes());
         keep_busy(&rig, Shape::thick(), seed);
-        rig.control(|control| async move { control.delete_volume("thick", true, None).await }).unwrap();
+        rig.control(|control| async move { control.delete_volume("thick", true).await }).unwrap();
     });
 }
 

@@ -87,7 +87,7 @@ fn change_other_things(rig: &Rig) {
         control.grow_volume("third", ByteLen(6 * MIB)).await.unwrap();
         control.rename_volume("third", "renamed").await.unwrap();
         control.map("renamed", to(TARGET)).await.unwrap();
-        control.delete_volume("renamed", true, Some("iqn.2026-01.org.ursa:third")).await.unwrap();
+        control.delete_volume("renamed", true).await.unwrap();
         let name = "iqn.2026-01.org.ursa:fourth".to_owned();
         control.create_target(TargetSpec { name: name.clone(), alias: None, chap: None }).await.unwrap();
         control.delete_target(&name, false).await.unwrap();
@@ -115,7 +115,7 @@ fn a_volume_with_commands_at_a_silent_disk_is_deleted_when_it_answers_and_holds_
         });
         rig.world.run_for(MOMENT);
 
-        let deletion = begin(&rig, |control| async move { control.delete_volume("thick", true, None).await });
+        let deletion = begin(&rig, |control| async move { control.delete_volume("thick", true).await });
         change_other_things(&rig);
         client.run(move |_| async move { read_other(&session).await });
         let changes = rig.control(|control| async move { control.changes() });
@@ -206,7 +206,7 @@ fn a_silent_disk_under_the_record_holds_up_what_needs_the_record() {
         // Pools describe themselves.
         rig.control(|control| async move {
             control.create_volume(new_volume(POOL, Shape { name: "more", ..Shape::thick() })).await.unwrap();
-            control.delete_volume("more", false, None).await.unwrap();
+            control.delete_volume("more", false).await.unwrap();
         });
         rig.client("client-2").run(move |_| async move { read_other(&session).await });
         rig.world.set_disk_latency(rig.server, RECORD, DiskLatency::default());

@@ -102,7 +102,7 @@ fn a_volume_whose_reservations_cannot_be_read_is_not_served_and_the_others_are()
             session.make_ready(Lun(1)).await.unwrap();
             assert_eq!(session.report_luns().await.unwrap(), [Lun(1)]);
         });
-        rig.control(|control| async move { control.delete_volume("thick", true, None).await.unwrap() });
+        rig.control(|control| async move { control.delete_volume("thick", true).await.unwrap() });
         assert_eq!(names(&rig), ["other"]);
     });
 }

@@ -21,8 +21,7 @@ impl Cluster {
     }
 
     fn delete(&self, asked: usize) {
-        self.control(asked, |control| async move { control.delete_volume("thick", true, None).await })
-            .unwrap();
+        self.control(asked, |control| async move { control.delete_volume("thick", true).await }).unwrap();
     }
 
     #[track_caller]

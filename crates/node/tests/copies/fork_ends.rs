@@ -74,7 +74,7 @@ fn deleted(seed: u64) {
     cluster.cut_nodes();
     cluster.world.run_for(GOES_ON);
     cluster.put(B, 3..8, 200);
-    cluster.control(A, |control| async move { control.delete_volume("thick", true, None).await }).unwrap();
+    cluster.control(A, |control| async move { control.delete_volume("thick", true).await }).unwrap();
     cluster.heal_nodes();
     wait(&cluster, "leases are given again", || serves_plain(&cluster, A) && serves_plain(&cluster, B));
     if seed.is_multiple_of(2) {
@@ -85,7 +85,7 @@ fn deleted(seed: u64) {
     assert!(has_copy(&cluster, B), "nothing is deleted unasked");
     let shown = cluster.control(B, |control| async move { control.volume("thick").unwrap().problem });
     assert!(shown.as_ref().is_some_and(|text| text.contains("gone on alone")), "{shown:?}");
-    cluster.control(B, |control| async move { control.delete_volume("thick", true, None).await }).unwrap();
+    cluster.control(B, |control| async move { control.delete_volume("thick", true).await }).unwrap();
     assert!(!has_copy(&cluster, B));
     cluster.restart_b(Duration::from_secs(1));
     wait(&cluster, "all is well", || serves_plain(&cluster, A) && serves_plain(&cluster, B));

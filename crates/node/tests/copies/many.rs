@@ -98,7 +98,7 @@ fn what_stays_is_in_each_list_that_is_made_while_a_volume_goes() {
             let id = ids[node::parts::A_TURN - 1];
             let gone = keeper.volume(id).unwrap().entry.name;
             let (deletes, name) = (Rc::clone(&control), gone.clone());
-            let deleting = rt::spawn(async move { deletes.delete_volume(&name, true, None).await.unwrap() });
+            let deleting = rt::spawn(async move { deletes.delete_volume(&name, true).await.unwrap() });
             let expected = names(numbered(0..VOLUMES).into_iter().filter(|name| *name != gone));
             let mut lists = 0;
             while keeper.has(id) || control.volume(&gone).is_ok() {

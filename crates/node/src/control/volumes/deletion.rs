@@ -11,24 +11,17 @@ use super::super::{Control, ControlError};
 use crate::volume::VolumeId;
 
 impl Control {
-    /// Deletes a volume with all its data. `force`: its LUN maps, too. `target`: also this target, which was made with the
-    /// volume, if it is left without maps, alias and secret.
+    /// Deletes a volume with all its data, and the target that was made with it if it is left without maps, alias and secret. `force`: its LUN maps, too.
     ///
     /// # Errors
     /// [`ControlError::Mapped`].
-    pub async fn delete_volume(
-        self: &Rc<Control>,
-        name: &str,
-        force: bool,
-        target: Option<&str>,
-    ) -> Result<(), ControlError> {
+    pub async fn delete_volume(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
         let (control, (pool, volume)) = (Rc::clone(self), self.volume_named(name)?);
-        let target = target.map(str::to_owned);
         self.change(Work::new("deleting volume", &volume.name), |changing| async move {
             changing.concerns(volume.id);
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, volume) = control.volume_still(&volume)?;
-            control.unmap_volume(&changing, &volume, force, target.as_deref()).await?;
+            control.unmap_volume(&changing, &volume, force).await?;
             if volume.copy.is_some() && control.is_recorded(volume.id).await? {
                 drop(_volume);
                 return control.delete_replicated(volume.id, &volume.name).await;
@@ -47,18 +40,17 @@ impl Control {
         changing: &Changing,
         volume: &VolumeInfo,
         force: bool,
-        target: Option<&str>,
     ) -> Result<(), ControlError> {
         if !force {
             self.check_unmapped(volume.id, &volume.name)?;
         }
         let volumes = BTreeSet::from([volume.id]);
-        if self.unmapping(&volumes, target).is_empty() {
+        if self.unmapping(&volumes, true).is_empty() {
             return Ok(());
         }
         let _record = changing.hold([Thing::Record]).await?;
         // Others may have changed the targets until now.
-        self.change_access(changing, self.unmapping(&volumes, target)).await
+        self.change_access(changing, self.unmapping(&volumes, true)).await
     }
 
     pub(in crate::control) fn check_unmapped(&self, id: VolumeId, name: &str) -> Result<(), ControlError> {

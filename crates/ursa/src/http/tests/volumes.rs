@@ -29,6 +29,30 @@ fn a_volume_can_be_used_as_soon_as_it_is_made() {
 }
 
 #[test]
+fn the_target_that_was_made_with_a_volume_goes_with_it_whatever_it_is_called_then() {
+    let rig = Rig::new();
+    // One that somebody has made stays, whatever its name.
+    rig.post("/v1/targets", json!({"name": "iqn.2026-11.io.ursa:own"})).json(201);
+    for name in ["db", "own"] {
+        rig.post("/v1/volumes", json!({"name": name, "size": MIB, "kind": "ram"})).json(201);
+        rig.patch(&format!("/v1/volumes/{name}"), json!({"name": "renamed"})).json(200);
+        let would = rig.delete("/v1/volumes/renamed?force=true&dry_run=true").json(200);
+        let goes = would["would"].to_string().contains("iqn.2026-11.io.ursa:db, which was made with it");
+        assert_eq!(goes, name == "db", "{would}");
+        rig.delete("/v1/volumes/renamed?force=true").empty(204);
+    }
+    assert_eq!(rig.names("/v1/targets"), ["iqn.2026-11.io.ursa:own"]);
+    // Also when it was unmapped before; but not with what somebody has given it since.
+    for alias in [None, Some("shared")] {
+        rig.post("/v1/volumes", json!({"name": "db", "size": MIB, "kind": "ram"})).json(201);
+        rig.delete(&format!("/v1/targets/{TARGET}/maps/0")).empty(204);
+        rig.patch(&format!("/v1/targets/{TARGET}"), json!({"alias": alias})).json(200);
+        rig.delete("/v1/volumes/db").empty(204);
+        assert_eq!(rig.names("/v1/targets").len(), if alias.is_some() { 2 } else { 1 });
+    }
+}
+
+#[test]
 fn it_goes_where_it_is_told() {
     let rig = Rig::new();
     rig.post("/v1/hosts", json!({"name": "esx", "addresses": ["10.0.0.0/8"]})).json(201);

@@ -1,10 +1,11 @@
 //! The deletion of a volume.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use ::node::Control;
 use ::node::control::ControlError;
-use ::node::{Control, VolumeId};
-use api::{DryRun, Problem, default_target};
+use api::{DryRun, Problem};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -62,10 +63,10 @@ pub(in crate::http) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Deletes a volume and the target that was made with it.
+/// Deletes a volume.
 async fn deleted(control: Rc<Control>, name: String, force: bool) -> Result<(), ControlError> {
     let volume = control.volume(&name)?.info;
-    control.delete_volume(&volume.id.to_string(), force, Some(&default_target(&volume.name))).await
+    control.delete_volume(&volume.id.to_string(), force).await
 }
 
 /// Says what deleting a volume would do.
@@ -77,11 +78,13 @@ async fn would_delete(
     let look = move |control: Rc<Control>| async move {
         control.check_is_here(node)?;
         let volume = control.volume(&name)?;
-        let target = default_target(&volume.info.name);
-        let goes = goes_with(&control, &target, volume.info.id);
-        Ok((volume, goes.then_some(target)))
+        let volumes = BTreeSet::from([volume.info.id]);
+        let access = control.access();
+        let going = access.targets().filter(|target| target.goes_with(&volumes));
+        let targets: Vec<String> = going.map(|target| target.name.to_string()).collect();
+        Ok((volume, targets))
     };
-    let (volume, target) = state.call(look).await?;
+    let (volume, targets) = state.call(look).await?;
     if let Some((target, lun, _)) = volume.maps.first().filter(|_| !force) {
         let mapped = ControlError::Mapped { volume: volume.info.name, target: target.clone(), lun: *lun };
         return Err(mapped.into());
@@ -92,7 +95,9 @@ async fn would_delete(
         .iter()
         .map(|(target, lun, host)| format!("LUN {lun} of target {target} for host {host} is taken away"))
         .collect();
-    steps.extend(target.map(|target| format!("target {target}, which was made with it, is deleted")));
+    steps.extend(
+        targets.into_iter().map(|target| format!("target {target}, which was made with it, is deleted")),
+    );
     let data = Size(volume.info.capacity.0);
     match &volume.copies {
         None => steps.push(format!("volume {name} is deleted, with {data} of data")),
@@ -103,13 +108,4 @@ async fn would_delete(
         }
     }
     Ok(dry_run::would(steps, Vec::new()))
-}
-
-/// Whether a target is of no use without this volume: it was made with it, and nothing else was done to it.
-fn goes_with(control: &Control, target: &str, volume: VolumeId) -> bool {
-    let access = control.access();
-    access.target(target).is_some_and(|target| {
-        let is_bare = target.alias.is_none() && target.chap.is_none();
-        is_bare && target.maps.iter().all(|map| map.volume == volume)
-    })
 }
