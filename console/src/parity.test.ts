@@ -59,7 +59,6 @@ const TAKES_NOTHING_AWAY = '`--dry-run` goes with what destroys something or tak
 const NO_PARAMETER_OF_THE_COMMAND_LINE: Record<string, string> = {
   'change_volume dry_run': TAKES_NOTHING_AWAY,
   'choose_strategy dry_run': TAKES_NOTHING_AWAY,
-  'create_volume dry_run': TAKES_NOTHING_AWAY,
   'delete_volume node': '`--node` says whose it is when its identity is asked for; it is deleted by that',
 }
 

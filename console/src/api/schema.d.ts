@@ -3771,14 +3771,19 @@ export interface components {
             block_size?: number;
             /**
              * Format: int32
-             * @description On how many nodes it has a copy, this one among them if it can. Absent, like `nodes`: on this node alone, and
-             *     in no record of the cluster. One copy makes it the cluster's, too.
+             * @description How many copies it has, each on a different node, this one among them if it has room. Absent, like `nodes` and `local`: two in a
+             *     cluster of several nodes (witnesses do not count), otherwise one.
              */
             copies?: number | null;
             /** @description The host group to map it for; absent: `local`. */
             host?: string | null;
             /** @description Where its blocks are. */
             kind?: components["schemas"]["VolumeKind"];
+            /**
+             * @description A single copy on this node, kept out of the cluster's record: it is served without a quorum, and can never get a second copy. Not together with `copies` or `nodes`.
+             * @default false
+             */
+            local?: boolean;
             /**
              * Format: int32
              * @description The logical unit number; absent: the lowest that is free.

@@ -203,7 +203,7 @@ function Where({ draft, set, problems, known }: Step) {
         <Stack gap={6} mt={6}>
           <Radio value="copies" label="On several nodes, which Ursa chooses" description="All of them serve it at once; a write is answered when all copies in sync have it" />
           <Radio value="nodes" label="On nodes that I choose" description="The same, on one to four of them" />
-          <Radio value="alone" label="On this node alone" description={`Copies cannot be added later, and ${aloneMeans(draft.kind)}`} />
+          <Radio value="alone" label="On this node alone (local)" description={`Kept out of the cluster’s record: copies cannot be added later, and ${aloneMeans(draft.kind)}`} />
         </Stack>
       </Radio.Group>
       {draft.place === 'copies' && (

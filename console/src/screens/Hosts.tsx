@@ -1,8 +1,8 @@
 import { Alert, Group, MultiSelect, Select, Stack, Table, Tabs, Text, Title } from '@mantine/core'
 import { useMemo, useState } from 'react'
 import { api, data } from '../api/client'
-import { type HostSetupWanted, useHostSetup, useHosts, useMissingSessions, useNode, useNodes, useSessions, useTargets, useVolumes } from '../api/queries'
-import type { ClusterNode, Host, Session, Target } from '../api/types'
+import { type HostSetupWanted, useAddresses, useHostSetup, useHosts, useMissingSessions, useNode, useNodes, useSessions, useTargets, useVolumes } from '../api/queries'
+import type { Host, Session, Target } from '../api/types'
 import { Ask, DeedButton, Said } from '../parts/deed'
 import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
@@ -14,6 +14,7 @@ import { useRoute } from '../route'
 import { onNode, ursa } from '../words/command'
 import { elsewhere } from '../words/missing'
 import { targetFor } from '../words/hosttarget'
+import { portalsOf } from '../words/portals'
 import { duration, plural, size } from '../words/size'
 import { volumeLink } from '../words/volume'
 import { HostForm } from './HostForm'
@@ -110,6 +111,7 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   const volumes = useVolumes()
   const nodes = useNodes()
   const node = useNode()
+  const floating = useAddresses()
   const hosts = useHosts()
   const [chosen, setChosen] = useState<string>()
   const [system, setSystem] = useState<System>('linux')
@@ -120,13 +122,11 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   const seen = volumes.data?.filter((one) => one.maps.some((map) => map.target === target?.name)) ?? []
   const volume = seen.find((one) => one === asked) ?? seen[0]
   const chapUser = target?.maps.map((map) => hosts.data?.find((host) => host.name === map.host)?.chap_user).find((user) => user) ?? undefined
-  // Those of nodes with a copy of the volume; what a node says when it listens everywhere is replaced by how this page reaches it.
+  // Those of nodes with a copy of the volume, and floating ones; what a node says when it listens everywhere is replaced by how this page reaches it.
   const known = useMemo(() => {
-    const copies = volume?.copies ?? []
-    const has = (one: ClusterNode) => (copies.length > 0 ? copies.some((copy) => copy.node === one.id) : typeof volume?.node === 'number' ? one.id === volume.node : one.here)
-    const all = nodes.data ? nodes.data.filter((one) => !one.witness && has(one)).flatMap((one) => one.portals) : (node.data?.portals ?? [])
+    const all = nodes.data ? portalsOf(volume, nodes.data, floating.data ?? []) : (node.data?.portals ?? [])
     return [...new Set(all.map((portal) => portal.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname)))]
-  }, [nodes.data, node.data, volume])
+  }, [nodes.data, node.data, floating.data, volume])
   const used = portals?.filter((portal) => known.includes(portal)) ?? known
   return (
     <Panel title="Set up a host" at={targets.dataUpdatedAt} note="Ready to paste on the host: the initiator, all paths to the volume, timeouts that suit. Read it, and take what you need.">

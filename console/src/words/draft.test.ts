@@ -11,7 +11,7 @@ it('accepts what a node would', () => {
   expect(problemsOf(good, known)).toEqual({})
   expect(problemsOf({ ...good, place: undefined }, { ...known, nodes: [] })).toEqual({})
   expect(requestOf(good)).toEqual({ name: 'mail', size: 2 ** 29, kind: 'thick', block_size: 512, map: true, copies: 2 })
-  expect(requestOf({ ...good, place: 'alone', map: false, host: 'web', lun: 3 })).toEqual({ name: 'mail', size: 2 ** 29, kind: 'thick', block_size: 512, map: false })
+  expect(requestOf({ ...good, place: 'alone', map: false, host: 'web', lun: 3 })).toEqual({ name: 'mail', size: 2 ** 29, kind: 'thick', block_size: 512, map: false, local: true })
 })
 
 it('says what is wrong before it is sent', () => {

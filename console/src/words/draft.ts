@@ -129,6 +129,7 @@ export function requestOf(draft: Draft): VolumeCreate {
   const request: VolumeCreate = { name: draft.name, size: parseSize(draft.size) ?? 0, kind: draft.kind, block_size: draft.blockSize, map: draft.map }
   if (draft.place === 'copies') request.copies = draft.copies
   if (draft.place === 'nodes') request.nodes = draft.nodes
+  if (draft.place === 'alone') request.local = true
   if (draft.blockSize === 512 && draft.native512) request.native_512 = true
   if (draft.slices !== null) request.slices = draft.slices
   if (draft.pool !== null) request.pool = draft.pool

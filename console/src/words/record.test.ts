@@ -40,7 +40,7 @@ it('says what is outlived: with etcd no third node is needed', () => {
 it('says of what is in memory when its data is lost, not that a node brings it back', () => {
   expect(exposure('ram', 1, 3, false)).toBe('One copy, in memory: its data is lost with each restart of its node')
   expect(aloneMeans('ram')).toBe('its data is lost with each restart of the node')
-  expect(aloneMeans('thick')).toContain('until the node is back')
+  expect(aloneMeans('thick')).toContain('its data is lost if its pool is lost')
   for (const etcd of [false, true]) {
     for (const nodes of [2, 3]) expect(exposure('ram', 2, nodes, etcd)).toBe(`${exposure('thick', 2, nodes, etcd)}. Its data is lost with the last node that has a copy in sync`)
   }

@@ -26,7 +26,7 @@ export function agreement(volume: Volume, etcd: boolean): string {
 
 /** What a volume with so many copies outlives, in a cluster of so many nodes. */
 export function exposure(kind: Volume['kind'], copies: number, nodes: number, etcd: boolean): string {
-  if (copies < 2) return kind === 'ram' ? 'One copy, in memory: its data is lost with each restart of its node' : 'One copy: when its node is lost, nobody can use it until the node is back'
+  if (copies < 2) return kind === 'ram' ? 'One copy, in memory: its data is lost with each restart of its node' : 'One copy: nobody can use it while its node is down, and its data is lost if its pool is lost'
   const last = kind === 'ram' ? '. Its data is lost with the last node that has a copy in sync' : ''
   if (nodes < 3 && !etcd) return `It outlives the loss of the node that does not decide; a third node, if only a witness, would let it outlive either${last}`
   const second = copies > 2 && (etcd || nodes > 4) ? ', and of a second one later' : ''
@@ -35,5 +35,5 @@ export function exposure(kind: Volume['kind'], copies: number, nodes: number, et
 
 /** What it means that one node alone has a volume. */
 export function aloneMeans(kind: Volume['kind']): string {
-  return kind === 'ram' ? 'its data is lost with each restart of the node' : 'when the node is lost, nobody can use it until the node is back'
+  return kind === 'ram' ? 'its data is lost with each restart of the node' : 'nobody can use it while the node is down, and its data is lost if its pool is lost'
 }

@@ -2,8 +2,17 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The lines for a Linux host with open-iscsi.
+/// The lines for a Linux host with open-iscsi: one login a portal, so that it goes on when a node is lost.
 pub fn attach_lines(portals: &[String], target: &str, local: bool) -> String {
+    if let [_, _, ..] = portals
+        && !local
+    {
+        let discover = portals
+            .iter()
+            .map(|portal| format!("  sudo iscsiadm -m discovery -t sendtargets -p {portal}\n"))
+            .collect::<String>();
+        return format!("{discover}  sudo iscsiadm -m node -T {target} --login\n  sudo multipath -ll\n");
+    }
     let portal = portal(portals, local);
     format!(
         "  sudo iscsiadm -m discovery -t sendtargets -p {portal}\n  \
@@ -30,6 +39,21 @@ fn portal(portals: &[String], local: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_logs_in_to_every_portal() {
+        let portals = ["10.0.0.1:3260".to_owned(), "10.0.0.2:3260".to_owned()];
+        let lines = attach_lines(&portals, "iqn.x:db", false);
+        for line in
+            ["sendtargets -p 10.0.0.1:3260\n", "sendtargets -p 10.0.0.2:3260\n", "-T iqn.x:db --login\n"]
+        {
+            assert!(lines.contains(line), "{lines}");
+        }
+        assert!(
+            attach_lines(&portals, "iqn.x:db", true).contains("-p 10.0.0.1:3260 --login"),
+            "this machine"
+        );
+    }
 
     #[test]
     fn a_wildcard_is_no_address_to_log_in_to() {

@@ -214,7 +214,10 @@ pub fn main() -> ExitCode {
         Command::Events(events) => events.run(&client, &output),
         Command::History(history) => history.run(&client, &output),
         Command::Audit(audit) => audit.run(&client, &output),
-        Command::HostSetup(command) => output.text(&command.text()),
+        Command::HostSetup(command) => {
+            let text = command.text(&client).map_err(exit::CliError::from);
+            return exit::code(text.and_then(|text| output.text(&text)));
+        }
         Command::Attach(attach) => return exit::code(attach.run()),
         Command::Bench(command) => command.run(&output),
         Command::Demo(demo) => demo.run(&output),

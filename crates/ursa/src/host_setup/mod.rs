@@ -2,13 +2,17 @@
 
 mod esxi;
 mod linux;
+mod portals;
 mod proxmox;
 mod windows;
 mod words;
 
-use api::HostSystem;
+use std::net::SocketAddr;
+
+use api::{Client, ClientError, HostSystem, Volume};
 use clap::{Args, Subcommand};
 
+pub use self::portals::{Nodes, portals};
 pub use self::words::{UnfitWord, plain, user};
 
 /// For which system.
@@ -39,6 +43,9 @@ pub struct Setup {
     /// The volume's NAA name, as `ursa volume show` has it; only Proxmox VE's script uses it
     #[arg(long, value_name = "HEX", value_parser = plain)]
     pub naa: Option<String>,
+    /// Set up the host for this volume: a node is asked for its target, its NAA name and all portals that lead to it
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "portals", "naa"])]
+    pub volume: Option<String>,
 }
 
 impl Setup {
@@ -48,16 +55,44 @@ impl Setup {
 }
 
 impl Command {
-    /// The settings, with a word on each.
-    pub fn text(&self) -> String {
+    /// The settings, with a word on each. Only for a volume that is named, `client` is asked.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn text(self, client: &Client) -> Result<String, ClientError> {
         let (system, setup) = match self {
             Command::Linux(setup) => (HostSystem::Linux, setup),
             Command::Esxi(setup) => (HostSystem::Esxi, setup),
             Command::Windows(setup) => (HostSystem::Windows, setup),
             Command::Proxmox(setup) => (HostSystem::Proxmox, setup),
         };
-        text(system, setup)
+        Ok(text(system, &setup.looked_up(client)?))
     }
+}
+
+impl Setup {
+    /// With what a node knows of the volume, if one is named.
+    fn looked_up(self, client: &Client) -> Result<Setup, ClientError> {
+        let Some(name) = &self.volume else { return Ok(self) };
+        let volume = client.volume(name)?;
+        let target =
+            volume.maps.first().map_or_else(|| api::default_target(&volume.name), |map| map.target.clone());
+        let portals = portals_of(client, &volume);
+        let portals = if portals.is_empty() { self.portals } else { portals };
+        Ok(Setup { target, portals, naa: Some(volume.naa), ..self })
+    }
+}
+
+/// Where hosts log in to use a volume; none where a node listens on all of its addresses, and no cluster's record says which these are.
+pub fn portals_of(client: &Client, volume: &Volume) -> Vec<String> {
+    let cluster = client.cluster_nodes().unwrap_or_default();
+    let floating = if cluster.is_empty() { Vec::new() } else { client.addresses().unwrap_or_default() };
+    let here = client.node().map(|node| node.portals).unwrap_or_default();
+    let mut found = portals([volume], Nodes { cluster: &cluster, floating: &floating, here: &here });
+    let is_wildcard =
+        |portal: &String| portal.parse().is_ok_and(|portal: SocketAddr| portal.ip().is_unspecified());
+    found.retain(|portal| !is_wildcard(portal));
+    found
 }
 
 /// The settings, with a word on each, ready to paste.
@@ -83,6 +118,7 @@ mod tests {
             portals: portals.iter().map(|&portal| portal.to_owned()).collect(),
             chap_user: chap_user.map(str::to_owned),
             naa: Some("6abc".into()),
+            volume: None,
         }
     }
 

@@ -40,6 +40,7 @@ impl Wanted {
             portals: self.portals.split(',').map(host_setup::plain).collect::<Result<_, _>>()?,
             chap_user: self.chap_user.as_deref().map(host_setup::user).transpose()?,
             naa: self.naa.as_deref().map(host_setup::plain).transpose()?,
+            volume: None,
         })
     }
 }

@@ -1,0 +1,13 @@
+// Where a host logs in, so that it loses no volume with one node: as `ursa host-setup --volume` finds it.
+
+import type { ClusterNode, FloatingAddress, Volume } from '../api/types'
+
+/** The portals of all nodes that have the volume, node by node, then the floating addresses that such a node may have. */
+export function portalsOf(volume: Volume | undefined, nodes: ClusterNode[], floating: FloatingAddress[]): string[] {
+  const having = new Set([...(typeof volume?.node === 'number' ? [volume.node] : []), ...(volume?.copies ?? []).filter((copy) => !copy.leaves).map((copy) => copy.node)])
+  const has = (node: number) => having.size === 0 || having.has(node)
+  const all = nodes.filter((node) => !node.witness && has(node.id)).flatMap((node) => node.portals)
+  const port = all[0]?.replace(/^.*:/, '') ?? '3260'
+  const addresses = floating.filter((one) => one.nodes.length === 0 || one.nodes.some(has)).map((one) => one.address.replace(/\/.*/, ''))
+  return [...new Set([...all, ...addresses.map((address) => (address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`))])]
+}
