@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use replica::NodeId;
 use store::{MetadataState, Pool, StoreError, VolumeInfo};
 
 use super::change::{Changing, Work};
 use super::pools::key;
+use super::showing::SHOW_DEADLINE;
 use super::turns::Thing;
 use super::{Control, ControlError, Opened};
+use crate::copies::{Answer, Ask, NodeEntry};
 use crate::record::delete;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
@@ -26,7 +29,7 @@ pub struct PoolRemains {
     pub disks: Vec<(PathBuf, Option<Muteness>)>,
     /// Its volumes, by name; `None` if none of the disks can tell.
     pub volumes: Option<Vec<VolumeInfo>>,
-    /// LUN maps that lead to them. If nobody knows which volumes there are: those to volumes that no open pool has.
+    /// LUN maps that lead nowhere without them. If nobody knows which volumes there are: those to volumes that no node has.
     pub maps: Vec<LostMap>,
 }
 
@@ -67,7 +70,7 @@ impl Control {
             Some(pool) => (pool.paths().into_iter().map(|path| (path, None)).collect(), Some(pool.volumes())),
             None => self.probe_pool(name).await,
         };
-        let maps = self.maps_to(volumes.as_deref());
+        let maps = self.maps_to(volumes.as_deref()).await;
         Ok(PoolRemains { disks, volumes, maps })
     }
 
@@ -112,7 +115,7 @@ impl Control {
         }
         {
             let _record = changing.hold([Thing::Record]).await?;
-            self.change_record(changing, self.unmapping(&lost, None), vec![delete(key(name))]).await?;
+            self.change_record(changing, self.unmapping(&lost, false), vec![delete(key(name))]).await?;
         }
         if let Some(pool) = open {
             self.close_pool(changing, &pool).await;
@@ -127,8 +130,15 @@ impl Control {
         Ok(())
     }
 
-    fn check_none_is_mapped(&self, pool: &Pool) -> Result<(), ControlError> {
-        pool.volumes().iter().try_for_each(|volume| self.check_unmapped(volume.id, &volume.name))
+    /// That a pool can be closed without a host that misses a volume.
+    pub(super) fn check_none_is_mapped(&self, pool: &Pool) -> Result<(), ControlError> {
+        let unmapped = |volume: &VolumeInfo| self.check_unmapped(volume.id, &volume.name);
+        pool.volumes().iter().try_for_each(unmapped).map_err(|error| match error {
+            ControlError::Mapped { volume, target, lun } => {
+                ControlError::MappedInPool { pool: pool.name(), volume, target, lun }
+            }
+            error => error,
+        })
     }
 
     /// Takes a pool's volumes and disks off all cores.
@@ -177,15 +187,30 @@ impl Control {
         (disks, volumes)
     }
 
-    /// The maps to these volumes; `None`: to volumes that no open pool has.
-    fn maps_to(&self, volumes: Option<&[VolumeInfo]>) -> Vec<LostMap> {
-        let lost = |id: VolumeId| match volumes {
-            Some(volumes) => volumes.iter().any(|volume| volume.id == id),
-            None => self.pool_of(id).is_err(),
+    /// The maps to these volumes that lead nowhere without them; `None`: to volumes that no node has. What other nodes have, or may have, is not lost.
+    async fn maps_to(&self, volumes: Option<&[VolumeInfo]>) -> Vec<LostMap> {
+        let (access, keeper) = (self.access(), self.keeper());
+        let mapped: BTreeSet<VolumeId> =
+            access.targets().flat_map(|target| &target.maps).map(|map| map.volume).collect();
+        let may_be_lost = |id: &VolumeId| match volumes {
+            Some(volumes) => volumes.iter().any(|volume| volume.id == *id),
+            None => self.pool_of(*id).is_err(),
         };
-        let access = self.access();
+        // `None`: the cluster's record does not know it.
+        let has_other_copy = |id: &VolumeId| {
+            let entry = keeper.as_ref()?.volume(*id)?.entry;
+            Some(entry.copies.iter().any(|copy| Some(copy.node) != self.number()))
+        };
+        let mut lost: BTreeSet<VolumeId> = mapped.into_iter().filter(may_be_lost).collect();
+        lost.retain(|id| has_other_copy(id) != Some(true));
+        if volumes.is_none() {
+            let unknown: Vec<VolumeId> =
+                lost.iter().copied().filter(|id| has_other_copy(id).is_none()).collect();
+            let elsewhere = self.may_be_elsewhere(&unknown).await;
+            lost.retain(|id| !elsewhere.contains(id));
+        }
         let maps = access.targets().flat_map(|target| target.maps.iter().map(move |map| (target, map)));
-        maps.filter(|(_, map)| lost(map.volume))
+        maps.filter(|(_, map)| lost.contains(&map.volume))
             .map(|(target, map)| LostMap {
                 target: target.name.to_string(),
                 lun: map.lun,
@@ -193,6 +218,25 @@ impl Control {
                 volume: map.volume,
             })
             .collect()
+    }
+
+    /// Which of these volumes another node has; all, while one of them does not say.
+    async fn may_be_elsewhere(&self, volumes: &[VolumeId]) -> BTreeSet<VolumeId> {
+        let Some(keeper) = self.keeper().filter(|_| !volumes.is_empty()) else { return BTreeSet::new() };
+        let nodes = keeper.nodes().into_iter().map(|(node, _)| node);
+        let others = nodes.filter(|node| !node.witness && node.id != keeper.me().0);
+        let ask = |node: NodeEntry| {
+            let (keeper, ids) = (Rc::clone(&keeper), volumes.iter().map(ToString::to_string).collect());
+            async move { keeper.ask_within(NodeId(node.id), Ask::HasVolumes { ids }, SHOW_DEADLINE).await }
+        };
+        let mut found = BTreeSet::new();
+        for answer in rt::join_all(others.map(ask)).await {
+            match answer {
+                Ok(Answer::HasVolumes(ids)) => found.extend(ids.iter().filter_map(|id| VolumeId::parse(id))),
+                _ => return volumes.iter().copied().collect(),
+            }
+        }
+        found
     }
 }
 

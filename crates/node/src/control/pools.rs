@@ -273,7 +273,7 @@ impl Control {
         if pool.metadata_state() == MetadataState::Failed {
             return Err(StoreError::MetadataReadOnly(pool.id()).into());
         }
-        pool.volumes().iter().try_for_each(|volume| self.check_unmapped(volume.id, &volume.name))?;
+        self.check_none_is_mapped(&pool)?;
         Ok(pool)
     }
 

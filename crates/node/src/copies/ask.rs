@@ -64,6 +64,11 @@ pub enum Ask {
         /// The address.
         address: IpAddr,
     },
+    /// Which of these volumes the node has, alone or with others, in a pool that is open.
+    HasVolumes {
+        /// Their identities.
+        ids: Vec<String>,
+    },
     /// What the node shows of itself to whoever asks another node for it: see `Config::show`.
     Show {
         /// What.
@@ -111,6 +116,8 @@ pub enum Answer {
     Unit(Option<Box<Told>>),
     /// Whether the change was carried out.
     Taken(bool),
+    /// The identities of those that it has.
+    HasVolumes(Vec<String>),
     /// Whether it has the address.
     Has(bool),
     /// What it shows; `None`: it does not know that.

@@ -32,6 +32,10 @@ impl Control {
                 return Ok(Answer::Taken(keeper.install(id, Epoch(epoch), expected, *agreed).await));
             }
             Ask::HasAddress { address } => return Ok(Answer::Has(self.floating().has(address))),
+            Ask::HasVolumes { mut ids } => {
+                ids.retain(|id| VolumeId::parse(id).is_some_and(|id| self.pool_of(id).is_ok()));
+                return Ok(Answer::HasVolumes(ids));
+            }
             Ask::Show { what } => {
                 let show = Shard::current().config().show.clone();
                 return Ok(Answer::Shown(show.show(self, what).await));

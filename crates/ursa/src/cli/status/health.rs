@@ -343,14 +343,25 @@ fn of_pool(pool: &Pool, observed: &Observed) -> Option<Finding> {
     // In a cluster other nodes may have copies of what is on it: what is not served is said of the volume.
     let health = if in_cluster { Health::Degraded } else { Health::Lost };
     let reason = pool.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    // Where another node has a copy of what is on it, a lost pool costs nothing but time.
+    let has_other_copies = |volume: &Volume| {
+        volume.copies.len() > 1 && volume.copies.iter().any(|copy| Some(copy.node) == pool.node)
+    };
+    let replace = match (pool.node, observed.volumes.iter().any(has_other_copies)) {
+        (Some(node), true) => format!(
+            " (if it is lost, rebuild its copies in another pool there: `ursa volume copy replace VOLUME --on {node}`)"
+        ),
+        _ => String::new(),
+    };
     match pool.state {
         PoolState::Online => nearly_full(pool),
         PoolState::Exported => None,
         PoolState::DiskFailed => {
             let cause = format!("A disk of pool {name} is out of service{reason}.");
-            let action =
-                "Look after the disk (dmesg); when it works again, or is replaced, open the pool again";
-            Some(finding(health, cause, action, reopen).since(since))
+            let action = format!(
+                "Look after the disk (dmesg){replace}; when it works again, or is replaced, open the pool again"
+            );
+            Some(finding(health, cause, &action, reopen).since(since))
         }
         PoolState::ReadOnly => {
             let cause = format!("Pool {name} takes no changes: its metadata could not be written.");
@@ -358,7 +369,8 @@ fn of_pool(pool: &Pool, observed: &Observed) -> Option<Finding> {
         }
         PoolState::Unavailable => {
             let cause = format!("Pool {name} is not open{reason}.");
-            Some(finding(health, cause, "Bring its disks back, then open it", reopen).since(since))
+            let action = format!("Bring its disks back{replace}, then open it");
+            Some(finding(health, cause, &action, reopen).since(since))
         }
     }
 }

@@ -35,12 +35,17 @@ impl From<ControlError> for Refusal {
             E::Mapped { volume, target, lun } => {
                 let detail = format!("volume {volume:?} is LUN {lun} of target {target}");
                 Refusal::new(CONFLICT, "volume_mapped", detail)
-                    .hint("take the map away first, or force the deletion")
+                    .hint("delete the map first, or delete the volume with --force (`force` in the API)")
+            }
+            E::MappedInPool { pool, volume, target, lun } => {
+                let detail = format!("volume {volume:?} of pool {pool:?} is LUN {lun} of target {target}");
+                Refusal::new(CONFLICT, "volume_mapped", detail)
+                    .hint(format!("delete the map first: `ursa map delete {target} {lun}`"))
             }
             E::HasLuns { target, luns } => {
                 let detail = format!("target {target} has {luns} LUN maps");
                 Refusal::new(CONFLICT, "target_has_maps", detail)
-                    .hint("take them away first, or force the deletion")
+                    .hint("delete them first, or delete the target with --force (`force` in the API)")
             }
             E::HostInUse { host, target } => {
                 let detail = format!("host {host:?} is named by a LUN map of target {target}");
@@ -90,7 +95,7 @@ impl From<ControlError> for Refusal {
             }
             E::PoolClosed(..) | E::PoolOpening { .. } => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "pool_unavailable", with_causes(&error))
-                    .hint("mend that and `ursa pool reopen` it, or give it up with `ursa pool forget`")
+                    .hint("repair its disks and run `ursa pool reopen`. If the pool is lost: `ursa volume copy replace` rebuilds this node's copies in another pool, and `ursa pool forget` removes it")
             }
             E::Busy { work, first } => {
                 let ChangeStatus { work: other, waits_for, .. } = *first;
@@ -122,13 +127,8 @@ impl From<ControlError> for Refusal {
             E::Enter(error) => cluster::not_entered(&error),
             E::Join(error) => cluster::not_joined(&error),
             E::Cluster(error) => cluster::refused(&error),
-            E::Copies { wanted, there } => {
-                let detail =
-                    format!("{wanted} copies were asked for, and {there} nodes are up that can have one");
-                Refusal::new(CONFLICT, "too_few_nodes", detail).hint(
-                    "a volume has one to four copies on different nodes; `ursa node list` shows who is up",
-                )
-            }
+            E::Copies { .. } => Refusal::new(CONFLICT, "too_few_nodes", error.to_string())
+                .hint("ask for fewer copies, or make room on more nodes: see `ursa node list` and `ursa pool list --node all`"),
             E::NodeNotThere(node) => {
                 let detail = format!("node {node} cannot be given a copy");
                 Refusal::new(CONFLICT, "node_unavailable", detail)
