@@ -299,8 +299,8 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 255)]
     pub lun: Option<u16>,
-    /// On how many nodes it has a copy, this one among them if it can. Absent, like `nodes`: on this node alone, and
-    /// in no record of the cluster. One copy makes it the cluster's, too.
+    /// How many copies it has, each on a different node, this one among them if it has room. Absent, like `nodes` and `local`: two in a
+    /// cluster of several nodes (witnesses do not count), otherwise one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 4)]
     pub copies: Option<u8>,
@@ -308,6 +308,10 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 4)]
     pub nodes: Option<Vec<u16>>,
+    /// A single copy on this node, kept out of the cluster's record: it is served without a quorum, and can never get a second copy. Not together with `copies` or `nodes`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(default = false)]
+    pub local: bool,
 }
 
 impl VolumeCreate {
@@ -327,6 +331,7 @@ impl VolumeCreate {
             lun: None,
             copies: None,
             nodes: None,
+            local: false,
         }
     }
 }

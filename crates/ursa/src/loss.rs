@@ -76,6 +76,18 @@ pub fn outcome(
 
 const GOES_ON: &str = "goes on after about a second";
 
+/// What it means that a volume has a single copy, on `node` as in "node 1 (san1)".
+pub fn single_copy(kind: VolumeKind, node: &str) -> String {
+    match kind {
+        VolumeKind::Thick => format!(
+            "a single copy: the volume is unavailable while {node} is down, and ITS DATA IS LOST if the pool there is lost"
+        ),
+        VolumeKind::Ram => {
+            format!("a single copy, in memory: ITS DATA IS LOST whenever {node} restarts")
+        }
+    }
+}
+
 /// Whether somebody has agreed that a node goes on alone with it.
 fn goes_on_alone(volume: &Volume) -> bool {
     volume.strategy.as_ref().is_some_and(|chosen| chosen.strategy == Strategy::Heartbeat)
@@ -210,6 +222,13 @@ mod tests {
             "if node 1 is lost: the other one goes on alone after about six seconds; BUT IF ONLY THE LINK IS LOST, BOTH GO ON, and one's data is given up later"
         );
         assert_eq!(said[1], format!("if node 2 is lost: {GOES_ON}"));
+    }
+
+    #[test]
+    fn a_single_copy_is_said_to_be_the_only_one() {
+        let said = single_copy(VolumeKind::Thick, "node 1 (san1)");
+        assert!(said.contains("while node 1 (san1) is down") && said.contains("DATA IS LOST"), "{said}");
+        assert!(single_copy(VolumeKind::Ram, "this node").contains("whenever this node restarts"));
     }
 
     #[test]

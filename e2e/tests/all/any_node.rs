@@ -105,7 +105,7 @@ fn a_volume_that_a_node_has_alone_is_worked_with_through_another() {
     let mut nodes = cluster_of_three();
     let done = |nodes: &[Node; 3], arguments: &[&str]| nodes[0].ursa(arguments).expect_ok();
     let told = |nodes: &[Node; 3], arguments: &[&str]| nodes[0].ursa_json(arguments);
-    nodes[1].ursa(&["volume", "create", "own", "--size", "32M", "--no-map"]).expect_ok();
+    nodes[1].ursa(&["volume", "create", "own", "--size", "32M", "--no-map", "--local"]).expect_ok();
 
     let shown = told(&nodes, &["volume", "show", "own"]);
     assert_eq!((&shown["node"], &shown["serving"]), (&Value::from(2), &Value::from(false)), "{shown}");
@@ -119,7 +119,7 @@ fn a_volume_that_a_node_has_alone_is_worked_with_through_another() {
     assert_eq!(mapped["volume_id"], shown["id"], "{mapped}");
 
     // Another node has one of that name, too: nobody guesses which is meant.
-    nodes[2].ursa(&["volume", "create", "own", "--size", "16M", "--no-map"]).expect_ok();
+    nodes[2].ursa(&["volume", "create", "own", "--size", "16M", "--no-map", "--local"]).expect_ok();
     let said = nodes[0].ursa(&["volume", "resize", "own", "64M"]);
     assert!(!said.ok() && said.output.contains("--node"), "{said}");
     assert_eq!(told(&nodes, &["volume", "show", "own", "--node", "3"])["size"], 16 << 20);

@@ -55,6 +55,14 @@ impl Client {
         self.post("/v1/volumes", volume)
     }
 
+    /// What making a volume would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_create_volume(&self, volume: &VolumeCreate) -> Result<DryRun> {
+        self.post("/v1/volumes?dry_run=true", volume)
+    }
+
     /// Grows or renames a volume: that of the node of this number, if it is not the cluster's.
     ///
     /// # Errors

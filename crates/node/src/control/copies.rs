@@ -15,7 +15,7 @@ use base::ByteLen;
 use replica::NodeId;
 use store::{Pool, VolumeInfo};
 
-pub use self::creation::Placement;
+pub use self::creation::{Placement, Ranking};
 pub use self::opening::CopyOpening;
 pub(super) use self::opening::Worth;
 use super::access::{HOSTS, TARGETS, announce};

@@ -55,6 +55,20 @@ pub enum ControlError {
         /// Its LUN there.
         lun: u16,
     },
+    /// The pool to be closed has a volume that is mapped.
+    #[error(
+        "volume {volume:?} of pool {pool:?} is LUN {lun} of target {target}: delete the map first (`ursa map delete {target} {lun}`)"
+    )]
+    MappedInPool {
+        /// The pool.
+        pool: String,
+        /// The volume's name.
+        volume: String,
+        /// One of the targets.
+        target: String,
+        /// Its LUN there.
+        lun: u16,
+    },
     /// The target has LUNs.
     #[error("target {target} has {luns} LUNs: take them away first, or delete with --force")]
     HasLuns {
@@ -270,14 +284,14 @@ pub enum ControlError {
         node: u16,
     },
     /// There are not as many nodes.
-    #[error(
-        "a volume has one to four copies, on different nodes: {wanted} were asked for, and {there} nodes are up that can have one (`ursa node list`)"
-    )]
+    #[error("{}", too_few(*wanted, *there, refused))]
     Copies {
         /// How many.
         wanted: usize,
-        /// How many nodes there are.
+        /// How many nodes there are that can take one.
         there: usize,
+        /// What the others said.
+        refused: Vec<ClusterError>,
     },
     /// A copy cannot be put there.
     #[error(
@@ -431,5 +445,18 @@ impl ControlError {
     /// There is no object of this kind and name.
     pub fn not_found(kind: &'static str, name: &str) -> ControlError {
         ControlError::NotFound { kind, name: name.to_owned() }
+    }
+}
+
+fn too_few(wanted: usize, there: usize, refused: &[ClusterError]) -> String {
+    let asked = format!(
+        "a volume has one to four copies, each on a different node: {wanted} requested, {there} available"
+    );
+    match refused {
+        [] => format!("{asked} (`ursa node list`)"),
+        refused => {
+            let why: Vec<String> = refused.iter().map(ToString::to_string).collect();
+            format!("{asked}. {}", why.join("; "))
+        }
     }
 }

@@ -57,7 +57,7 @@ pub use self::addresses::{AddressHere, AddressSpec, AddressStatus};
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work, Zeroed};
 pub use self::cluster::{EnterError, Member, Place};
-pub use self::copies::{CopyOpening, Placement};
+pub use self::copies::{CopyOpening, Placement, Ranking};
 use self::ended::EndedJobs;
 pub(crate) use self::ended::note_ended_work;
 pub use self::ended::{EndedJob, EndedWork, JobOutcome};

@@ -123,13 +123,7 @@ impl Control {
             .await;
         if let Err(error) = added {
             // One whose end is not known may have been made.
-            let unknown = matches!(
-                error,
-                ControlError::Cluster(ClusterError::Record(
-                    cluster::Error::OutcomeUnknown | cluster::Error::Stopped
-                ))
-            );
-            if !unknown {
+            if !matches!(&error, ControlError::Cluster(error) if error.may_be_committed()) {
                 drop_copies(&keeper, &[node], id).await;
             }
             return Err(error);
@@ -368,7 +362,11 @@ impl Control {
         dropped: DroppedCopy,
     ) -> Result<(), ControlError> {
         let Some(id) = VolumeId::parse(&entry.id) else { return Ok(()) };
-        if self.being_made.borrow().contains(&id) {
+        // One that is being made is looked at again, unless it is the very one that is left: it came too late when the volume was made.
+        let mut copies = self.copies_of(id).into_iter();
+        if self.being_made.borrow().contains(&id)
+            && !copies.any(|(_, info)| self.is_left(keeper, &info, dropped))
+        {
             return Ok(());
         }
         for (pool, _) in self.copies_of(id) {
@@ -417,6 +415,7 @@ impl Control {
             };
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             pool.delete_volume(info.id).await?;
+            control.being_made.borrow_mut().remove(&info.id);
             tracing::info!(
                 volume = info.name,
                 pool = pool.name(),

@@ -40,7 +40,7 @@ pub struct NewVolume {
     pub created: u64,
     /// Where to map it at once; a target that is not there is made.
     pub map: Option<MapSpec>,
-    /// Copies on several nodes; `None`: on this one alone, and nobody else knows of it.
+    /// Copies on several nodes; `None`: on this one alone, and in no record of the cluster.
     pub copies: Option<Placement>,
 }
 

@@ -24,6 +24,7 @@ mod many;
 mod mistakes;
 mod moving;
 mod pausing;
+mod placement;
 mod power;
 mod provisioning;
 mod record_lost;

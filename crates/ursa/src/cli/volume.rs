@@ -17,11 +17,13 @@ mod strategy;
 use self::progress::Progress;
 use self::served::{remark, served};
 use super::attach::attach_lines;
-use super::confirm::Confirm;
+use super::confirm::{Confirm, show_would};
 use super::exit::CliError;
 use super::output::Output;
 use super::sync::sync_line;
 use super::table::{Table, fields, list, say_missing, size};
+use crate::host_setup::portals_of;
+use crate::loss::single_copy;
 use crate::size::Size;
 
 /// What to do with volumes.
@@ -124,12 +126,15 @@ pub struct Create {
     /// Over how many slices, and so cores, it is striped: a power of two [default: one a core]
     #[arg(long, value_name = "N")]
     slices: Option<u16>,
-    /// On how many nodes of the cluster it has a copy [default: on this node alone, and in no record of the cluster]
+    /// Number of copies, each on a different node [default: 2 in a cluster of several nodes, otherwise 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
     copies: Option<u8>,
-    /// On which nodes, by number: 1,2
+    /// Nodes that get a copy, by number: 1,2
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     on: Vec<u16>,
+    /// A single copy on this node, kept out of the cluster's record: served without a quorum, and never with a second copy
+    #[arg(long, conflicts_with_all = ["copies", "on"])]
+    local: bool,
     /// The target, made if it does not exist [default: iqn.2026-11.io.ursa:NAME]
     #[arg(long, value_name = "IQN", conflicts_with = "no_map")]
     target: Option<String>,
@@ -142,6 +147,9 @@ pub struct Create {
     /// Do not map it: nobody sees it until `ursa map create`
     #[arg(long)]
     no_map: bool,
+    /// Only show what would be done
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Where the blocks of a volume are.
@@ -162,10 +170,21 @@ impl Command {
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Create(create) => {
-                let volume = client.create_volume(&create.request()?)?;
+                let dry_run = create.dry_run;
+                let request = create.request()?;
+                if dry_run {
+                    let what = format!("Create volume {}", request.name);
+                    return show_would(output, &what, &client.would_create_volume(&request)?);
+                }
+                let volume = client.create_volume(&request)?;
                 // Only for the text: an answer without it is as good for a program.
-                let portals = client.node().map(|node| node.portals).unwrap_or_default();
-                output.show(&volume, |volume| created(volume, &portals))
+                let is_local =
+                    |volume: &Volume| volume.maps.first().is_none_or(|map| map.host == api::DEFAULT_HOST);
+                let portals = |volume: &Volume| match is_local(volume) {
+                    true => client.node().map(|node| node.portals).unwrap_or_default(),
+                    false => portals_of(client, volume),
+                };
+                output.show(&volume, |volume| created(volume, &portals(volume)))
             }
             Command::List => {
                 let volumes = client.volumes()?;
@@ -242,6 +261,7 @@ impl Create {
             lun: self.lun,
             copies,
             nodes,
+            local: self.local,
             ..VolumeCreate::new(self.name, self.size.0)
         })
     }
@@ -249,9 +269,12 @@ impl Create {
 
 fn created(volume: &Volume, portals: &[String]) -> String {
     let what = format!("Volume {}: {}, {}", volume.name, size(volume.size), kind(volume.kind));
+    let redundancy = redundancy(volume);
     let Some(map) = volume.maps.first() else {
         let name = &volume.name;
-        return format!("{what}. Nobody sees it yet: `ursa map create TARGET {name} --host HOST`.\n");
+        return format!(
+            "{what}. Nobody sees it yet: `ursa map create TARGET {name} --host HOST`.\nRedundancy: {redundancy}.\n"
+        );
     };
     let (target, host) = (&map.target, &map.host);
     let local = host == api::DEFAULT_HOST;
@@ -265,8 +288,17 @@ fn created(volume: &Volume, portals: &[String]) -> String {
             volume.name
         ),
     };
+    let more = match portals {
+        [_, _, ..] if !local => {
+            format!(
+                "Multipath settings for it, and other systems: `ursa host-setup linux --volume {}`.\n",
+                volume.name
+            )
+        }
+        _ => String::new(),
+    };
     format!(
-        "{what}. LUN {} of target {target} for host {host}.\n\nTo attach it to {whose}:\n{}{others}",
+        "{what}. LUN {} of target {target} for host {host}.\nRedundancy: {redundancy}.\n\nTo attach it to {whose}:\n{}{more}{others}",
         map.lun,
         attach_lines(portals, target, local),
     )
@@ -341,6 +373,22 @@ fn alone_on(volume: &Volume) -> Option<String> {
     Some(format!("node {node} ({})", volume.node_name.as_deref().unwrap_or("-")))
 }
 
+/// How many copies there are, and what it means if it is one.
+fn redundancy(volume: &Volume) -> String {
+    let node = |copy: &VolumeCopy| match copy.here && copy.node_name.is_empty() {
+        true => "this node".to_owned(),
+        false => format!("node {} ({})", copy.node, copy.node_name),
+    };
+    match volume.copies.as_slice() {
+        [] => single_copy(volume.kind, &alone_on(volume).unwrap_or("this node".into())),
+        [only] => single_copy(volume.kind, &node(only)),
+        copies => {
+            let in_sync = copies.iter().filter(|copy| copy.state == CopyState::InSync).count();
+            format!("{} copies, {in_sync} in sync", copies.len())
+        }
+    }
+}
+
 fn shown(client: &Client, volume: &Volume) -> String {
     let nodes = nodes_for(client, std::slice::from_ref(volume));
     one(volume, &nodes) + &copies(volume, strategy::record_place(client))
@@ -363,7 +411,7 @@ fn copies(volume: &Volume, place: RecordPlace) -> String {
         _ => "-".into(),
     };
     let losses = match volume.losses.as_slice() {
-        [] => "not known: the cluster's record does not answer".into(),
+        [] => "unknown: this node did not list the cluster's nodes in time (`ursa node list`)".into(),
         losses => losses.iter().map(|loss| loss.text.as_str()).collect::<Vec<_>>().join("\n"),
     };
     let chosen = strategy::chosen(volume, place);
@@ -431,6 +479,7 @@ fn one(volume: &Volume, nodes: &[ClusterNode]) -> String {
         ("Volume", volume.name.clone()),
         ("Served", served(volume, nodes)),
         ("On", on),
+        ("Redundancy", redundancy(volume)),
         ("Size", format!("{} ({} bytes)", size(volume.size), volume.size)),
         ("Kind", kind(volume.kind).into()),
         ("Blocks", format!("{} bytes, {} physical", volume.block_size, volume.physical_block_size)),

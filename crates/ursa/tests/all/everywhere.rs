@@ -34,7 +34,7 @@ fn cluster() -> (Node, Node) {
 #[test]
 fn maps_of_what_another_node_has_alone_have_its_name_while_that_node_answers() {
     let (first, second) = cluster();
-    let made = first.json(&["volume", "create", "own", "--size", "8M"]);
+    let made = first.json(&["volume", "create", "own", "--size", "8M", "--local"]);
     let target = made["maps"][0]["target"].as_str().unwrap();
     let names = |node: &Node| {
         let maps = node.json(&["map", "list"]);
@@ -64,6 +64,21 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
         json!([{"node": 1, "outcome": "stops", "text": "if node 1 is lost: nobody serves until it is back: it is the only copy in sync"}])
     );
 
+    // Said nothing, it has two copies; one is said to be what it is.
+    let two = first.json(&["volume", "create", "two", "--size", "8M"]);
+    assert_eq!(two["copies"].as_array().unwrap().len(), 2, "{two}");
+    assert!(first.ok(&["volume", "show", "two"]).contains("2 copies, 2 in sync"));
+    let single = "a single copy: the volume is unavailable while node 1 (";
+    assert!(first.ok(&["volume", "show", "db"]).contains(single));
+    for one in ["--local", "--copies=1", "--on=1"] {
+        let would = first.ok(&["volume", "create", "one", "--size", "8M", one, "--dry-run"]);
+        assert!(would.contains("ITS DATA IS LOST") && would.contains("Nothing was changed"), "{would}");
+        let made = first.ok(&["volume", "create", "one", "--size", "8M", one]);
+        assert!(made.contains(single), "{made}");
+        first.ok(&["volume", "delete", "one", "--force", "--yes"]);
+    }
+    first.ok(&["volume", "delete", "two", "--force", "--yes"]);
+
     // Whoever makes one need not have a copy of it.
     let far = first.json(&["volume", "create", "far", "--size", "8M", "--on", "2"]);
     assert_eq!(
@@ -77,7 +92,7 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
     assert!(second.refused(1, &["volume", "show", "lost"]).contains("lost"));
 
     let refused = second.refused(1, &["volume", "delete", "db", "--yes"]);
-    assert!(refused.contains("take the map away first"), "the first node's own answer: {refused}");
+    assert!(refused.contains("delete the map first"), "the first node's own answer: {refused}");
     let pools = second.json(&["pool", "list", "--node", "all"]);
     let of: Vec<&Value> = pools["items"].as_array().unwrap().iter().map(|pool| &pool["node"]).collect();
     assert_eq!((of, pools.get("missing")), (vec![&json!(2), &json!(1)], None));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base::BlockSize;
+use cluster::Transaction;
 use replica::{NodeId, Slot};
 use store::VolumeKind;
 
@@ -15,8 +16,8 @@ use super::super::{Control, ControlError, NewVolume};
 use super::{drop_copies, once_heard};
 use crate::access::VolumeName;
 use crate::copies::{
-    Answer, Ask, ClusterError, CopyEntry, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE, StandingEntry,
-    VolumeEntry, json, volume_key, volume_name_key,
+    Answer, Ask, ClusterError, CopyEntry, DroppedCopy, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
+    StandingEntry, VolumeEntry, json, volume_key, volume_name_key,
 };
 use crate::volume::VolumeId;
 
@@ -26,16 +27,50 @@ const NEXT_NUMBER: &str = "next-volume-number";
 /// How long it is waited for the record to tell of a number that another node has drawn, before the next one is tried.
 const DRAWN_WITHIN: Duration = Duration::from_millis(500);
 
+/// How long after the record is asked again whether it has a volume.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How many copies a volume of a cluster gets if nobody says: the loss of one node or pool loses no data.
+const DEFAULT_COPIES: u8 = 2;
+
 /// The copies that a volume is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
+    /// [`DEFAULT_COPIES`] in a cluster of several nodes; otherwise on this node alone.
+    Default,
     /// On as many nodes, this one among them if it can.
     Count(u8),
     /// On these nodes, by number.
     Nodes(Vec<u16>),
 }
 
+/// The nodes that could have the copies of a new volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranking {
+    /// How many copies there are to be.
+    pub wanted: usize,
+    /// Nodes by number, best first: the first `wanted` that can take a copy get one.
+    pub nodes: Vec<u16>,
+    /// These nodes and no others.
+    pub named: bool,
+}
+
 impl Control {
+    /// Where a new volume's copies are to be; `None`: on this node alone, and in no record of the cluster.
+    pub fn placement(&self, asked: Option<&Placement>) -> Option<Placement> {
+        if asked != Some(&Placement::Default) {
+            return asked.cloned();
+        }
+        // What is not known yet is not taken for one node: a volume with a single copy is nobody's default in a cluster.
+        let may_have_copies =
+            |keeper: &Keeper| keeper.nodes().iter().filter(|(node, _)| !node.witness).count();
+        let is_alone = match self.keeper() {
+            Some(keeper) => keeper.acts_by().0 > 0 && may_have_copies(&keeper) < 2,
+            None => self.place().is_none(),
+        };
+        if is_alone { None } else { Some(Placement::Count(DEFAULT_COPIES)) }
+    }
+
     /// Makes a volume with copies on several nodes. The caller holds its name.
     pub(in crate::control) async fn make_replicated(
         &self,
@@ -49,7 +84,7 @@ impl Control {
             // What can be known to fail does so before anything is made.
             self.place_for_new(map)?;
         }
-        let nodes = once_heard(&keeper, || choose_nodes(&keeper, placement)).await?;
+        let ranking = once_heard(&keeper, || rank_nodes(&keeper, placement)).await?;
         if keeper.revision_of(&volume_name_key(name.as_str())).is_some() {
             return Err(ControlError::Exists { kind: "volume", name: name.into() });
         }
@@ -69,32 +104,22 @@ impl Control {
             blank: false,
         };
         let size = whole_blocks(new.size, new.block_size)?.0;
-        changing.waits_for(WaitsFor::Nodes(nodes.iter().map(|node| node.0).collect()));
-        let mut lives = Vec::new();
-        for (slot, node) in nodes.iter().enumerate() {
-            let made = keeper.ask(*node, Ask::MakeCopy(NewCopy { size, ..copy(slot) })).await;
-            match made {
-                Ok(Answer::Done { incarnation }) => lives.push(incarnation),
-                other => {
-                    drop_copies(&keeper, &nodes[..slot], id).await;
-                    return Err(other
-                        .err()
-                        .map_or(ControlError::Internal("a strange answer"), ControlError::from));
-                }
-            }
+        let make = |slot: usize, node: NodeId| {
+            changing.waits_for(WaitsFor::Nodes(vec![node.0]));
+            keeper.ask(node, Ask::MakeCopy(NewCopy { size, ..copy(slot) }))
+        };
+        let made = make_copies(&ranking, make).await;
+        let touched: Vec<NodeId> = made.all_nodes().collect();
+        if made.copies.len() < ranking.wanted {
+            drop_copies(&keeper, &touched, id).await;
+            return Err(made.why_too_few(&ranking));
         }
-        let copies = nodes.iter().zip(&lives).enumerate().map(|(slot, (node, life))| CopyEntry {
-            slot: slot as u8,
-            node: node.0,
-            standing: StandingEntry::InSync,
-            incarnation: *life,
-            made: 1,
-            leaves: None,
-        });
-        let copies: Vec<CopyEntry> = copies.collect();
-        let recorded = record_volume(&keeper, id, name.as_str(), size, copies).await;
-        if let Err(error) = recorded {
-            drop_copies(&keeper, &nodes, id).await;
+        changing.waits_for(WaitsFor::ClusterRecord);
+        if let Err(error) = record_volume(&keeper, id, name.as_str(), size, &made).await {
+            // Where nobody knows whether the volume is there its copies stay: it would be one without data.
+            if !matches!(&error, ControlError::Cluster(error) if error.may_be_committed()) {
+                drop_copies(&keeper, &touched, id).await;
+            }
             return Err(error);
         }
         if let Some(map) = &new.map
@@ -116,36 +141,37 @@ impl Control {
         self.change_access(changing, vec![place.taken_by(id)]).await
     }
 
-    /// The nodes that would get the copies of a new volume.
+    /// The nodes that could get the copies of a new volume.
     pub(in crate::control) async fn check_placement(
         &self,
         name: VolumeName,
         placement: &Placement,
-    ) -> Result<Vec<u16>, ControlError> {
+    ) -> Result<Ranking, ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let nodes = once_heard(&keeper, || choose_nodes(&keeper, placement)).await?;
+        let ranking = once_heard(&keeper, || rank_nodes(&keeper, placement)).await?;
         if keeper.revision_of(&volume_name_key(name.as_str())).is_some() {
             return Err(ControlError::Exists { kind: "volume", name: name.into() });
         }
-        Ok(nodes.into_iter().map(|node| node.0).collect())
+        Ok(ranking)
     }
 }
 
-fn choose_nodes(keeper: &Keeper, placement: &Placement) -> Result<Vec<NodeId>, ControlError> {
+/// Which nodes may take copies, best first: this one, then those with the fewest copies.
+fn rank_nodes(keeper: &Keeper, placement: &Placement) -> Result<Ranking, ControlError> {
     let there: Vec<NodeEntry> = keeper
         .nodes()
         .into_iter()
         .filter(|(node, alive)| *alive && !node.witness && !keeper.is_in_maintenance(NodeId(node.id)))
         .map(|(node, _)| node)
         .collect();
-    let chosen: Vec<NodeId> = match placement {
+    let (wanted, nodes) = match placement {
         Placement::Nodes(nodes) => {
             if let Some(missing) = nodes.iter().find(|id| !there.iter().any(|node| node.id == **id)) {
                 return Err(ControlError::NodeNotThere(*missing));
             }
-            nodes.iter().map(|id| NodeId(*id)).collect()
+            (nodes.len(), nodes.clone())
         }
-        Placement::Count(count) => {
+        Placement::Default | Placement::Count(_) => {
             let volumes = keeper.volumes();
             let used = |node: &NodeEntry| {
                 volumes
@@ -157,18 +183,71 @@ fn choose_nodes(keeper: &Keeper, placement: &Placement) -> Result<Vec<NodeId>, C
             let mut ranked: Vec<(bool, usize, u16)> =
                 there.iter().map(|node| (NodeId(node.id) != keeper.me(), used(node), node.id)).collect();
             ranked.sort_unstable();
-            ranked.into_iter().take(usize::from(*count)).map(|(_, _, id)| NodeId(id)).collect()
+            let count = if let Placement::Count(count) = placement { *count } else { DEFAULT_COPIES };
+            (usize::from(count), ranked.into_iter().map(|(_, _, id)| id).collect())
         }
     };
-    let wanted = match placement {
-        Placement::Nodes(nodes) => nodes.len(),
-        Placement::Count(count) => usize::from(*count),
-    };
-    let distinct: BTreeSet<NodeId> = chosen.iter().copied().collect();
-    if !(1..=Slot::MAX).contains(&wanted) || distinct.len() != wanted {
-        return Err(ControlError::Copies { wanted, there: there.len() });
+    let distinct: BTreeSet<u16> = nodes.iter().copied().collect();
+    let named = matches!(placement, Placement::Nodes(_));
+    if !(1..=Slot::MAX).contains(&wanted) || distinct.len() < wanted {
+        return Err(ControlError::Copies { wanted, there: there.len(), refused: Vec::new() });
     }
-    Ok(chosen)
+    Ok(Ranking { wanted, nodes, named })
+}
+
+/// What has come of asking nodes for the copies of a new volume.
+#[derive(Debug, Default)]
+struct Made {
+    /// The nodes that have made one, by slot, and in which of their lives.
+    copies: Vec<(NodeId, u64)>,
+    /// The nodes that have not, and why.
+    refused: Vec<ClusterError>,
+    /// Those of which nobody knows whether they have, or still will.
+    uncertain: Vec<NodeId>,
+}
+
+impl Made {
+    /// All nodes that have a copy, or may have one.
+    fn all_nodes(&self) -> impl Iterator<Item = NodeId> {
+        let copies = self.copies.iter().map(|(node, _)| *node);
+        copies.chain(self.uncertain.iter().copied())
+    }
+
+    fn why_too_few(mut self, ranking: &Ranking) -> ControlError {
+        match (ranking.named, self.refused.len()) {
+            // The one that was named has said why.
+            (true, 1) => self.refused.remove(0).into(),
+            _ => ControlError::Copies {
+                wanted: ranking.wanted,
+                there: self.copies.len(),
+                refused: self.refused,
+            },
+        }
+    }
+}
+
+/// Asks nodes for a copy, best first, until there are enough. One that cannot is passed over, unless it was named.
+async fn make_copies<F>(ranking: &Ranking, make: impl Fn(usize, NodeId) -> F) -> Made
+where
+    F: Future<Output = Result<Answer, ClusterError>>,
+{
+    let mut made = Made::default();
+    for node in ranking.nodes.iter().map(|node| NodeId(*node)) {
+        if made.copies.len() == ranking.wanted || ranking.named && !made.refused.is_empty() {
+            break;
+        }
+        match make(made.copies.len(), node).await {
+            Ok(Answer::Done { incarnation }) => made.copies.push((node, incarnation)),
+            Ok(_) => made.refused.push(ClusterError::Strange(node)),
+            Err(error) => {
+                if !matches!(error, ClusterError::Refused { .. }) {
+                    made.uncertain.push(node);
+                }
+                made.refused.push(error);
+            }
+        }
+    }
+    made
 }
 
 /// Commits the new volume; all of its copies are in sync, since all are empty.
@@ -179,49 +258,102 @@ async fn record_volume(
     id: VolumeId,
     name: &str,
     size: u64,
-    copies: Vec<CopyEntry>,
+    made: &Made,
 ) -> Result<(), ControlError> {
     let until = rt::now() + RECORD_DEADLINE;
     loop {
-        let drawn = keeper.revision_of(NEXT_NUMBER);
-        match record_once(keeper, id, name, size, copies.clone()).await {
-            Err(ControlError::Cluster(ClusterError::Conflict(key)))
-                if key == NEXT_NUMBER && rt::now() < until =>
-            {
-                keeper.until(DRAWN_WITHIN, || keeper.revision_of(NEXT_NUMBER) != drawn).await;
+        let drawn = Drawn::now(keeper);
+        match keeper.commit(new_volume(&drawn, id, name, size, made)).await {
+            Err(ClusterError::Conflict(key)) if key == NEXT_NUMBER && rt::now() < until => {
+                let is_drawn = || keeper.revision_of(NEXT_NUMBER) != drawn.revision;
+                keeper.until(DRAWN_WITHIN, is_drawn).await;
             }
-            result => return result,
+            Err(error) if error.may_be_committed() => {
+                return match is_committed_after_all(keeper, id, &drawn).await {
+                    Some(true) => Ok(()),
+                    Some(false) => Err(ClusterError::Record(cluster::Error::NoLeader).into()),
+                    None => Err(error.into()),
+                };
+            }
+            result => return Ok(result?),
         }
     }
 }
 
-async fn record_once(
-    keeper: &Keeper,
-    id: VolumeId,
-    name: &str,
-    size: u64,
-    copies: Vec<CopyEntry>,
-) -> Result<(), ControlError> {
-    let next = keeper.get::<u32>(NEXT_NUMBER);
-    let number = next.as_ref().map_or(1, |(number, _)| *number);
+/// The number that a new volume gets.
+struct Drawn {
+    number: u32,
+    /// Of the key that it is drawn from: who changes that has drawn it.
+    revision: Option<cluster::Revision>,
+}
+
+impl Drawn {
+    fn now(keeper: &Keeper) -> Drawn {
+        let next = keeper.get::<u32>(NEXT_NUMBER);
+        Drawn { number: next.map_or(1, |(number, _)| number), revision: next.map(|(_, revision)| revision) }
+    }
+
+    /// Draws it: of several transactions with this one only is committed.
+    fn transaction(&self) -> Transaction {
+        Keeper::transaction().expect(NEXT_NUMBER, self.revision).put(NEXT_NUMBER, json(&(self.number + 1)))
+    }
+}
+
+/// Whether the new volume is in the record after its transaction was not answered for: a transaction that draws the same number makes certain that it is, or never will be.
+/// `None`: the node stops before that is known.
+async fn is_committed_after_all(keeper: &Keeper, id: VolumeId, drawn: &Drawn) -> Option<bool> {
+    let is_there = async || {
+        let found = keeper.store().get(&volume_key(id), RECORD_DEADLINE).await;
+        found.ok().map(|found| found.is_some())
+    };
+    while !keeper.is_stopping() {
+        if is_there().await == Some(true) {
+            return Some(true);
+        }
+        match keeper.commit(drawn.transaction()).await {
+            Ok(()) => return Some(false),
+            // Drawn already: by the new volume, or by somebody else, and then it cannot be committed any more.
+            Err(ClusterError::Conflict(_)) => {
+                if let Some(is_there) = is_there().await {
+                    return Some(is_there);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(volume = %id, %error, "it is not known yet whether a volume was made")
+            }
+        }
+        rt::sleep(ASK_AGAIN_AFTER).await;
+    }
+    None
+}
+
+fn new_volume(drawn: &Drawn, id: VolumeId, name: &str, size: u64, made: &Made) -> Transaction {
+    let copies = made.copies.iter().enumerate().map(|(slot, (node, life))| CopyEntry {
+        slot: slot as u8,
+        node: node.0,
+        standing: StandingEntry::InSync,
+        incarnation: *life,
+        made: 1,
+        leaves: None,
+    });
+    // A copy that a node may have made after all is one too many: its node deletes it.
+    let dropped = made.uncertain.iter().map(|node| DroppedCopy { node: node.0, made: 1 });
     let entry = VolumeEntry {
         id: id.to_string(),
-        number,
+        number: drawn.number,
         name: name.to_owned(),
         size,
         epoch: 1,
-        copies,
+        copies: copies.collect(),
         reason: "the volume was made".into(),
-        dropped: Vec::new(),
+        dropped: dropped.collect(),
         missed: BTreeMap::new(),
         paused: BTreeMap::new(),
     };
-    let transaction = Keeper::transaction()
-        .expect(NEXT_NUMBER, next.map(|(_, revision)| revision))
+    drawn
+        .transaction()
         .expect(&volume_key(id), None)
         .expect(&volume_name_key(name), None)
-        .put(NEXT_NUMBER, json(&(number + 1)))
         .put(&volume_key(id), json(&entry))
-        .put(&volume_name_key(name), json(&id.to_string()));
-    Ok(keeper.commit(transaction).await?)
+        .put(&volume_name_key(name), json(&id.to_string()))
 }

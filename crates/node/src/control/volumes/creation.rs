@@ -8,7 +8,7 @@ use store::{Pool, VolumeInfo, VolumeSpec};
 use super::super::access::MapSpec;
 use super::super::change::{Changing, WaitsFor, Work};
 use super::super::turns::Thing;
-use super::super::{Control, ControlError};
+use super::super::{Control, ControlError, Ranking};
 use super::{NewVolume, whole_blocks};
 use crate::access::VolumeName;
 use crate::volume::VolumeId;
@@ -26,11 +26,11 @@ impl Control {
         .await
     }
 
-    /// Whether a volume could be made, as far as that can be seen without making it; on which nodes of a cluster, by number.
+    /// Whether a volume could be made, as far as that can be seen without making it; on which nodes of a cluster. `None`: on this one alone.
     ///
     /// # Errors
     /// As [`Control::create_volume`], but for what only its pool can say.
-    pub async fn check_volume(&self, new: &NewVolume) -> Result<Vec<u16>, ControlError> {
+    pub async fn check_volume(&self, new: &NewVolume) -> Result<Option<Ranking>, ControlError> {
         let name: VolumeName = new.name.parse()?;
         if self.volume_named(name.as_str()).is_ok() {
             return Err(ControlError::Exists { kind: "volume", name: name.into() });
@@ -39,19 +39,19 @@ impl Control {
         if let Some(map) = &new.map {
             self.place_for_new(map)?;
         }
-        if let Some(placement) = &new.copies {
-            return self.check_placement(name, placement).await;
+        if let Some(placement) = self.placement(new.copies.as_ref()) {
+            return self.check_placement(name, &placement).await.map(Some);
         }
         match &new.pool {
             Some(pool) => self.pool_named(pool)?,
             None => self.only_pool()?,
         };
-        Ok(Vec::new())
+        Ok(None)
     }
 
     async fn make_volume(&self, changing: &Changing, new: NewVolume) -> Result<VolumeId, ControlError> {
         let name: VolumeName = new.name.parse()?;
-        if let Some(placement) = new.copies.clone() {
+        if let Some(placement) = self.placement(new.copies.as_ref()) {
             let _name = changing.hold([Thing::VolumeName(name.to_string())]).await?;
             if self.volume_named(name.as_str()).is_ok() {
                 return Err(ControlError::Exists { kind: "volume", name: name.into() });

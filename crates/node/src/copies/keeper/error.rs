@@ -26,6 +26,9 @@ pub enum ClusterError {
         /// For how long it was waited.
         after: Duration,
     },
+    /// The other node has answered something else than what it was asked.
+    #[error("{0} gave an unexpected answer: this is a defect of the program, please report it")]
+    Strange(NodeId),
     /// The other node cannot do it.
     #[error("{node}: {reason}")]
     Refused {
@@ -40,6 +43,11 @@ impl ClusterError {
     /// Whether nobody knows if the record has taken the change.
     pub fn is_unanswered_by_record(&self) -> bool {
         matches!(self, ClusterError::Record(cluster::Error::OutcomeUnknown))
+    }
+
+    /// Whether a transaction may be committed, now or later, though it was not answered for.
+    pub fn may_be_committed(&self) -> bool {
+        matches!(self, ClusterError::Record(cluster::Error::OutcomeUnknown | cluster::Error::Stopped))
     }
 
     /// Whether etcd is the reason.

@@ -77,9 +77,15 @@ pub(super) struct VolumeDeclared {
     pub(super) physical_block_size: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) slices: Option<u16>,
-    /// The numbers of the nodes that have a copy; none: on the node that is asked alone.
+    /// The numbers of the nodes that have a copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) on: Vec<u16>,
+    /// How many copies it has, instead of `on`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) copies: Option<u8>,
+    /// A single copy on the node that is asked, kept out of the cluster's record.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) local: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) strategy: Option<Strategy>,
     /// What `heartbeat` needs.
@@ -186,6 +192,13 @@ impl Declared {
                 return Err(format!(
                     "volume {name:?}: with strategy = \"heartbeat\" both nodes may go on, and data of one of them be given up: say accept-split-brain = true as well"
                 ));
+            }
+            let places = [!volume.on.is_empty(), volume.copies.is_some(), volume.local];
+            if places.into_iter().filter(|said| *said).count() > 1 {
+                return Err(format!("volume {name:?}: say one of `on`, `copies` and `local`"));
+            }
+            if volume.copies.is_some_and(|copies| !(1..=4).contains(&copies)) {
+                return Err(format!("volume {name:?}: a volume has one to four copies"));
             }
             if volume.strategy.is_some() && volume.on.is_empty() {
                 return Err(format!("volume {name:?}: a strategy is for volumes with copies: say `on`, too"));

@@ -34,6 +34,9 @@ pub(super) fn declared(present: &Present) -> Declared {
             physical_block_size: Some(volume.physical_block_size),
             slices: Some(volume.slices),
             on: volume.copies.iter().filter(|copy| !copy.leaves).map(|copy| copy.node).collect(),
+            copies: None,
+            // Without a cluster that is what a volume is.
+            local: volume.copies.is_empty() && !present.nodes.is_empty(),
             strategy,
             accept_split_brain: strategy == Some(api::Strategy::Heartbeat),
         }

@@ -223,6 +223,8 @@ impl Planner<'_> {
             slices: volume.slices,
             map: false,
             nodes: (!volume.on.is_empty()).then(|| volume.on.clone()),
+            copies: volume.copies,
+            local: volume.local,
             ..VolumeCreate::new(name.clone(), volume.size.0)
         };
         self.plan.steps.push(Step::CreateVolume(create));
@@ -276,20 +278,29 @@ impl Planner<'_> {
     /// On which nodes its copies are. One that is about to be taken away is none.
     fn copies(&mut self, volume: &VolumeDeclared, present: &Volume) {
         let name = &volume.name;
-        if present.copies.is_empty() != volume.on.is_empty() {
-            self.conflicts.push(match volume.on.is_empty() {
-                true => format!(
-                    "volume {name:?}: it has copies on nodes {}: say so (on)",
-                    numbers(&present.copies.iter().map(|copy| copy.node).collect::<Vec<_>>())
-                ),
-                false => format!(
-                    "volume {name:?}: it is on this node alone, unknown to the cluster, and cannot get copies"
-                ),
-            });
-            return;
-        }
         let is: BTreeSet<u16> =
             present.copies.iter().filter(|copy| !copy.leaves).map(|copy| copy.node).collect();
+        let on = numbers(&is.iter().copied().collect::<Vec<_>>());
+        let several = volume.on.len().max(usize::from(volume.copies.unwrap_or_default())) > 1;
+        if present.copies.is_empty() && (several || !volume.on.is_empty()) {
+            self.conflicts.push(format!(
+                "volume {name:?}: it is a single copy on one node, kept out of the cluster's record, and cannot get more"
+            ));
+            return;
+        }
+        if volume.local && !present.copies.is_empty() {
+            self.conflicts.push(format!("volume {name:?}: it has copies on nodes {on}, and is not local"));
+            return;
+        }
+        if volume.copies.is_some_and(|copies| usize::from(copies) != is.len().max(1)) {
+            self.conflicts.push(format!(
+                "volume {name:?}: it has copies on nodes {on}: to change how many, name all nodes (on)"
+            ));
+            return;
+        }
+        if volume.on.is_empty() {
+            return;
+        }
         let shall: BTreeSet<u16> = volume.on.iter().copied().collect();
         let mut surplus: Vec<u16> = is.difference(&shall).copied().collect();
         for node in shall.difference(&is).copied() {

@@ -79,8 +79,17 @@ impl Step {
             Step::CreateTarget(target) => format!("+ target {}", target.name),
             Step::ChangeTarget { name, what, .. } => format!("~ target {name}: {what}"),
             Step::CreateVolume(volume) => {
-                let on = volume.nodes.as_deref().map(|nodes| format!(" on nodes {}", numbers(nodes)));
-                format!("+ volume {}: {}{}", volume.name, size(volume.size), on.unwrap_or_default())
+                let copies = match (&volume.nodes, volume.copies) {
+                    (Some(nodes), _) if nodes.len() == 1 => {
+                        format!(", a single copy on node {}", numbers(nodes))
+                    }
+                    (Some(nodes), _) => format!(" on nodes {}", numbers(nodes)),
+                    (None, Some(1)) => ", a single copy".to_owned(),
+                    (None, Some(copies)) => format!(", {copies} copies"),
+                    (None, None) if volume.local => ", a single copy on this node".to_owned(),
+                    (None, None) => String::new(),
+                };
+                format!("+ volume {}: {}{copies}", volume.name, size(volume.size))
             }
             Step::Resize { volume, from, to } => {
                 format!("~ volume {volume}: from {} to {}", size(*from), size(*to))

@@ -114,6 +114,24 @@ fn what_is_as_it_shall_be_is_left_alone() {
 }
 
 #[test]
+fn where_copies_are_is_compared_if_the_file_says_it() {
+    for copies in ["", "copies = 2"] {
+        changes(&FILE.replace("on = [2, 1]", copies), &present(), true, &[]);
+    }
+    let new = FILE.replace("\"db\"", "\"new\"");
+    for (on, line) in [
+        ("", "+ volume new: 10G"),
+        ("copies = 3", "+ volume new: 10G, 3 copies"),
+        ("copies = 1", "+ volume new: 10G, a single copy"),
+        ("on = [2]", "+ volume new: 10G, a single copy on node 2"),
+        ("local = true", "+ volume new: 10G, a single copy on this node"),
+    ] {
+        let plan = planned(&new.replace("on = [2, 1]", on), &present(), false).unwrap();
+        assert_eq!(plan.steps[0].line(), line);
+    }
+}
+
+#[test]
 fn what_is_exported_changes_nothing() {
     let mut present = present();
     let strategy = VolumeStrategy { strategy: Strategy::Heartbeat, by: "me".into(), at: 9 };
@@ -145,7 +163,7 @@ fn what_is_exported_changes_nothing() {
             "+ target iqn.x:t",
             "+ volume db: 10G on nodes 1, 2",
             "~ volume db: strategy heartbeat",
-            "+ volume alone: 10G",
+            "+ volume alone: 10G, a single copy on this node",
             "+ map of volume db: LUN 0 of iqn.x:t for host esx",
             "+ address 192.0.2.10/24",
             "+ address fd00::10/64",
@@ -387,7 +405,8 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
         ("\"10G\"", "\"5G\"", "it has 10G, and volumes only grow"),
         ("\"10G\"", "\"10G\"\nkind = \"ram\"", "its kind is thick, and cannot be changed to ram"),
         ("\"10G\"", "\"10G\"\nblock-size = 4096", "its block-size is 512"),
-        ("on = [2, 1]", "", "it has copies on nodes 1, 2: say so (on)"),
+        ("on = [2, 1]", "local = true", "it has copies on nodes 1, 2, and is not local"),
+        ("on = [2, 1]", "copies = 3", "it has copies on nodes 1, 2: to change how many"),
         ("host = \"esx\"", "host = \"web\"", "there is no host \"web\""),
         ("name = \"esx\"\ninit", "name = \"local\"\ninit", "is built in"),
     ] {
@@ -407,7 +426,9 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
     );
     let mut alone = self::present();
     alone.volumes = vec![volume("db", &[])];
-    conflicts(FILE, &alone, "it is on this node alone");
+    conflicts(FILE, &alone, "it is a single copy on one node");
+    conflicts(&FILE.replace("on = [2, 1]", "copies = 2"), &alone, "it is a single copy on one node");
+    changes(&FILE.replace("on = [2, 1]", "local = true"), &alone, false, &[]);
     let in_other_pool = FILE.replace("on = [2, 1]", "pool = \"fast\"");
     conflicts(&in_other_pool, &alone, "its pool is default");
 }
@@ -424,6 +445,8 @@ fn a_file_that_makes_no_sense_is_refused() {
             "accept-split-brain = true",
         ),
         ("[[volume]]\nname = \"a\"\nsize = 1\nstrategy = \"prefer\"", "say `on`, too"),
+        ("[[volume]]\nname = \"a\"\nsize = 1\non = [1]\ncopies = 1", "say one of `on`, `copies` and `local`"),
+        ("[[volume]]\nname = \"a\"\nsize = 1\ncopies = 5", "one to four copies"),
         ("[[volume]]\nname = \"a\"\nsize = 1\non = [1, 1]", "node of volume \"a\" 1 comes twice"),
         ("[[map]]\ntarget = \"t\"\nvolume = \"a\"\n[[map]]\ntarget = \"t\"\nvolume = \"a\"", "comes twice"),
         (

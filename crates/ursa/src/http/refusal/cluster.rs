@@ -61,6 +61,7 @@ pub(super) fn refused(error: &ClusterError) -> Refusal {
         ClusterError::Unanswered { .. } => {
             Refusal::new(StatusCode::GATEWAY_TIMEOUT, "node_unanswered", detail)
         }
+        ClusterError::Strange(_) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail),
         ClusterError::Refused { .. } => Refusal::new(StatusCode::CONFLICT, "node_refused", detail),
     }
 }

@@ -72,7 +72,14 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     create(json!({"copies": 5})).refused(409, "too_few_nodes");
     create(json!({"nodes": [7]})).refused(409, "node_unavailable");
     create(json!({"copies": 1, "nodes": [1]})).refused(422, "field_invalid");
+    create(json!({"copies": 1, "local": true})).refused(422, "field_invalid");
+    let would = rig.post("/v1/volumes?dry_run=true", json!({"name": "db", "size": 4 * MIB, "copies": 1}));
+    assert!(would.json(200)["would"].to_string().contains("ITS DATA IS LOST"), "{}", would.text);
     let volume = create(json!({"copies": 1})).json(201);
+    // Every answer with a volume says what a loss would do.
+    let renamed = rig.patch("/v1/volumes/db", json!({"name": "other"})).json(200);
+    assert_eq!(renamed["losses"][0]["outcome"], "stops", "{renamed}");
+    rig.patch("/v1/volumes/other", json!({"name": "db"})).json(200);
     let copy = json!({"node": 1, "node_name": "test", "slot": 0, "state": "in_sync", "here": true});
     assert_eq!(volume["copies"], json!([copy]));
     assert_eq!(volume["epoch"], 1);

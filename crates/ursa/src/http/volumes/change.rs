@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use base::ByteLen;
 
 use super::creation::is_for_want_of_a_place;
-use super::{candidates, named, nodes};
+use super::{candidates, named, nodes, whole};
 use crate::http::dry_run::Answer;
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::peers::{self, POOLS, VOLUMES};
@@ -48,8 +48,8 @@ pub(in crate::http) async fn change(
     let change = move |control: Rc<Control>| async move {
         control.check_is_here(node)?;
         let size = change.size.map(ByteLen);
-        let changed = changed(Rc::clone(&control), of_volume, change.name, size).await;
-        changed.map(|volume| named(&control, volume))
+        let changed = changed(Rc::clone(&control), of_volume, change.name, size).await?;
+        Ok(whole(&control, changed).await)
     };
     match state.call(change).await {
         Ok(volume) => Ok(axum::Json(Answer::Done(volume))),

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::creation::{candidates_for, with_candidates};
-use super::{alone, named};
+use super::{alone, whole};
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::jobs::id;
@@ -49,7 +49,8 @@ pub(in crate::http) async fn add_copy(
     let add = move |control: Rc<Control>| async move {
         control.check_is_here(of_node)?;
         control.add_copy(&of_volume, AddedCopy { node, pool, instead_of }).await?;
-        control.volume(&of_volume).map(|volume| named(&control, volume))
+        let volume = control.volume(&of_volume)?;
+        Ok(whole(&control, volume).await)
     };
     let volume = match state.call(add).await {
         Ok(volume) => volume,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ::node::control::{MapSpec, NewVolume, Placement};
+use ::node::control::{MapSpec, NewVolume, Placement, Ranking};
 use ::node::{Control, VolumeId};
 use api::{Candidate, DEFAULT_HOST, DryRun, List, Problem, Volume, VolumeCreate, VolumeKind, default_target};
 use axum::extract::State as Extracted;
@@ -11,13 +11,15 @@ use axum::response::{IntoResponse, Response};
 use base::{BlockSize, ByteLen};
 
 use super::elsewhere::{self, Untold};
-use super::{candidates, found, naa, nodes};
+use super::{candidates, found, naa, nodes, with_losses};
 use crate::clock::unix_now;
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::http::{peers, pools};
+use crate::loss::single_copy;
+use crate::size::Size;
 
 /// Makes a volume, and maps it so that it can be used at once.
 ///
@@ -52,7 +54,10 @@ pub(in crate::http) async fn create(
         let id = control.create_volume(new).await?.to_string();
         Ok(match found(Rc::clone(&control), known, &id).await? {
             Ok(volume) => volume,
-            Err(untold) => as_asked(&control, wanted, untold, slices, created),
+            Err(untold) => {
+                let told = as_asked(&control, wanted, untold, slices, created);
+                with_losses(&control, told).await
+            }
         })
     };
     match state.call(make).await {
@@ -99,30 +104,31 @@ fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16,
 /// Says what making a volume would do.
 async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Result<Response, Refusal> {
     let check = |control: Rc<Control>| async move { control.check_volume(&new).await };
-    let nodes = match state.call(check).await {
-        Ok(nodes) => nodes,
+    let ranking = match state.call(check).await {
+        Ok(ranking) => ranking,
         Err(refusal) => return Err(with_candidates(state, &asked, refusal).await),
     };
     let found = candidates_for(state, &asked).await?;
-    let is_taken =
-        |found: &&Candidate| nodes.is_empty() || found.node.is_some_and(|node| nodes.contains(&node));
-    if let Some(bad) = found.iter().filter(is_taken).find(|found| found.rule.is_some()) {
-        let code = bad.rule.clone().unwrap_or_default();
-        let status = if code == "no_space" { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::CONFLICT };
-        let detail = format!("the volume would not be made on {}: {}", bad.node_name, bad.text);
-        let refused = found.into_iter().filter(|found| found.rule.is_some()).collect();
-        return Err(Refusal::new(status, code, detail).candidates(refused));
-    }
-    let mut steps: Vec<String> = found
-        .iter()
-        .filter(is_taken)
-        .map(|found| {
-            let pool = found.pool.as_deref().unwrap_or_default();
-            format!("{} bytes are taken of pool {pool} on {}", asked.size, found.node_name)
-        })
-        .collect();
-    if asked.kind == VolumeKind::Ram {
-        steps = vec![format!("{} bytes of memory are reserved", asked.size)];
+    let taken = match taken(&found, ranking.as_ref()) {
+        Ok(taken) => taken,
+        Err(refusal) => {
+            let refused = found.into_iter().filter(|found| found.rule.is_some()).collect();
+            return Err(refusal.candidates(refused));
+        }
+    };
+    let mut steps: Vec<String> = match asked.kind {
+        VolumeKind::Ram => vec![format!("{} of memory is reserved", Size(asked.size))],
+        VolumeKind::Thick => taken
+            .iter()
+            .map(|found| {
+                let pool = found.pool.as_deref().unwrap_or_default();
+                format!("{} is allocated in pool {pool} on {}", Size(asked.size), found.node_name)
+            })
+            .collect(),
+    };
+    if let [only] = taken[..] {
+        let node = only.node.map_or("this node".into(), |node| format!("node {node} ({})", only.node_name));
+        steps.push(format!("volume {} has {}", asked.name, single_copy(asked.kind, &node)));
     }
     if asked.map {
         let target = asked.target.clone().unwrap_or_else(|| api::default_target(&asked.name));
@@ -130,6 +136,39 @@ async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Res
         steps.push(format!("volume {} becomes a LUN of target {target} for host {host}", asked.name));
     }
     Ok(dry_run::would(steps, found))
+}
+
+/// Where the copies would be: the best nodes that have room. `ranking` is `None` if it is this node alone.
+///
+/// # Errors
+/// Too few have room; or one that was named has none.
+fn taken<'a>(found: &'a [Candidate], ranking: Option<&Ranking>) -> Result<Vec<&'a Candidate>, Refusal> {
+    let refused = |bad: &Candidate| {
+        let code = bad.rule.clone().unwrap_or_default();
+        let status = if code == "no_space" { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::CONFLICT };
+        Refusal::new(status, code, format!("the volume would not be made on {}: {}", bad.node_name, bad.text))
+    };
+    let Some(ranking) = ranking else {
+        return match found.iter().find(|found| found.rule.is_some()) {
+            Some(bad) => Err(refused(bad)),
+            None => Ok(found.iter().collect()),
+        };
+    };
+    let of_node = |node: &u16| found.iter().find(|found| found.node == Some(*node));
+    let ranked: Vec<&Candidate> = ranking.nodes.iter().filter_map(of_node).collect();
+    if let Some(bad) = ranked.iter().find(|found| ranking.named && found.rule.is_some()) {
+        return Err(refused(bad));
+    }
+    let fit: Vec<&Candidate> =
+        ranked.iter().copied().filter(|found| found.rule.is_none()).take(ranking.wanted).collect();
+    if fit.len() == ranking.wanted {
+        return Ok(fit);
+    }
+    let why = ranked.iter().filter(|found| found.rule.is_some());
+    let why: Vec<String> = why.map(|found| format!("{}: {}", found.node_name, found.text)).collect();
+    let (wanted, there) = (ranking.wanted, fit.len());
+    let detail = format!("{wanted} copies requested, {there} available. {}", why.join("; "));
+    Err(Refusal::new(StatusCode::CONFLICT, "too_few_nodes", detail))
 }
 
 /// Refusals that say that there is no place.
@@ -166,12 +205,15 @@ pub(super) async fn with_candidates(state: &State, asked: &VolumeCreate, refusal
 
 /// Every node and pool where it could be, or by which rule it could not.
 pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Result<Vec<Candidate>, Refusal> {
-    // Without copies it is the node that is asked, whatever cluster it is in.
-    let of_cluster = asked.copies.is_some() || asked.nodes.is_some();
-    let nodes = match of_cluster {
-        true => state.call(|control| async move { Ok(nodes(&control).await) }).await?,
-        false => Vec::new(),
-    };
+    let placement = placement(asked)?;
+    let nodes = state.call(|control| async move {
+        // Kept out of the cluster's record it is on the node that is asked, whatever cluster that is in.
+        Ok(match control.placement(placement.as_ref()) {
+            Some(_) => nodes(&control).await,
+            None => Vec::new(),
+        })
+    });
+    let nodes = nodes.await?;
     let whose = if nodes.is_empty() { peers::Asked::This } else { peers::Asked::All };
     let own = |control: Rc<Control>| async move { Ok(pools::all(&control)) };
     let List { items: pools, missing } = peers::list(state, whose, peers::POOLS, own).await?;
@@ -192,6 +234,7 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     if new.native_512 && block_size != BlockSize::B512 {
         return Err(Refusal::invalid("native_512", "a volume with blocks of 4096 bytes has none of 512"));
     }
+    let copies = placement(&new)?;
     let map = if new.map {
         Some(MapSpec {
             target: new.target.unwrap_or_else(|| default_target(&new.name)),
@@ -203,15 +246,6 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
         return Err(Refusal::invalid("map", detail));
     } else {
         None
-    };
-    let copies = match (new.copies, new.nodes) {
-        (None, None) => None,
-        (Some(count), None) => Some(Placement::Count(count)),
-        (None, Some(nodes)) => Some(Placement::Nodes(nodes)),
-        (Some(_), Some(_)) => {
-            let detail = "`copies` says how many nodes have a copy, `nodes` says which: give one of the two";
-            return Err(Refusal::invalid("copies", detail));
-        }
     };
     let kind = match new.kind {
         VolumeKind::Thick => store::VolumeKind::Thick,
@@ -229,4 +263,26 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
         map,
         copies,
     })
+}
+
+/// Where its copies are to be; `None`: on this node alone, and in no record of the cluster.
+///
+/// # Errors
+/// More than one of `copies`, `nodes` and `local`.
+fn placement(asked: &VolumeCreate) -> Result<Option<Placement>, Refusal> {
+    match (asked.copies, &asked.nodes, asked.local) {
+        (None, None, false) => Ok(Some(Placement::Default)),
+        (None, None, true) => Ok(None),
+        (Some(count), None, false) => Ok(Some(Placement::Count(count))),
+        (None, Some(nodes), false) => Ok(Some(Placement::Nodes(nodes.clone()))),
+        (_, _, true) => {
+            let detail =
+                "`local` is a single copy on this node, so neither `copies` nor `nodes` goes with it";
+            Err(Refusal::invalid("local", detail))
+        }
+        (Some(_), Some(_), false) => {
+            let detail = "`copies` says how many nodes have a copy, `nodes` says which: give one of the two";
+            Err(Refusal::invalid("copies", detail))
+        }
+    }
 }

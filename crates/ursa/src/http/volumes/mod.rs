@@ -146,11 +146,21 @@ async fn found(
             None => return Err(error),
         },
     };
+    volume = with_losses(&control, volume).await;
+    Ok(Ok(volume))
+}
+
+/// A volume of this node, as every call answers with it.
+async fn whole(control: &Control, volume: VolumeStatus) -> Volume {
+    with_losses(control, named(control, volume)).await
+}
+
+async fn with_losses(control: &Control, mut volume: Volume) -> Volume {
     if !volume.copies.is_empty() {
-        let (nodes, record) = (nodes(&control).await, record(&control).await);
+        let (nodes, record) = (nodes(control).await, record(control).await);
         volume.losses = losses(&volume, Cluster { nodes: &nodes, record: record.as_ref() });
     }
-    Ok(Ok(volume))
+    volume
 }
 
 fn named(control: &Control, volume: VolumeStatus) -> Volume {

@@ -1,0 +1,110 @@
+//! Which nodes get the copies of a new volume: one that has no room is passed over, and it is said why.
+
+use cluster::memory::Fault;
+use node::control::{ControlError, NewVolume};
+
+use super::*;
+
+/// A volume of so many MiB, with copies.
+fn new(name: &'static str, mib: u64, copies: Option<Placement>) -> NewVolume {
+    let shape = Shape { name, ..Shape::thick() };
+    NewVolume { size: base::ByteLen(mib * MIB), copies, ..new_volume(POOL, shape) }
+}
+
+impl Cluster {
+    fn create(&self, index: usize, new: NewVolume) -> Result<(), String> {
+        self.control(index, |control| async move {
+            control.create_volume(new).await.map(drop).map_err(|error| error.to_string())
+        })
+    }
+
+    /// On which nodes the volume has copies.
+    fn nodes_of(&self, name: &'static str) -> Vec<u16> {
+        self.control(0, move |control| async move {
+            let entry = control.volume_entry(name).unwrap();
+            entry.copies.iter().map(|copy| copy.node).collect()
+        })
+    }
+}
+
+#[test]
+fn a_node_without_room_is_passed_over() {
+    let cluster = Cluster::new(1, 3, 2);
+    // Fewer copies than any other node, and next to no room.
+    cluster.create(1, new("fills", 56, None)).unwrap();
+    cluster.create(0, new("db", 8, Some(Placement::Count(2)))).unwrap();
+    assert_eq!(cluster.nodes_of("db"), [1, 3]);
+    // With a copy of it on node 3, node 2 is the one with the fewest: it is asked, and does not count.
+    cluster.create(0, new("mail", 8, Some(Placement::Default))).unwrap();
+    assert_eq!(cluster.nodes_of("mail"), [1, 3]);
+}
+
+#[test]
+fn where_too_few_have_room_each_says_why_and_nothing_is_left() {
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.create(1, new("fills", 56, None)).unwrap();
+    cluster.create(2, new("fills-too", 56, None)).unwrap();
+    let error = cluster.create(0, new("db", 8, Some(Placement::Count(2)))).unwrap_err();
+    for said in ["2 requested, 1 available", "node 2: ", "node 3: ", "free"] {
+        assert!(error.contains(said), "{error}");
+    }
+    let left = cluster.control(0, |control| async move { control.volumes().await.len() });
+    assert_eq!(left, 0, "the copy that was made is deleted again");
+    // Of nodes that are named none is passed over for another.
+    let error = cluster.create(0, new("db", 8, Some(Placement::Nodes(vec![2, 1])))).unwrap_err();
+    assert!(error.starts_with("node 2: ") && !error.contains("node 3"), "{error}");
+}
+
+#[test]
+fn by_default_a_volume_of_a_cluster_has_two_copies_and_never_one_unsaid() {
+    let cluster = Cluster::new(1, 2, 1);
+    cluster.create(0, new("db", 8, Some(Placement::Default))).unwrap();
+    assert_eq!(cluster.nodes_of("db"), [1, 2]);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(10));
+    let error = cluster.create(0, new("mail", 8, Some(Placement::Default))).unwrap_err();
+    assert!(error.contains("2 requested, 1 available"), "{error}");
+    let ranking = cluster.control(0, |control| async move {
+        control.check_volume(&new("mail", 8, Some(Placement::Default))).await
+    });
+    assert!(matches!(ranking, Err(ControlError::Copies { wanted: 2, there: 1, .. })));
+    cluster.create(0, new("mail", 8, Some(Placement::Count(1)))).unwrap();
+    assert_eq!(cluster.nodes_of("mail"), [1]);
+}
+
+impl Cluster {
+    /// How many copies each node has in its pool, and how many the record says that the volume has; `None`: it has no such volume.
+    fn copies_kept(&self, name: &'static str) -> (Vec<usize>, Option<usize>) {
+        let nodes = 0..self.servers.len();
+        let volumes =
+            nodes.map(|index| self.control(index, |control| async move { control.volumes().await.len() }));
+        let entry = self.control(0, move |control| async move { control.volume_entry(name).ok() });
+        (volumes.collect(), entry.map(|entry| entry.copies.len()))
+    }
+}
+
+/// The record has the volume, or never will: its copies are there, or are deleted. They are not deleted under a volume that is recorded in the end.
+#[test]
+fn a_volume_whose_record_was_not_answered_for_has_its_copies() {
+    for (fault, another) in
+        [(Fault::AnswersLost, false), (Fault::Unreachable, false), (Fault::Unreachable, true)]
+    {
+        let cluster = Cluster::new(1, 2, 1);
+        let node = cluster::NodeId::new(1).unwrap();
+        cluster.record.begin(node, fault);
+        let made = cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
+            Control::current().create_volume(new("db", 8, Some(Placement::Count(2)))).await.map(drop)
+        });
+        cluster.world.run_for(Duration::from_secs(20));
+        if another {
+            // It draws the number that the first one has drawn, whose transaction comes too late then.
+            cluster.create(1, new("mail", 4, Some(Placement::Nodes(vec![2])))).unwrap();
+        }
+        cluster.record.end(node, fault);
+        let made = cluster.world.wait_for(made).unwrap();
+        cluster.world.run_for(Duration::from_secs(5));
+        let expected = if another { (vec![0, 1], None) } else { (vec![1, 1], Some(2)) };
+        assert_eq!(cluster.copies_kept("db"), expected, "{fault:?}: {made:?}");
+        assert_eq!(made.is_ok(), !another, "{fault:?}: {made:?}");
+    }
+}
