@@ -9,7 +9,7 @@ const TARGET: &str = "iqn.2026-11.io.ursa:other";
 
 /// A volume of this node alone.
 fn make(rig: &Rig, name: &str, size: u64) -> Value {
-    rig.post("/v1/volumes", json!({"name": name, "size": size, "map": false})).json(201)
+    rig.post("/v1/volumes", json!({"name": name, "size": size, "map": false, "local": true})).json(201)
 }
 
 fn list(rig: &Rig) -> Value {
@@ -193,8 +193,9 @@ fn many_are_told_page_by_page() {
     for number in 0..MANY {
         let name = format!("v{number:03}");
         let pool = if number % 3 == 0 { "far" } else { "default" };
-        let new =
-            json!({"name": name, "pool": pool, "size": 65536, "kind": "ram", "slices": 1, "map": false});
+        let new = json!({
+            "name": name, "pool": pool, "size": 65536, "kind": "ram", "slices": 1, "map": false, "local": true,
+        });
         first.post("/v1/volumes", new).json(201);
     }
     let found = list(&second);
