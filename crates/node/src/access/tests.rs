@@ -254,6 +254,7 @@ fn a_target_proves_nothing_with_a_secret_of_initiators() {
         alias: None,
         chap: secret(text),
         maps: vec![LunMap { lun: 0, volume: volume(1), host: "any".parse().unwrap() }],
+        made_with: None,
     };
     // Another group's secret, which has nothing to do with this target.
     let group = HostGroup { chap: secret("pasted everywhere"), ..host("else", &[B], &[], true) };
