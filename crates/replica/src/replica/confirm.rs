@@ -240,7 +240,7 @@ mod tests {
         };
         let mut other = replica(1, &config());
         assert_eq!((ask(&mut other, 1), ask(&mut other, 2)), (1, 0));
-        other.fail();
+        other.fail(crate::DiskFault::Write);
         assert_eq!(ask(&mut other, 1), 1);
         other.activate(Activation { config: config().remove(slot(0)).unwrap(), kept: true });
         assert_eq!(ask(&mut other, 1), 0, "it has gone on without the one who asks");

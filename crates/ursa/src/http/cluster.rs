@@ -163,10 +163,11 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
         steps.push(format!("NO NODE JOINS THE CLUSTER ANY MORE: {KEY_GOES}"));
     }
     if removal.has_authority {
-        steps.push(format!(
+        steps.push(
             "it keeps the cluster's key (cluster/authority-key.pem in its data directory), with which anybody can pose as any node: erase that file there. If the machine was \
              stolen, make a new cluster"
-        ));
+                .to_owned(),
+        );
     }
     steps
 }
