@@ -41,8 +41,9 @@ fn what_would_be_done_is_said_and_not_done() {
     let rig = Rig::new();
     let new = json!({"name": "db", "size": MIB});
     let would = rig.post("/v1/volumes?dry_run=true", new.clone()).json(200);
-    assert_eq!(would["would"].as_array().unwrap().len(), 2, "{would}");
-    assert!(would["would"][1].as_str().unwrap().contains("becomes a LUN"), "{would}");
+    assert_eq!(would["would"].as_array().unwrap().len(), 3, "{would}");
+    assert!(would["would"][1].as_str().unwrap().contains("a single copy"), "{would}");
+    assert!(would["would"][2].as_str().unwrap().contains("becomes a LUN"), "{would}");
     assert!(would["candidates"][0].get("rule").is_none(), "{would}");
     assert!(rig.names("/v1/volumes").is_empty() && rig.names("/v1/targets").is_empty());
 
