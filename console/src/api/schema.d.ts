@@ -728,6 +728,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/pools/{name}/accept-older": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accepts the older data of a pool that was set back.
+         * @description For volumes that no other copy in sync has gone on with, so that nobody serves them: what was written since the pool's older state is lost, and all other
+         *     copies are resynced from it in full.
+         */
+        post: operations["accept_older_pool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/pools/{name}/acknowledge": {
         parameters: {
             query?: never;
@@ -1698,6 +1719,7 @@ export interface components {
              *     two is cut. Absent if it is up, or nobody reaches it.
              */
             reached_by?: number[];
+            record_stalled?: components["schemas"]["RecordStall"] | null;
             /** @description It was heard of within the last half second. */
             up: boolean;
             /**
@@ -2457,6 +2479,7 @@ export interface components {
                  *     two is cut. Absent if it is up, or nobody reaches it.
                  */
                 reached_by?: number[];
+                record_stalled?: components["schemas"]["RecordStall"] | null;
                 /** @description It was heard of within the last half second. */
                 up: boolean;
                 /**
@@ -3325,6 +3348,11 @@ export interface components {
          * @enum {string}
          */
         RecordPlace: "nodes" | "etcd";
+        /**
+         * @description Why a node's copy of the cluster's record cannot be written.
+         * @enum {string}
+         */
+        RecordStall: "no_space" | "disk" | "defect" | "other";
         /** @description A disk of a pool that cannot be used. */
         RemainingDisk: {
             /** @description The file or block device. */
@@ -6443,6 +6471,73 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
+        };
+    };
+    accept_older_pool: {
+        parameters: {
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The pool's name */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The pool; with `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Answer_Pool"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `pool_not_found`, `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `nothing_older` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            /** @description `pool_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     acknowledge_pool: {
