@@ -32,6 +32,23 @@ const choose = (menu: string, item: string, of?: string) => async (page: Page) =
 const pressIn = (region: string, name: string) => async (page: Page) => page.getByRole('region', { name: region, exact: true }).getByRole('button', { name, exact: true }).first().click()
 const pressBeside = (text: string, name: string) => async (page: Page) => page.getByRole('row').filter({ hasText: text }).getByRole('button', { name, exact: true }).first().click()
 
+/** Has the page be told that the default pool of node 1 was set back, and what would become of it. */
+const setBack = (open: (page: Page) => Promise<void>) => async (page: Page) => {
+  const text = 'pool default (/var/lib/ursa/default.pool) was set back: it holds an older state than when it was last in use; volume mail has no other copy in sync that is up, so nobody serves it: bring back the node with the other copy, or put the newer disks back and restart this node, or accept the older data with `ursa pool accept-older default`'
+  const would = ['volumes mail are served with the older data that pool default holds: what was written since is lost', 'all other copies of them are resynced from it in full, also one that is down and has newer data']
+  await page.route(/\/v1\/problems\b/, (route) => route.fulfill({ json: { items: [{ node: 1, node_name: 'n1', code: 'pool_set_back', subject: 'default', text }], missing: [] } }))
+  await page.route(/\/accept-older\?.*dry_run/, (route) => route.fulfill({ json: { would } }))
+  await open(page)
+  await page.getByText('What the node would do').waitFor()
+}
+/** Has the page be told that a disk of that pool has failed reads. */
+const readErrors = (open: (page: Page) => Promise<void>) => async (page: Page) => {
+  const path = await page.getByRole('region', { name: 'default of n1' }).getByRole('row').nth(1).locator('td').first().innerText()
+  const text = `disk ${path} of pool default failed to read 2 blocks: 1 still cannot be read, first LBA 8192 of volume mail; check the disk (SMART, kernel log) and replace it if errors continue, or run \`ursa pool acknowledge default\``
+  await page.route(/\/v1\/problems\b/, (route) => route.fulfill({ json: { items: [{ node: 1, node_name: 'n1', code: 'read_failed', subject: path, text, since: { at: Math.floor(Date.now() / 1000) - 200 } }], missing: [] } }))
+  await open(page)
+}
+
 /** What is asked of a node that is in no cluster. */
 const FRESH: Dialogue[] = [
   { name: 'init', screen: 'nodes', open: press('Make a cluster of this node') },
@@ -60,6 +77,8 @@ const dialogues = (volume: string): Dialogue[] => [
   { name: 'make-pool', screen: 'pools', open: press('Make a pool') },
   { name: 'add-disk', screen: 'pools', open: choose('Change', 'Add a disk', 'default of n1') },
   { name: 'export-pool', screen: 'pools', open: choose('Change', 'Export', 'default of n1') },
+  { name: 'acknowledge-pool', screen: 'pools', open: readErrors(choose('Change', 'Acknowledge read errors', 'default of n1')) },
+  { name: 'accept-older-pool', screen: 'pools', open: setBack(choose('Change', 'Accept older data', 'default of n1')) },
   { name: 'make-host', screen: 'hosts', open: press('Make a host group') },
   { name: 'change-host', screen: 'hosts', open: pressBeside('10.1.0.0/16', 'Change') },
   { name: 'delete-host', screen: 'hosts', open: pressBeside('10.1.0.0/16', 'Delete') },

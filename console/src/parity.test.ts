@@ -185,7 +185,7 @@ function callsOf(source: string): Made[] {
 /** What a file of the console asks the node for without having it done: `<Tried>` says what would be. */
 function triedOf(source: string): Made[] {
   return [...source.matchAll(/<Tried(?: method="([A-Z]+)")? path=(.*?) (?:body|failure)=/g)].map(([, method, said]) => {
-    const ofPool = said!.match(/tryPath\(.*?, '(\w+)'/)?.[1]
+    const ofPool = said!.match(/tryPath\(.*?, '([\w-]+)'/)?.[1]
     const path = ofPool === undefined ? said!.match(/\/v1\/([^"'`$]|\$\{[^}?]*\})*/)![0] : `/v1/pools/{}/${ofPool}`
     return { call: call(method ?? 'POST', path), parameters: ['dry_run'] }
   })

@@ -52,7 +52,8 @@ export function Candidates({ of }: { of: Candidate[] }) {
   )
 }
 
-function sentence(text: string): string {
+/** With a capital letter and a full stop. */
+export function sentence(text: string): string {
   const first = text.charAt(0).toUpperCase() + text.slice(1)
   return /[.!?]$/.test(first) ? first : `${first}.`
 }

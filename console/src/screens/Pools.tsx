@@ -3,24 +3,26 @@ import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useForbidden } from '../api/access'
 import { api, data } from '../api/client'
-import { useDisks, useMissingPools, useNode, useNodes, usePools } from '../api/queries'
-import type { Pool, PoolDisk } from '../api/types'
+import { useDisks, useMissingPools, useMissingProblems, useNode, useNodes, usePools, useProblems } from '../api/queries'
+import type { NodeProblem, Pool, PoolDisk } from '../api/types'
 import { useNow } from '../parts/clock'
 import { Ask, DeedButton, Said } from '../parts/deed'
+import { Icon } from '../parts/Icon'
 import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
-import { Empty, ProblemAlert } from '../parts/Problem'
+import { Empty, ProblemAlert, sentence } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
-import { State, type Tone } from '../parts/State'
+import { COLOR, State, type Tone } from '../parts/State'
 import { Tried } from '../parts/Tried'
 import { onNode, ursa } from '../words/command'
 import { type Wanted, diskChoices, diskLine } from '../words/disks'
-import { nameOf } from '../words/health'
+import { lasting, nameOf } from '../words/health'
 import { elsewhere } from '../words/missing'
 import { isName, nameProblem } from '../words/names'
+import { troublesOf } from '../words/pools'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
 
-type Deed = 'disk' | 'acknowledge' | 'reopen' | 'export' | 'forget'
+type Deed = 'disk' | 'acknowledge' | 'reopen' | 'export' | 'accept' | 'forget'
 
 export function Pools() {
   const pools = usePools()
@@ -61,7 +63,14 @@ export function Pools() {
       {chosen?.deed === 'forget' && <Forget pool={chosen.pool} there={there} close={close} />}
       {chosen?.deed === 'acknowledge' && (
         <Ask opened close={close} title={`Acknowledge read errors of pool ${chosen.pool.name}`} label="Acknowledge" command={ursa('pool', 'acknowledge', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/acknowledge', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Read errors of pool ${chosen.pool.name} are acknowledged.`}>
-          <Said>Check the disk first (SMART, kernel log). Read errors so far are no longer listed as a problem; new ones are.</Said>
+          <Said>Check the disk first (smartctl, dmesg), and replace it if errors continue. The read errors so far are no longer listed as a problem; new ones are.</Said>
+        </Ask>
+      )}
+      {chosen?.deed === 'accept' && (
+        <Ask opened close={close} title={`Accept the older data of pool ${chosen.pool.name}`} label="Accept older data" danger typed={chosen.pool.name} command={ursa('pool', 'accept-older', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/accept-older', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`The older data of pool ${chosen.pool.name} is served. Check file systems and databases before you use them.`}>
+          <Said>Do this only if the newer data is gone for good. If the node with the other copy is down, bring it back. If you still have the newer disks, put them back and restart this pool’s node.</Said>
+          <Said>Everything written after that older state is lost, and all other copies are resynced from this pool. Check file systems and databases before you use them: hosts that were connected have seen newer data.</Said>
+          <Tried path={tryPath(chosen.pool, 'accept-older', there)} failure="The older data cannot be accepted" />
         </Ask>
       )}
       {chosen?.deed === 'reopen' && (
@@ -92,7 +101,11 @@ const MEANING: Record<Pool['state'], string> = {
 function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed: Deed) => void }) {
   const forbidden = useForbidden('change')
   const machines = useForbidden('administer')
+  const problems = useProblems()
+  const silent = useMissingProblems()
+  const { setBack, readErrors, known } = troublesOf(pool, problems.data, silent)
   const works = pool.state === 'online'
+  const closed = pool.state === 'unavailable' || pool.state === 'exported'
   const taken = pool.total - pool.free
   return (
     <Panel
@@ -109,9 +122,10 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
             </Menu.Target>
             <Menu.Dropdown>
               <Menu.Item onClick={() => choose('disk')} disabled={!works || machines !== undefined}>Add a disk</Menu.Item>
-              <Menu.Item onClick={() => choose('acknowledge')} disabled={pool.state === 'unavailable'}>Acknowledge read errors</Menu.Item>
+              <Menu.Item onClick={() => choose('acknowledge')} disabled={closed || (known && readErrors.length === 0)}>Acknowledge read errors</Menu.Item>
               <Menu.Item onClick={() => choose('reopen')} disabled={works}>Reopen</Menu.Item>
               <Menu.Item onClick={() => choose('export')} disabled={!works || machines !== undefined}>Export</Menu.Item>
+              <Menu.Item onClick={() => choose('accept')} disabled={closed || (known && !setBack)} color="red">Accept older data</Menu.Item>
               <Menu.Item onClick={() => choose('forget')} disabled={works || machines !== undefined} color="red">Forget</Menu.Item>
             </Menu.Dropdown>
           </Menu>
@@ -125,6 +139,14 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
             {MEANING[pool.state]}
           </Text>
         )}
+        {[...(setBack ? [setBack] : []), ...readErrors].map(({ text }) => (
+          <Group key={text} gap="xs" wrap="nowrap" align="flex-start">
+            <Text c={COLOR.warning} pt={2}>
+              <Icon name="warning" size={15} />
+            </Text>
+            <Text size="sm" style={{ overflowWrap: 'anywhere' }}>{sentence(text)}</Text>
+          </Group>
+        ))}
         {pool.total > 0 && (
           <Box>
             <Group justify="space-between">
@@ -142,7 +164,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
         )}
         <Rows width={560} head={['Disk', 'State', { right: 'Free' }, { right: 'Of' }]}>
           {pool.disks.map((disk) => (
-            <DiskRow key={disk.path} disk={disk} open={pool.id !== undefined && pool.id !== null} />
+            <DiskRow key={disk.path} disk={disk} readErrors={readErrors.find(({ subject }) => subject === disk.path)} open={pool.id !== undefined && pool.id !== null} />
           ))}
         </Rows>
         {pool.disks.length > 1 && <Text size="xs" c="dimmed">It needs all of its disks, and is lost with any one of them: keep copies of volumes on other nodes.</Text>}
@@ -151,7 +173,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
   )
 }
 
-function DiskRow({ disk, open }: { disk: PoolDisk; open: boolean }) {
+function DiskRow({ disk, readErrors, open }: { disk: PoolDisk; readErrors?: NodeProblem; open: boolean }) {
   const now = useNow()
   return (
     <Table.Tr>
@@ -163,6 +185,11 @@ function DiskRow({ disk, open }: { disk: PoolDisk; open: boolean }) {
             <Text size="xs">
               {disk.failure.error}, {duration(now / 1000 - disk.failure.since)} ago
             </Text>
+          </>
+        ) : readErrors ? (
+          <>
+            <State tone="warning">read errors</State>
+            {readErrors.since && <Text size="xs">{lasting(duration(now / 1000 - readErrors.since.at), readErrors.since)}</Text>}
           </>
         ) : open ? (
           <State tone="ok">works</State>
@@ -177,7 +204,7 @@ function DiskRow({ disk, open }: { disk: PoolDisk; open: boolean }) {
 }
 
 /** Where it is asked what a deed would do with a pool. */
-function tryPath(pool: Pool, deed: 'disks' | 'export' | 'forget' | 'reopen', there: number | undefined): string {
+function tryPath(pool: Pool, deed: 'accept-older' | 'disks' | 'export' | 'forget' | 'reopen', there: number | undefined): string {
   return ofNode(`/v1/pools/${encodeURIComponent(pool.name)}/${deed}`, there)
 }
 

@@ -110,6 +110,16 @@ describe('health', () => {
     const later = findings({ ...well, problems: [said('the audit log cannot be written: its disk has not answered for 7 seconds', 3)] })
     expect(later[0]?.key, 'the same, for longer').toBe(found[1]?.key)
   })
+  it('leads from read errors, and from a pool that was set back, to what can be done about them', () => {
+    const readErrors = (count: number) => of('read_failed', '/dev/sdb', { ...said(`disk /dev/sdb of pool default failed to read ${count} blocks`, 1), since: { at: 9 } })
+    const setBack = (copies: number) => of('pool_set_back', 'default', said(`pool default (/dev/sdb) was set back: it holds an older state than when it was last in use; ${copies} of its copies are resynced in full`, 2))
+    const found = findings({ ...well, problems: [readErrors(2), setBack(3)] })
+    expect(found.map((f) => [f.severity, f.link, f.since])).toEqual([['warning', '#/pools', { at: 9 }], ['warning', '#/pools', undefined]])
+    expect(found[0]?.action).toMatch(/acknowledge the read errors/)
+    expect(found[1]?.action).toMatch(/accept the older data/)
+    const later = findings({ ...well, problems: [readErrors(4), setBack(1)] })
+    expect(later.map((f) => f.key), 'the same, though figures have changed').toEqual(found.map((f) => f.key))
+  })
   it('says once that a node does not say how it is, and not of one that is down', () => {
     const missing = [2, 2, 3].map((id) => ({ node: id, node_name: `n${id}`, reason: 'it did not answer within 2 s' }))
     const nodes = [node(1), node(2), node(3, { up: false })]

@@ -120,27 +120,37 @@ const isCutOff = (node: ClusterNode) => !node.up && (node.reached_by ?? []).leng
 /** What a node is that is not up. */
 export const downWord = (node: ClusterNode) => (isCutOff(node) ? 'cut off' : 'down')
 
+/** What to do about a pool that is open, by the code of what its node says: what is done is on the screen of pools. */
+const OF_OPEN_POOL: Record<string, string> = {
+  read_failed: 'Check the disk (smartctl, dmesg), and replace it if errors continue. Then acknowledge the read errors.',
+  pool_set_back: 'Find out who restored or reverted its disks. Its copies are resynced from copies that are in sync. If there are none and you cannot bring one back, accept the older data.',
+}
+
 /** What nodes say themselves, unless it is about a pool, or a node that is cut off from the asked one, of which it is said already; what several say alike (of etcd, say) once. */
 function ofProblems({ nodes = [], pools, problems }: Observed): Finding[] {
   const bad = pools.filter((pool) => !isOpen(pool) && pool.state !== 'exported')
   const here = nodes.find((node) => node.here)?.id
   const isOfCutOff = ({ node: by, code, subject }: NodeProblem) => by === here && code === 'node_cut_off' && nodes.some((node) => isCutOff(node) && subject === String(node.id))
   const isSaid = (problem: NodeProblem) => isOfCutOff(problem) || bad.some((pool) => isAbout(problem, pool))
-  const whoSays = new Map<string, { who: string[]; since: NodeProblem['since'][] }>()
+  const whoSays = new Map<string, { who: string[]; since: NodeProblem['since'][]; code: string; subject: string }>()
   for (const problem of problems.filter((one) => !isSaid(one))) {
-    const { text, node, node_name } = problem
+    const { text, node, node_name, code, subject } = problem
     const who = node === undefined || node === null ? [] : [nameOf({ id: node, name: node_name ?? '' })]
     const { who: others, since } = whoSays.get(text) ?? { who: [], since: [] }
-    whoSays.set(text, { who: [...others, ...who], since: [...since, problem.since] })
+    whoSays.set(text, { who: [...others, ...who], since: [...since, problem.since], code: code ?? '', subject: subject ?? '' })
   }
-  return [...whoSays].map(([text, { who, since }]) => ({
-    // It is the same though it has gone on for longer.
-    key: `problem ${[...who, text].join(' ').replace(/\d+ seconds/g, 'seconds')}`,
-    severity: 'warning',
-    since: first(since),
-    cause: who.length > 0 ? `${listed(who)}: ${text}` : text,
-    action: `Follow what it says; the log of ${who.length > 0 ? listed(who) : 'the node'} has more (journalctl -u ursa).`,
-  }))
+  return [...whoSays].map(([text, { who, since, code, subject }]) => {
+    const action = OF_OPEN_POOL[code]
+    return {
+      // It is the same though it has gone on for longer, or more blocks are bad, or fewer copies are behind.
+      key: `problem ${[...who, action ? `${code} ${subject}` : text].join(' ').replace(/\d+ seconds/g, 'seconds')}`,
+      severity: 'warning',
+      since: first(since),
+      cause: who.length > 0 ? `${listed(who)}: ${text}` : text,
+      action: action ?? `Follow what it says; the log of ${who.length > 0 ? listed(who) : 'the node'} has more (journalctl -u ursa).`,
+      ...(action && { link: '#/pools' }),
+    }
+  })
 }
 
 /** Nodes of which not all is known, though they are heard of. Of one that is down it is said already. */

@@ -1,6 +1,6 @@
-// Which pools a volume or a copy of it can be in.
+// Which pools a volume or a copy of it can be in, and what nodes say of pools that are open.
 
-import type { Pool } from '../api/types'
+import type { Missing, NodeProblem, Pool } from '../api/types'
 import { size } from './size'
 
 /** The one that a node takes: of that name; unnamed the only one, or the one named default. */
@@ -28,4 +28,24 @@ export function poolChoices(pools: Pool[]): { value: string; label: string; disa
     const each = of.length === 1 ? of.map(free) : of.map((pool) => `${free(pool)} on ${pool.node_name || `node ${pool.node}`}`)
     return { value: name, label: `${name}: ${each.join(', ')}`, disabled: of.every((pool) => pool.state !== 'online') }
   })
+}
+
+/** What is the matter with a pool, as far as its node says so. */
+export interface PoolTroubles {
+  /** It holds an older state than when it was last in use. */
+  setBack?: NodeProblem
+  /** Reads that its disks have failed, and nobody has acknowledged: one for each of these disks. */
+  readErrors: NodeProblem[]
+  /** Whether its node has been heard: otherwise there may be more. */
+  known: boolean
+}
+
+/** `problems`: undefined while they are not known. `silent`: nodes that do not say how they are. */
+export function troublesOf(pool: Pool, problems: NodeProblem[] | undefined, silent: Missing[]): PoolTroubles {
+  const own = (problems ?? []).filter(({ node }) => (node ?? undefined) === (pool.node ?? undefined))
+  return {
+    setBack: own.find(({ code, subject }) => code === 'pool_set_back' && subject === pool.name),
+    readErrors: own.filter(({ code, subject }) => code === 'read_failed' && pool.disks.some((disk) => disk.path === subject)),
+    known: problems !== undefined && !silent.some(({ node }) => node === pool.node),
+  }
 }

@@ -204,7 +204,7 @@ impl Pool {
     }
 
     /// Sets how far the pool has come: durable when done. With `set_back` the pool was found to be older than somebody remembers, and what its copies
-    /// hold is [`CopyState::SetBack`] in the same change.
+    /// hold is `CopyState::SetBack` in the same change.
     ///
     /// # Errors
     /// What writing the metadata met.
@@ -223,7 +223,7 @@ impl Pool {
         self.0.vouched_for.set(true);
     }
 
-    /// Disks that held less than the others when the pool was opened: they were set back, and its copies are [`CopyState::SetBack`].
+    /// Disks that held less than the others when the pool was opened: they were set back, and its copies are `CopyState::SetBack`.
     pub fn older_disks(&self) -> &[PathBuf] {
         &self.0.older_disks
     }
