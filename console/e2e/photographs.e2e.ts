@@ -38,6 +38,7 @@ const setBack = (open: (page: Page) => Promise<void>) => async (page: Page) => {
   const would = ['volumes mail are served with the older data that pool default holds: what was written since is lost', 'all other copies of them are resynced from it in full, also one that is down and has newer data']
   await page.route(/\/v1\/problems\b/, (route) => route.fulfill({ json: { items: [{ node: 1, node_name: 'n1', code: 'pool_set_back', subject: 'default', text }], missing: [] } }))
   await page.route(/\/accept-older\?.*dry_run/, (route) => route.fulfill({ json: { would } }))
+  await page.getByText(/was set back: it holds an older state/).waitFor()
   await open(page)
   await page.getByText('What the node would do').waitFor()
 }
@@ -46,6 +47,7 @@ const readErrors = (open: (page: Page) => Promise<void>) => async (page: Page) =
   const path = await page.getByRole('region', { name: 'default of n1' }).getByRole('row').nth(1).locator('td').first().innerText()
   const text = `disk ${path} of pool default failed to read 2 blocks: 1 still cannot be read, first LBA 8192 of volume mail; check the disk (SMART, kernel log) and replace it if errors continue, or run \`ursa pool acknowledge default\``
   await page.route(/\/v1\/problems\b/, (route) => route.fulfill({ json: { items: [{ node: 1, node_name: 'n1', code: 'read_failed', subject: path, text, since: { at: Math.floor(Date.now() / 1000) - 200 } }], missing: [] } }))
+  await page.getByText(/failed to read 2 blocks/).waitFor()
   await open(page)
 }
 

@@ -67,7 +67,7 @@ export function Pools() {
         </Ask>
       )}
       {chosen?.deed === 'accept' && (
-        <Ask opened close={close} title={`Accept the older data of pool ${chosen.pool.name}`} label="Accept older data" danger typed={chosen.pool.name} command={ursa('pool', 'accept-older', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/accept-older', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`The older data of pool ${chosen.pool.name} is served. Check file systems and databases before you use them.`}>
+        <Ask opened close={close} title={`Accept the older data of pool ${chosen.pool.name}`} label="Accept older data" danger typed={chosen.pool.name} command={ursa('pool', 'accept-older', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/accept-older', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`The older data of pool ${chosen.pool.name} is accepted. Check file systems and databases before you use them.`}>
           <Said>Do this only if the newer data is gone for good. If the node with the other copy is down, bring it back. If you still have the newer disks, put them back and restart this pool’s node.</Said>
           <Said>Everything written after that older state is lost, and all other copies are resynced from this pool. Check file systems and databases before you use them: hosts that were connected have seen newer data.</Said>
           <Tried path={tryPath(chosen.pool, 'accept-older', there)} failure="The older data cannot be accepted" />
