@@ -164,6 +164,8 @@ fn a_pool_that_was_set_back_is_told() {
     cluster.world.run_for(Duration::from_secs(5));
     assert!(cluster.has_trouble(1, "pool_set_back"));
     cluster.start(0);
+    // The record calls both in sync until their next lives have joined.
+    cluster.wait_until_all_serve();
     cluster.wait_until_in_sync(0, 2);
     cluster.world.run_for(Duration::from_secs(1));
     assert!(!cluster.has_trouble(1, "pool_set_back"), "it is over");
