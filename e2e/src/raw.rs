@@ -144,8 +144,13 @@ impl Raw {
 
     /// Adds a connection to the session of this one, or replaces the one with this number.
     pub fn join(&self, export: &Export, portal: usize, cid: u16) -> io::Result<Raw> {
-        let raw = Raw::of(Arc::clone(&self.session), export.portals[portal], cid)?;
-        raw.log_in(export, Login::default())
+        self.join_with(export, portal, Login { cid, ..Login::default() })
+    }
+
+    /// The same with all details, but for the session's own: its initiator and its TSIH.
+    pub fn join_with(&self, export: &Export, portal: usize, login: Login) -> io::Result<Raw> {
+        let raw = Raw::of(Arc::clone(&self.session), export.portals[portal], login.cid)?;
+        raw.log_in(export, login)
     }
 
     fn log_in(mut self, export: &Export, login: Login) -> io::Result<Raw> {

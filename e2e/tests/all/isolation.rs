@@ -94,8 +94,8 @@ fn another_secret_gives_no_part_in_a_session() {
     assert_eq!(told(&node, "join_refused", 4), ["secret", "secret", "secret", "no_such_session"]);
     // With its own secret it may do all of that.
     let own = Login { initiator: NAME, chap: Some(OWN), ..Login::default() };
-    let mut joined = Raw::login_with(&export, 0, ISID, Login { tsih, cid: 1, ..own }).expect("it may join");
-    assert!(joined.read(0, 8, 4096).is_ok());
+    let mut joined = victim.join_with(&export, 0, Login { cid: 1, ..own }).expect("it may join");
+    assert!(joined.read(0, 8, 4096).expect("a read") == pattern::stamped(1, 1, 0, 4096));
     let mut again = Raw::login_with(&export, 0, ISID, own).expect("it may log in again");
     again.wait_until_ready().expect("the unit gets ready");
     victim.wait_for_close().expect("its new session has taken its place");

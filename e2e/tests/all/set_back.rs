@@ -17,6 +17,9 @@ const BLOCKS: std::ops::Range<u64> = 0..64;
 /// Written while the other node is alone.
 const FEW: std::ops::Range<u64> = 100..104;
 
+/// What a path may have to say, once each, when the other node comes or goes: the command is sent again.
+const UNIT_ATTENTIONS_MAX: usize = 3;
+
 const BEFORE: u64 = 1;
 const AFTER: u64 = 2;
 
@@ -67,7 +70,14 @@ fn put(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
     let mut raw = ready(node);
     for block in blocks {
         let data = pattern::stamped(1, number, block * 8, 8 * SECTOR);
-        raw.write(block * 8, 8, &data, false).expect("it is written");
+        let mut written = raw.write(block * 8, 8, &data, false);
+        for _ in 0..UNIT_ATTENTIONS_MAX {
+            if written.is_ok() {
+                break;
+            }
+            written = raw.write(block * 8, 8, &data, false);
+        }
+        written.expect("it is written");
     }
 }
 

@@ -89,7 +89,7 @@ impl Control {
     /// when the pool has been imported.
     ///
     /// # Errors
-    /// [`ControlError::PoolOpen`]; [`ControlError::Mapped`] for volumes that initiators still see.
+    /// [`ControlError::PoolOpen`]; [`ControlError::MappedInPool`] for volumes that initiators still see.
     pub async fn forget_pool(self: &Rc<Control>, name: &str, unmap: bool) -> Result<(), ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
         let awaited = self.is_awaited(&name);

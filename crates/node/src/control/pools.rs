@@ -237,7 +237,7 @@ impl Control {
     /// Closes a pool so that another server may import it. Its volumes must not be mapped.
     ///
     /// # Errors
-    /// [`ControlError::Mapped`], and what the store says.
+    /// [`ControlError::MappedInPool`], and what the store says.
     pub async fn export_pool(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
         self.change(Work::new("exporting pool", &name), |changing| async move {

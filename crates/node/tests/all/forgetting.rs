@@ -137,7 +137,7 @@ fn a_pool_whose_metadata_could_not_be_written_is_closed_and_opened_anew() {
         assert!(matches!(export, Err(ControlError::Store(_))), "{export:?}");
 
         // Initiators still see its volume.
-        assert!(matches!(forget(&rig, false), Err(ControlError::Mapped { .. })));
+        assert!(matches!(forget(&rig, false), Err(ControlError::MappedInPool { .. })));
         let left = remains(&rig).unwrap();
         assert_eq!((left.volumes.unwrap().len(), left.maps.len()), (1, 1));
         forget(&rig, true).unwrap();
