@@ -90,9 +90,9 @@ fn expect(node: &Node, number: u64) {
     }
 }
 
-fn has_problem(node: &Node, code: &str) -> bool {
-    let status = node.ursa(&["status", "-o", "json"]);
-    status.stdout.contains(code)
+/// Whether `ursa status` there names a cause with these words.
+fn has_cause(node: &Node, words: &str) -> bool {
+    node.ursa(&["status", "-o", "json"]).stdout.contains(words)
 }
 
 /// Three nodes; the volume is on the first two. What the second one had is put back after it was written to once more.
@@ -142,7 +142,7 @@ fn a_pool_that_was_set_back_in_a_black_out_never_goes_on_alone() {
     lose_power(&mut nodes);
     nodes[1].restart();
     nodes[2].restart();
-    wait(SERVES_LIMIT, "the second node says what is wrong", || has_problem(&nodes[1], "pool_set_back"));
+    wait(SERVES_LIMIT, "the second node says what is wrong", || has_cause(&nodes[1], ") was set back"));
     nodes[0].restart();
     wait_until_in_sync(&nodes[0], "db");
     expect(&nodes[1], AFTER);
@@ -154,7 +154,7 @@ fn a_pool_that_was_set_back_in_a_black_out_never_goes_on_alone() {
 fn a_machine_that_was_set_back_takes_no_part() {
     let mut nodes = set_back(What::Everything);
     nodes[1].restart();
-    wait(SERVES_LIMIT, "the second node says what is wrong", || has_problem(&nodes[1], "node_set_back"));
+    wait(SERVES_LIMIT, "the second node says what is wrong", || has_cause(&nodes[1], "this node was set back"));
     let shown = nodes[0].ursa_json(&["volume", "show", "db"]);
     assert_eq!(shown["serving"], true, "{shown}");
     expect(&nodes[0], AFTER);

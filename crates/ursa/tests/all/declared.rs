@@ -55,7 +55,7 @@ fn a_file_is_applied_once_and_changes_only_what_differs() {
     let text = |size, more| text(size, more).replace("SECRET", secret.to_str().unwrap());
 
     let path = file(&node, &text("64M", ""));
-    let made = "+ host web\n+ target iqn.2026-11.example:shared\n+ volume db: 64M on nodes 1\n\
+    let made = "+ host web\n+ target iqn.2026-11.example:shared\n+ volume db: 64M, a single copy on node 1\n\
                 + map of volume db: LUN 3 of iqn.2026-11.example:shared for host web\n";
     assert_eq!(node.ok(&["diff", "-f", &path]), made);
     assert_eq!(node.ok(&["apply", "-f", &path, "--dry-run"]), made);

@@ -99,7 +99,8 @@ fn what_a_node_without_a_copy_is_asked_for_is_carried_out_by_one_that_has_one() 
     second.post(&map, json!({"volume": "mail", "host": "nobody"})).refused(404, "host_not_found");
     second.post(&map, json!({"volume": 5})).refused(422, "field_invalid");
 
-    assert_eq!(second.post("/v1/volumes/mail/verify", json!({})).json(200)["equal"], true);
+    let verified = second.post("/v1/volumes/mail/verify", json!({})).json(200);
+    assert_eq!(verified["equal"], true, "{verified}");
     second.post("/v1/volumes/mail/copies", json!({"node": 1})).refused(409, "copy_exists");
     second.post("/v1/volumes/mail/copies?dry_run=true", json!({"node": 2})).json(200);
     second.delete("/v1/volumes/mail/copies/1?dry_run=true").refused(409, "only_in_sync");
