@@ -154,7 +154,9 @@ fn a_pool_that_was_set_back_in_a_black_out_never_goes_on_alone() {
 fn a_machine_that_was_set_back_takes_no_part() {
     let mut nodes = set_back(What::Everything);
     nodes[1].restart();
-    wait(SERVES_LIMIT, "the second node says what is wrong", || has_cause(&nodes[1], "this node was set back"));
+    wait(SERVES_LIMIT, "the second node says what is wrong", || {
+        has_cause(&nodes[1], "this node was set back")
+    });
     let shown = nodes[0].ursa_json(&["volume", "show", "db"]);
     assert_eq!(shown["serving"], true, "{shown}");
     expect(&nodes[0], AFTER);
