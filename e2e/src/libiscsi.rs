@@ -66,8 +66,9 @@ impl Exceptions {
                 "{}: say why",
                 exception.name
             );
-            let passes = exception.verdicts.contains(&Verdict::Pass);
-            assert!(!passes && !exception.verdicts.is_empty(), "{}: that is no exception", exception.name);
+            // One may pass at times, if it says why.
+            let always_passes = exception.verdicts.iter().all(|verdict| *verdict == Verdict::Pass);
+            assert!(!always_passes, "{}: that is no exception", exception.name);
         }
         list
     }
