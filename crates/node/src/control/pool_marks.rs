@@ -207,7 +207,7 @@ impl Control {
         Some((pool.id(), pool.mark()))
     }
 
-    /// Pools that were set back, as long as not all of their copies were brought up to date.
+    /// Pools that were set back, until all of their copies are marked for a full resync: from then on the volumes say what they wait for.
     pub(super) fn set_back(&self) -> Vec<Trouble> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let trouble = |pool: Pool| {
