@@ -1,6 +1,7 @@
 //! Disks and machines that return as they were on an earlier day: the second of three nodes, which has one of two copies.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ const BLOCKS: std::ops::Range<u64> = 0..64;
 /// Written while the other node is alone.
 const FEW: std::ops::Range<u64> = 100..104;
 
-/// What a path may have to say, once each, when the other node comes or goes: the command is sent again.
+/// What a path may have to say, once each, when the other node comes or goes.
 const UNIT_ATTENTIONS_MAX: usize = 3;
 
 const BEFORE: u64 = 1;
@@ -66,18 +67,23 @@ fn ready(node: &Node) -> Raw {
     }
 }
 
+/// Sends a command, and again for each unit attention that it may meet.
+fn in_spite_of_attentions<T>(mut command: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut result = command();
+    for _ in 0..UNIT_ATTENTIONS_MAX {
+        if result.is_ok() {
+            break;
+        }
+        result = command();
+    }
+    result
+}
+
 fn put(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
     let mut raw = ready(node);
     for block in blocks {
         let data = pattern::stamped(1, number, block * 8, 8 * SECTOR);
-        let mut written = raw.write(block * 8, 8, &data, false);
-        for _ in 0..UNIT_ATTENTIONS_MAX {
-            if written.is_ok() {
-                break;
-            }
-            written = raw.write(block * 8, 8, &data, false);
-        }
-        written.expect("it is written");
+        in_spite_of_attentions(|| raw.write(block * 8, 8, &data, false)).expect("it is written");
     }
 }
 
@@ -85,7 +91,8 @@ fn put(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
 fn expect(node: &Node, number: u64) {
     let mut raw = ready(node);
     for block in BLOCKS {
-        let data = raw.read(block * 8, 8, 8 * SECTOR).expect("it is read");
+        let read = in_spite_of_attentions(|| raw.read(block * 8, 8, 8 * SECTOR));
+        let data = read.expect("it is read");
         assert_eq!(pattern::stamp(&data[..SECTOR], 1, block * 8), Some(number), "block {block}");
     }
 }
