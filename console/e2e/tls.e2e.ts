@@ -72,7 +72,7 @@ it('names its address, and the node prints by what it is known', () => {
 })
 
 it('is set up by the link, into a session that never leaves TLS', async () => {
-  const token = /https:\S+#\/setup\?token=(\S+)/.exec(readFileSync(node.log, 'utf8'))?.[1]
+  const token = node.setUpLinks.find((link) => link.startsWith('https:'))?.split('token=')[1]
   expect(token, 'the address for other machines has a link of its own').toBeTruthy()
   expect(await cookies()).toEqual([])
   await page.goto(`${node.secureUrl}/#/setup?token=${token}`)
