@@ -1,10 +1,22 @@
 # reservations: register, reserve, conflict, preempt, clear, by two hosts (SPC-4 5.13).
 A=/run/host-a B=/run/host-b
+exec 9>&1 # for what must be seen from within `refused`
 pr() { sg_persist --no-inquiry "$@"; }
 check() { echo "+ $*"; "$@" || { echo "FAILED: $*"; exit 1; }; }
 refused() { echo "+ must conflict: $*"; "$@" >/run/refused 2>&1 && { echo "FAILED: it was allowed"; exit 1; }; cat /run/refused; true; }
-writes() { dd if=/dev/zero of="$1" bs=4096 count=1 seek=64 oflag=direct conv=notrunc 2>/dev/null; }
-reads() { dd if="$1" of=/dev/null bs=4096 count=1 skip=64 iflag=direct 2>/dev/null; }
+# Fails at a RESERVATION CONFLICT only ("Invalid exchange" is what Linux makes of it). Each of these hosts has one path: when the disk of its
+# node takes so long for a write that its copy leaves the in-sync set, I/O fails until the copy is in sync again, and multipath would take
+# the other path. It is tried again for a minute.
+io() {
+  for _ in $(seq 60); do
+    LC_ALL=C dd "$@" bs=4096 count=1 2>/run/io && return 0
+    grep -q 'Invalid exchange' /run/io && return 1
+    sleep 1
+  done
+  { echo "FAILED: dd $*"; cat /run/io; } >&9; exit 1
+}
+writes() { io if=/dev/zero of="$1" seek=64 oflag=direct conv=notrunc; }
+reads() { io if="$1" of=/dev/null skip=64 iflag=direct; }
 keys() { pr --in --read-keys "$1" | grep -oiE '0x[0-9a-f]+$' | sort | tr '\n' ' '; }
 holder() { pr --in --read-reservation "$1" | grep -iE 'key=|scope' | tr '\n' ' '; }
 # A change by one host may be a unit attention for the other: it is taken here, so that it does not hide an answer.
