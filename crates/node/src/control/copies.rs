@@ -65,6 +65,7 @@ impl Control {
     /// Makes a volume with copies larger: first each copy, then, in one step, the volume. Begun again, it goes on where it was.
     pub(super) async fn grow_replicated(&self, info: &VolumeInfo, size: ByteLen) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
+        keeper.check_entry(&volume_key(info.id))?;
         let capacity = whole_blocks(size, info.block_size)?;
         let mut grown: BTreeSet<(u16, u64)> = BTreeSet::new();
         for _ in 0..GROW_TRIES_MAX {
@@ -221,6 +222,10 @@ impl Control {
 }
 
 fn access_change(keeper: &Keeper, key: &str) -> Option<AccessChange> {
+    // What cannot be read is not gone.
+    if keeper.is_unreadable(key) {
+        return None;
+    }
     if let Some(name) = key.strip_prefix(TARGETS) {
         let name: TargetName = name.parse().ok()?;
         Some(

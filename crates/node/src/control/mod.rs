@@ -68,6 +68,7 @@ pub use self::forks::{ForkDecision, StrategyChange};
 pub use self::links::LinkStatus;
 pub use self::members::{NodeStatus, Removal};
 pub use self::passing::{CARRY_DEADLINE, Passage, Request};
+pub(crate) use self::people::{TOKENS, USERS};
 pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChange};
 pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
 pub use self::read_errors::DiskReadErrors;

@@ -16,8 +16,8 @@ use crate::access::HostName;
 use crate::copies::Keeper;
 use crate::record::{Change, delete, set};
 
-const USERS: &str = "user/";
-const TOKENS: &str = "api-token/";
+pub(crate) const USERS: &str = "user/";
+pub(crate) const TOKENS: &str = "api-token/";
 /// The key that is there as soon as there was a user.
 const SET_UP: &str = "users-set-up";
 
@@ -127,7 +127,7 @@ impl Control {
 
     /// Whether there was ever a user; `None`: the cluster's record has not been read yet.
     pub fn is_set_up(&self) -> Option<bool> {
-        let there = self.person::<bool>(SET_UP).is_some();
+        let there = self.has_first_user();
         let read = self.keeper().is_none_or(|keeper| !keeper.nodes().is_empty());
         (there || read).then_some(there)
     }
@@ -191,7 +191,7 @@ impl Control {
     fn changed_user(&self, change: UserChange) -> Result<(User, Change), ControlError> {
         let kept = |user: User| (user.clone(), set(format!("{USERS}{}", user.name), &user));
         match change {
-            UserChange::First(_) if self.person::<bool>(SET_UP).is_some() => Err(ControlError::SetUpAlready),
+            UserChange::First(_) if self.has_first_user() => Err(ControlError::SetUpAlready),
             UserChange::First(user) => Ok(kept(user)),
             UserChange::Add(user) => match self.user(&user.name) {
                 Some(_) => Err(ControlError::Exists { kind: "user", name: user.name }),
@@ -214,6 +214,14 @@ impl Control {
                 self.check_other_admin(&name)?;
                 Ok((user, delete(format!("{USERS}{name}"))))
             }
+        }
+    }
+
+    /// Whether the marker is there, whatever a later version says in it.
+    fn has_first_user(&self) -> bool {
+        match self.keeper() {
+            Some(keeper) => keeper.revision_of(SET_UP).is_some(),
+            None => self.record.borrow().get::<bool>(SET_UP).is_some(),
         }
     }
 

@@ -46,6 +46,8 @@ impl Trouble {
 const RECORD_FAULT: &str = "record_fault";
 /// The node's record takes no changes.
 const RECORD_LATCHED: &str = "record_latched";
+/// A later version has written entries of the cluster's record.
+const ENTRIES_UNREADABLE: &str = "record_entries_unreadable";
 /// An address for other nodes is not there.
 const LINK_ADDRESS_MISSING: &str = "link_address_missing";
 /// A node is up and is not reached.
@@ -58,7 +60,7 @@ impl Control {
         let fault = fault.map(|fault| Trouble::new(RECORD_FAULT, "", fault.to_string()));
         let latched = latched.then(|| Trouble::new(RECORD_LATCHED, "", RecordError::Latched.to_string()));
         let pools = self.pools().into_iter().flat_map(|pool| of_pool(&pool));
-        let missing = self.missing_addresses().into_iter();
+        let missing = self.unreadable_entries().into_iter().chain(self.missing_addresses());
         let stalled = missing.chain(self.record_stalled()).chain(self.logins_refused());
         let cluster =
             self.record_lost().into_iter().chain(stalled).chain(self.cut_off()).chain(self.lost_addresses());
@@ -81,6 +83,22 @@ impl Control {
              up and no node that starts can serve volumes with copies; bring etcd back, or set `etcd` right"
         );
         Some(Trouble::new(RECORD_LOST.as_str(), "", text))
+    }
+
+    /// Entries of the cluster's record that a later version has written.
+    fn unreadable_entries(&self) -> Option<Trouble> {
+        const SHOWN: usize = 5;
+        let keys = self.keeper()?.unreadable_keys();
+        let more = match keys.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let shown = keys.get(..SHOWN.min(keys.len()))?.join(", ");
+        let text = format!(
+            "this node cannot read entries of the cluster's record that a later version of Ursa has written ({shown}{more}): it goes by what they said before and leaves them as \
+             they are. A volume whose copies it cannot read any more is served by the other nodes only; update Ursa on this node"
+        );
+        (!keys.is_empty()).then(|| Trouble::new(ENTRIES_UNREADABLE, "", text))
     }
 
     /// Addresses for other nodes that are not there.

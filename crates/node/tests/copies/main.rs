@@ -37,6 +37,7 @@ mod seeds;
 mod set_back;
 mod stopping;
 mod syncs;
+mod unreadable;
 mod verifying;
 
 use std::cell::{Cell, RefCell};

@@ -8,6 +8,7 @@ use store::VolumeInfo;
 use super::super::change::{Changing, WaitsFor, Work};
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
+use crate::copies::volume_key;
 use crate::volume::VolumeId;
 
 impl Control {
@@ -21,6 +22,9 @@ impl Control {
             changing.concerns(volume.id);
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, volume) = control.volume_still(&volume)?;
+            if let Some(keeper) = control.keeper().filter(|_| volume.copy.is_some()) {
+                keeper.check_entry(&volume_key(volume.id))?;
+            }
             control.unmap_volume(&changing, &volume, force).await?;
             if volume.copy.is_some() && control.is_recorded(volume.id).await? {
                 drop(_volume);

@@ -400,7 +400,7 @@ impl Keeper {
         let volumes = self.volumes.borrow();
         let kept = volumes.get(&id)?;
         let config = kept.membership.active()?;
-        (self.is_member(kept, config) && !kept.held).then_some(())?;
+        (self.is_member(kept, config) && !kept.is_held()).then_some(())?;
         let node_of = |slot: Slot| Some((slot, config.copy(slot)?.node));
         let (_, first) = config.in_sync().iter().next().and_then(node_of)?;
         Some(Members {
@@ -412,7 +412,7 @@ impl Keeper {
 
     fn is_member_in(&self, kept: &Kept, epoch: Epoch) -> bool {
         kept.open
-            && !kept.held
+            && !kept.is_held()
             && kept
                 .membership
                 .active()

@@ -13,7 +13,7 @@ use super::{ClusterError, Keeper, json};
 use crate::shard::{Shard, on_all_cores};
 
 /// The key of what all nodes of the cluster may give together, in bytes a second.
-const SYNC_LIMIT: &str = "sync-limit";
+pub(super) const SYNC_LIMIT: &str = "sync-limit";
 
 /// What the cores were told last.
 #[derive(Default)]

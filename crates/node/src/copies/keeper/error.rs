@@ -13,6 +13,11 @@ pub enum ClusterError {
     /// Somebody else has changed the same thing.
     #[error("{0} was changed by somebody else in the meantime: look at it and try again")]
     Conflict(String),
+    /// This version cannot read what is there, and would lose of it what it does not know.
+    #[error(
+        "this node cannot read {0:?} in the cluster's record, since a later version of ursa has written it, and leaves it as it is: ask a node of that version, or update this one"
+    )]
+    Unreadable(String),
     /// The other node cannot be asked.
     #[error("{0} is not reached: is it running, and are its addresses right?")]
     Unreached(NodeId),

@@ -11,12 +11,11 @@ use replica::{Activation, Membership, NodeId, Revision, SILENCE_MAX, Steward};
 use store::VolumeId;
 
 use super::super::core::{Copies, on_every_core};
-use super::super::entry::{
-    LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry, link_roles_key, peer,
-};
+use super::super::entry::{LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, link_roles_key, peer};
 use super::super::strategy::strategy_key;
 use super::agreement::Agreement;
 use super::doubt::Doubt;
+use super::unreadable::{Legible, Reading};
 use super::{Keeper, Kept};
 use crate::control::{Control, show_capacity};
 use crate::shard::on_all_cores;
@@ -33,15 +32,17 @@ impl Keeper {
                     let keys: BTreeSet<String> =
                         before.entries.keys().chain(everything.entries.keys()).cloned().collect();
                     // What was there when this node began to follow is no news.
+                    let was = keys.iter().map(|key| (key.clone(), before.entries.get(key).cloned()));
+                    let was = self.note_unreadable(was.collect());
                     if !before.entries.is_empty() {
-                        let was = keys.iter().map(|key| (key.clone(), before.entries.get(key).cloned()));
-                        self.tell_changes(was.collect());
+                        self.tell_changes(was);
                     }
                     self.act_by(keys, everything.revision).await;
                 }
                 Ok(Event::Change(change)) => {
                     let before = self.values_at(change.writes.iter().map(|(key, _)| key));
                     self.record.borrow_mut().change(&change);
+                    let before = self.note_unreadable(before);
                     self.tell_changes(before);
                     let keys = change.writes.iter().map(|(key, _)| key.clone()).collect();
                     self.act_by(keys, change.revision).await;
@@ -99,20 +100,15 @@ impl Keeper {
 
     async fn learn_volume(self: &Rc<Self>, key: &str) {
         let Some(id) = key.strip_prefix(VOLUMES).and_then(VolumeId::parse) else { return };
-        let found = self.get::<VolumeEntry>(key);
-        let here = found.and_then(|(entry, revision)| {
-            let (slot, copy) = entry.copy_on(self.me())?;
-            let made = copy.made;
-            Some((entry, revision, slot, made))
-        });
-        let Some((entry, revision, slot, made)) = here else { return self.forget(id).await };
-        let Some(config) = entry.config(Revision(revision.0)) else {
-            tracing::error!(
-                key,
-                "an entry of the cluster's record cannot be read: the volume stays as it was"
-            );
-            return;
+        let Some((reading, revision)) = self.read_volume(key) else { return self.forget(id).await };
+        let (entry, legible) = match reading {
+            Reading::Whole(entry) => (entry, Legible::Whole),
+            Reading::Part(entry) => (entry, Legible::Part),
+            Reading::Nothing { epoch } => return self.hold_unreadable(id, epoch).await,
         };
+        let here = entry.copy_on(self.me()).map(|(slot, copy)| (slot, copy.made));
+        let Some((slot, made)) = here else { return self.forget(id).await };
+        let config = entry.config(revision).expect("what is read has one");
         if self.volumes.borrow().get(&id).is_some_and(|kept| (kept.slot, kept.made) != (slot, made)) {
             // It was taken off this node and put there again while nobody told this node so.
             self.forget(id).await;
@@ -121,7 +117,7 @@ impl Keeper {
         let life = self.copies.incarnation();
         let kept = volumes.entry(id).or_insert_with(|| Kept {
             entry: entry.clone(),
-            revision,
+            revision: cluster::Revision(revision.0),
             slot,
             made,
             membership: Membership::new(slot, life),
@@ -138,6 +134,7 @@ impl Keeper {
             doubt: Doubt::default(),
             led: None,
             held: false,
+            legible,
             strategy_key: strategy_key(id),
         });
         tracing::info!(
@@ -153,11 +150,17 @@ impl Keeper {
                 kept.steward.forget(slot);
             }
         }
-        (kept.entry, kept.revision, kept.proposing) = (entry, revision, false);
+        (kept.entry, kept.revision, kept.proposing) = (entry, cluster::Revision(revision.0), false);
+        let was = std::mem::replace(&mut kept.legible, legible);
         if self.forks.allow(id, slot, &config) {
             // What was held until the record says so is not in sync by now.
             kept.held &= self.forks.has(id) || config.in_sync().contains(slot);
             kept.membership.learn(config);
+        }
+        let is_free = was == Legible::Nothing && !kept.held;
+        drop(volumes);
+        if is_free {
+            self.go_on_serving(id).await;
         }
     }
 

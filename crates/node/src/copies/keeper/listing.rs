@@ -31,14 +31,18 @@ impl Keeper {
         let mut after = VOLUMES.to_owned();
         loop {
             {
-                let record = self.record.borrow();
+                let (record, unreadable) = (self.record.borrow(), self.unreadable.borrow());
                 let rest =
                     record.entries.range::<str, _>((Bound::Excluded(after.as_str()), Bound::Unbounded));
                 let part = rest.take_while(|(key, _)| key.starts_with(VOLUMES)).take(A_TURN);
                 let mut last = None;
                 for (key, value) in part {
                     last = Some(key.clone());
-                    parse(key, &value.value).into_iter().for_each(&mut each);
+                    let value = match unreadable.get(key) {
+                        Some(stands_in) => stands_in.as_ref(),
+                        None => Some(value),
+                    };
+                    value.and_then(|value| parse(key, &value.value)).into_iter().for_each(&mut each);
                 }
                 match last {
                     Some(key) => after = key,

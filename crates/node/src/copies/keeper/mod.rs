@@ -29,6 +29,7 @@ mod questions;
 mod stalling;
 mod syncs;
 mod telling;
+mod unreadable;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +59,7 @@ use self::lasting::Outside;
 use self::stalling::Stalls;
 pub use self::syncs::Counted;
 use self::syncs::Syncs;
+use self::unreadable::{Legible, Unreadable};
 use super::ask::Answer;
 use super::core::Copies;
 use super::entry::{NODES, NodeEntry, VolumeEntry, maintenance_key};
@@ -77,6 +79,8 @@ pub struct Keeper {
     store: Store,
     links: Links,
     record: RefCell<Everything>,
+    /// What stands for entries of it that this version cannot read.
+    unreadable: RefCell<Unreadable>,
     peers: RefCell<BTreeMap<NodeId, PeerState>>,
     cuts: RefCell<Cuts>,
     volumes: RefCell<BTreeMap<VolumeId, Kept>>,
@@ -164,6 +168,8 @@ struct Kept {
     led: Option<Instant>,
     /// Hosts are not served: what is here and what the record says are to be settled first.
     held: bool,
+    /// How much of its entry can be read.
+    legible: Legible,
     /// Where the record has what somebody has chosen for it: looked up twenty times a second.
     strategy_key: String,
 }
@@ -200,6 +206,7 @@ impl Keeper {
             store,
             links,
             record: RefCell::default(),
+            unreadable: RefCell::default(),
             peers: RefCell::default(),
             cuts: RefCell::default(),
             volumes: RefCell::default(),
@@ -302,20 +309,26 @@ impl Keeper {
         self.activations.get()
     }
 
-    /// The value at `key`, as far as this node has followed the record.
+    /// The value at `key`, as far as this node has followed the record; of one that it cannot read what stands for that, which is not to be written.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<(T, cluster::Revision)> {
-        let record = self.record.borrow();
-        let value = record.entries.get(key)?;
+        let (record, unreadable) = (self.record.borrow(), self.unreadable.borrow());
+        let value = match unreadable.get(key) {
+            Some(stands_in) => stands_in.as_ref()?,
+            None => record.entries.get(key)?,
+        };
         Some((parse(key, &value.value)?, value.revision))
     }
 
-    /// The values whose keys begin with `prefix`, by key.
+    /// The values whose keys begin with `prefix`, by key, each as [`Keeper::get`] gives it.
     pub fn list<T: DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
-        let record = self.record.borrow();
+        let (record, unreadable) = (self.record.borrow(), self.unreadable.borrow());
         let range = record.entries.range(prefix.to_owned()..);
         range
             .take_while(|(key, _)| key.starts_with(prefix))
-            .filter_map(|(key, value)| parse(key, &value.value))
+            .filter_map(|(key, value)| match unreadable.get(key) {
+                Some(stands_in) => parse(key, &stands_in.as_ref()?.value),
+                None => parse(key, &value.value),
+            })
             .collect()
     }
 
@@ -335,8 +348,9 @@ impl Keeper {
     /// Changes the record, and waits until this node acts by it.
     ///
     /// # Errors
-    /// [`ClusterError::Record`], [`ClusterError::Conflict`].
+    /// [`ClusterError::Record`], [`ClusterError::Conflict`], [`ClusterError::Unreadable`].
     pub async fn commit(&self, transaction: Transaction) -> Result<(), ClusterError> {
+        self.check_readable(&transaction)?;
         match self.store.cas(transaction, RECORD_DEADLINE).await? {
             Outcome::Committed(revision) => {
                 let there = || self.acts_by() >= Revision(revision.0);

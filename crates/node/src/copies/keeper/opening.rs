@@ -5,15 +5,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::ByteLen;
+use replica::NodeId;
 use store::VolumeId;
 
 use super::super::SliceCopy;
 use super::super::core::Copies;
 use super::super::entry::{
-    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NODES, NodeEntry, VolumeEntry, deleted_key, node_key,
+    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NodeEntry, VolumeEntry, deleted_key, node_key,
 };
 use super::super::strategy::{SplitEntry, split_key};
 use super::fork::detach;
+use super::unreadable::Legible;
 use super::{Keeper, Kept};
 use crate::control::{Control, CopyOpening};
 use crate::shard::on_all_cores;
@@ -108,8 +110,10 @@ impl Keeper {
         let is_closing = |id: VolumeId| self.closing.borrow().contains(&id);
         // What was written here alone is not deleted because somebody who did not know of it took the copy away.
         let is_split_here = |id: VolumeId| {
-            let split = self.get::<SplitEntry>(&split_key(id));
-            split.is_some_and(|(split, _)| split.keep.is_none() && split.node == me.0)
+            let key = split_key(id);
+            let split = self.get::<SplitEntry>(&key);
+            self.is_unreadable(&key)
+                || split.is_some_and(|(split, _)| split.keep.is_none() && split.node == me.0)
         };
         let stays = |entry: &VolumeEntry| {
             VolumeId::parse(&entry.id)
@@ -170,8 +174,8 @@ impl Keeper {
         if deleted.peek().is_none() || !self.knows_this_life() {
             return Vec::new();
         }
-        let nodes: BTreeSet<u16> = self.list::<NodeEntry>(NODES).iter().map(|node| node.id).collect();
-        deleted.filter(|(_, deleted)| deleted.nodes.iter().all(|node| !nodes.contains(node))).collect()
+        let is_there = |node: &u16| self.revision_of(&node_key(NodeId(*node))).is_some();
+        deleted.filter(|(_, deleted)| !deleted.nodes.iter().any(is_there)).collect()
     }
 
     /// Whether the volume is deleted, and some node may still have a copy of it.
@@ -250,6 +254,9 @@ impl Keeper {
     /// outside, or is the only one that takes part from now on. Others see to the former: it does not finish what they send it. Who is alone needs nothing of what it has
     /// forgotten: what it has told others to be on its disk is there, and the rest nobody was told of.
     fn may_open(&self, kept: &Kept) -> bool {
+        if kept.legible == Legible::Nothing {
+            return false;
+        }
         let Some(newest) = kept.membership.newest().filter(|_| kept.reopens) else { return true };
         let is_alone = || newest.members().without(kept.slot).is_empty();
         !self.is_member(kept, newest) || is_alone() && !kept.forgets

@@ -50,13 +50,13 @@ impl Keeper {
             let config = kept.membership.active().or(kept.membership.newest());
             Some((number, Way::new(way(config.is_some_and(serves), NodeId(copy.node)))))
         });
-        let serves = acts && named && kept.agreement.known && !kept.held;
+        let serves = acts && named && kept.agreement.known && !kept.is_held();
         let own = kept.doubt.state().filter(|_| serves).unwrap_or_else(|| way(serves, self.me()));
         Paths { own: Way::new(own), others: others.collect() }
     }
 
     pub(super) fn serves(&self, now: Instant, kept: &Kept) -> bool {
-        !kept.held
+        !kept.is_held()
             && kept.membership.active().is_some_and(|config| {
                 let others = config.members().without(kept.slot);
                 let nodes = others.iter().filter_map(|slot| config.copy(slot)).map(|copy| copy.node);

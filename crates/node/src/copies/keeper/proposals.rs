@@ -18,6 +18,7 @@ use super::super::progress::{KeptOut, SliceSync};
 use super::super::view::SliceView;
 use super::budget::Giving;
 use super::syncs::DiskTrouble;
+use super::unreadable::Legible;
 use super::{Keeper, Kept, RECORD_DEADLINE, json};
 use crate::parts::{self, A_QUICK_TURN};
 use crate::shard::on_all_cores;
@@ -93,6 +94,9 @@ impl Keeper {
             };
             let mut proposals: Vec<(VolumeId, Proposal)> = Vec::new();
             after = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
+                if kept.legible != Legible::Whole {
+                    return;
+                }
                 let proposal = self.stewarded(&look, &views, id, kept);
                 let proposal = proposal.or_else(|| self.dropped(&look, id, kept));
                 proposals.extend(proposal.map(|proposal| (id, proposal)));

@@ -55,6 +55,8 @@ pub(super) fn refused(error: &ClusterError) -> Refusal {
                 .hint("a majority of the nodes that vote must be up: see `ursa node list`")
         }
         ClusterError::Conflict(_) => Refusal::new(StatusCode::CONFLICT, "changed_meanwhile", detail),
+        ClusterError::Unreadable(_) => Refusal::new(StatusCode::CONFLICT, "entry_unreadable", detail)
+            .hint("ask a node of that version, or update this one"),
         ClusterError::Unreached(_) => {
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", detail)
         }

@@ -10,6 +10,7 @@ use store::VolumeId;
 use super::super::super::core::Copies;
 use super::super::super::entry::{NODES, NodeEntry, StandingEntry, VolumeEntry};
 use super::super::super::strategy::{FORK_EPOCHS, ForkRecord, Strategy, alone};
+use super::super::unreadable::Legible;
 use super::super::{Keeper, Kept};
 use super::{FORK_SILENCE, Fork, Phase, attach, detach};
 use crate::canary::{Canary, makes};
@@ -32,7 +33,10 @@ impl Keeper {
             let config = kept.membership.newest()?;
             let other = self.other_member(kept, config)?;
             let quiet = self.peers.borrow().get(&other).and_then(|peer| peer.heard)?;
-            let able = kept.open && !kept.held && kept.membership.active() == Some(config);
+            let able = kept.open
+                && !kept.held
+                && kept.legible == Legible::Whole
+                && kept.membership.active() == Some(config);
             (able
                 && silent(quiet)
                 && self.is_in_sync(kept, config)

@@ -285,6 +285,9 @@ impl Keeper {
     pub(super) async fn learn_splits(self: &Rc<Self>, keys: &BTreeSet<String>) {
         for key in keys.iter().filter(|key| key.starts_with(SPLITS)) {
             let Some(id) = key.strip_prefix(SPLITS).and_then(VolumeId::parse) else { continue };
+            if self.is_unreadable(key) {
+                continue;
+            }
             let Some((split, _)) = self.get::<SplitEntry>(key) else { continue };
             match split.keep {
                 None if split.node == self.me().0 && !makes(Canary::ForkForgotten) => {

@@ -115,6 +115,7 @@ impl Keeper {
 
     /// Changes the record, if nothing of what the transaction expects has changed.
     async fn change_record(&self, transaction: Transaction) -> Option<()> {
+        self.check_readable(&transaction).ok()?;
         let outcome = self.store.cas(transaction, RECORD_DEADLINE).await;
         matches!(outcome, Ok(Outcome::Committed(_))).then_some(())
     }
@@ -300,9 +301,9 @@ impl Keeper {
 
     /// Hosts are served again, where they may be.
     pub async fn go_on_serving(self: &Rc<Self>, id: VolumeId) {
-        let number = self.volumes.borrow_mut().get_mut(&id).map(|kept| {
+        let number = self.volumes.borrow_mut().get_mut(&id).and_then(|kept| {
             kept.held = false;
-            kept.entry.number
+            (!kept.is_held()).then_some(kept.entry.number)
         });
         if let Some(number) = number {
             attach(number).await;
