@@ -61,20 +61,6 @@ impl Node {
         self.settings = settings.iter().map(|&text| text.to_owned()).collect();
     }
 
-    /// Tries to start it, and gives what it says when it ends of itself.
-    #[track_caller]
-    pub fn refuses_to_start(&mut self) -> String {
-        self.spawn();
-        let mut process = self.process.take().expect("it was started");
-        let Some(status) = program::wait(&mut process, READY_LIMIT) else {
-            let _ = process.kill();
-            let _ = process.wait();
-            panic!("it runs:\n{}", self.log());
-        };
-        assert!(!status.success(), "it ended with {status}:\n{}", self.log());
-        self.log()
-    }
-
     /// Starts it again after [`Node::kill`] or [`Node::stop`], on the same data and ports.
     pub fn restart(&mut self) {
         self.spawn();

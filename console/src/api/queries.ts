@@ -34,7 +34,7 @@ export const useNodes = () =>
       try {
         return (await data(api.GET('/v1/nodes'))).items
       } catch (error) {
-        if (error instanceof Refusal && error.code === 'no_cluster') return null
+        if (error instanceof Refusal && (error.code === 'no_cluster' || error.code === 'cluster_unavailable')) return null
         throw error
       }
     },

@@ -53,7 +53,10 @@ export const nameOf = (node: Pick<ClusterNode, 'id' | 'name'>): string => (node.
 
 /** All findings, the worst first. */
 export function findings(observed: Observed): Finding[] {
-  const nodes = observed.nodes ?? []
+  const all = observed.nodes ?? []
+  // The others are not down for a node that they refuse: it says itself what to do.
+  const isExpelled = observed.problems.some(({ code, node }) => code === 'removed_from_cluster' && all.some((one) => one.here && one.id === node))
+  const nodes = isExpelled ? [] : all
   // Of etcd the node says itself what is the matter, and there no node votes.
   const inEtcd = observed.node?.record?.place === 'etcd'
   const found = [
@@ -64,7 +67,7 @@ export function findings(observed: Observed): Finding[] {
     ...ofCopies(observed),
     ...ofChanges(observed),
     ...ofProblems(observed),
-    ...ofMissing(observed),
+    ...(isExpelled ? [] : ofMissing(observed)),
     ...(inEtcd ? [] : ofTwo(nodes)),
   ]
   return found.sort((a, b) => RANK[a.severity] - RANK[b.severity])

@@ -83,8 +83,16 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
         // The link that it was to replace works after all; why it did not become one otherwise, who connects says.
         return tracing::debug!(%address, reason, "a connection to this node did not become a link");
     }
+    let refusal = match &error {
+        AcceptError::ByPeer { refused, .. } => Some(refused.refusal),
+        // A node with a lower number, whose member this one is: it has asked whether it is one, too.
+        AcceptError::ByMe { refused, hello } if refused.refusal == Refusal::Name && hello.from < hub.me => {
+            return tracing::debug!(%address, reason, "a node has asked whether it is a member");
+        }
+        _ => None,
+    };
     if let Some(node) = node {
-        hub.note_trouble(node, &reason);
+        hub.note_trouble(node, &reason, refusal);
     }
     // Ports of clients change with every attempt.
     if hub.said.is_news(node, &format!("{} {reason}", address.ip())) {

@@ -36,6 +36,48 @@ enum DialError {
     Unwanted,
 }
 
+impl DialError {
+    /// Why the peer refused, if it did.
+    fn of_peer(&self) -> Option<Refusal> {
+        match self {
+            DialError::ByPeer(refused) | DialError::Wire(WireError::Refused(refused)) => {
+                Some(refused.refusal)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// How often a node that does not connect itself, and is not connected to, asks whether it is a member still.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+
+/// Finds out whether the peer knows this node as a member, for as long as no link with it is up. Of two nodes that with the higher number connects: the other
+/// would never hear that it was removed while it was away. The peer refuses the link in any case, and says why: that the other side connects, if all is well.
+pub(crate) async fn ask_for_membership(hub: Rc<Hub>, member: Rc<Member>) {
+    let name = LinkName { peer: member.id, role: Role::Control, number: 0 };
+    for turn in 0.. {
+        rt::sleep(ASK_EVERY).await;
+        if member.is_linked() {
+            continue;
+        }
+        let addresses = member.peer.borrow().addresses_of(Role::Control, 0);
+        let address = addresses.get(turn % addresses.len().max(1)).copied();
+        let Err(error) = attempt(&hub, name, address, Patience::alone(&hub.limits), ready(false)).await
+        else {
+            continue;
+        };
+        let refusal = error.of_peer().filter(|refusal| *refusal != Refusal::Name);
+        if member.is_linked() {
+            continue;
+        }
+        match refusal {
+            Some(_) => hub.note_trouble(member.id, &chain(&error), refusal),
+            // It is a member still, or nobody answers: what links lack is said by who connects.
+            None => member.forget_refusal(),
+        }
+    }
+}
+
 /// When the peer of a link that is silent has answered by another network: how long it is waited for what it says by the first one then. It does so at once when it
 /// has only stood still, and by two networks nothing takes equally long.
 const LAST_CHANCE: Duration = Duration::from_millis(20);
@@ -85,7 +127,7 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
                 attempts += 1;
                 let address = address.map(|address| address.to_string()).unwrap_or_default();
                 let reason = chain(&error);
-                hub.note_trouble(member.id, &reason);
+                hub.note_trouble(member.id, &reason, error.of_peer());
                 if hub.said.is_news(Some(member.id), &format!("{role} {address} {reason}")) {
                     tracing::warn!(address, reason, "{name} cannot be made; this node goes on trying");
                 }

@@ -35,6 +35,8 @@ pub(crate) struct Hub {
     next_serial: Cell<u64>,
     next_attempt: Cell<u64>,
     stopped: Cell<bool>,
+    /// A node of a later generation of the cluster was heard: this one is of the cluster that was given up.
+    outdated: Cell<bool>,
     /// Decides who may join, if anybody may.
     admission: RefCell<Option<Admission>>,
 }
@@ -53,6 +55,8 @@ pub(crate) struct Member {
     pub(crate) changed: Notify,
     /// Why the last attempt failed, if none has succeeded since.
     trouble: RefCell<Option<String>>,
+    /// Why the peer refused the last attempt, if it did.
+    refusal: Cell<Option<Refusal>>,
     /// The tasks that connect, by link; where this node is the one that does.
     diallers: RefCell<BTreeMap<(Role, u16), rt::Task<()>>>,
 }
@@ -75,8 +79,19 @@ impl Member {
             turn: Semaphore::new(1),
             changed: Notify::new(),
             trouble: RefCell::default(),
+            refusal: Cell::new(None),
             diallers: RefCell::default(),
         })
+    }
+
+    /// Nothing is known of the peer refusing this node.
+    pub(crate) fn forget_refusal(&self) {
+        self.refusal.set(None);
+    }
+
+    /// Whether any link is up.
+    pub(crate) fn is_linked(&self) -> bool {
+        !self.live.borrow().is_empty()
     }
 
     /// Whether this connection is the link still.
@@ -114,8 +129,14 @@ impl Hub {
             next_serial: Cell::new(0),
             next_attempt: Cell::new(0),
             stopped: Cell::new(false),
+            outdated: Cell::new(false),
             admission: RefCell::new(None),
         })
+    }
+
+    /// Whether a node of a later generation of the cluster was heard.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.outdated.get()
     }
 
     pub(crate) fn let_join(&self, admission: Option<Admission>) {
@@ -157,13 +178,15 @@ impl Hub {
             incarnation: self.lives.borrow().get(&member.id).copied(),
             links: member.live.borrow().len(),
             trouble: member.trouble.borrow().clone(),
+            refusal: member.refusal.get(),
         };
         members.values().map(state).collect()
     }
 
     /// An attempt to make a link with this node has failed.
-    pub(crate) fn note_trouble(&self, node: NodeId, reason: &str) {
+    pub(crate) fn note_trouble(&self, node: NodeId, reason: &str, refusal: Option<Refusal>) {
         if let Some(member) = self.member(node) {
+            member.refusal.set(refusal);
             member.trouble.replace(Some(reason.to_owned()));
         }
     }
@@ -198,7 +221,14 @@ impl Hub {
 
     /// Starts to connect, if this node is the one that does and does not do so yet.
     fn dial(self: &Rc<Hub>, member: &Rc<Member>, role: Role, number: u16) {
-        if self.me < member.id || self.stopped.get() || member.removed.get() {
+        if self.stopped.get() || member.removed.get() {
+            return;
+        }
+        if self.me < member.id {
+            if role == Role::Control {
+                let asking = dialler::ask_for_membership(Rc::clone(self), Rc::clone(member));
+                member.diallers.borrow_mut().entry((role, number)).or_insert_with(|| rt::spawn(asking));
+            }
             return;
         }
         member
@@ -223,6 +253,7 @@ impl Hub {
 
     /// The refusal of what this peer has said, for people.
     pub(crate) fn refused(&self, refusal: Refusal, hello: &Hello) -> Refused {
+        self.outdated.set(self.outdated.get() || hello.generation > self.generation);
         Refused { refusal, ours: self.protocol.versions, theirs: hello.protocol.versions }
     }
 
@@ -300,6 +331,7 @@ impl Hub {
         self.lives.borrow_mut().insert(hello.from, hello.incarnation);
         self.said.forget(hello.from);
         member.trouble.replace(None);
+        member.refusal.set(None);
         // Links with an earlier life of the peer lead nowhere, and nobody is to see both.
         member.retire(self.cores, |live| live.incarnation < hello.incarnation, || End::Restarted).await;
         let serial = self.next_serial.get();

@@ -36,8 +36,8 @@ mod wire;
 #[doc(hidden)]
 pub use self::tls::fuzzing;
 pub use credentials::{
-    ClusterAuthority, CredentialsError, FileError, NodeCredentials, OpenToken, Secret, SecretDigest, Token,
-    TokenError, UnixSeconds, Unredeemed,
+    ClusterAuthority, CredentialsError, FileError, NODE_KEY_FILE, NodeCredentials, OpenToken, Secret,
+    SecretDigest, Token, TokenError, UnixSeconds, Unredeemed,
 };
 pub use frame::{Decoder, Frame, HEAD_MAX, HEADER_BYTES, Malformed, PAYLOAD_MAX, encode};
 pub use hello::Refusal;

@@ -14,8 +14,7 @@ use crate::hub::{Hub, Identification};
 use crate::link::{Bounds, Link};
 use crate::room::Room;
 use crate::seat::Seat;
-use crate::tls::Configs;
-use crate::{Frame, JoinAnswer, JoinRequest, Limits, LinkName, Peer, Settings, acceptor};
+use crate::{Frame, JoinAnswer, JoinRequest, Limits, LinkName, Peer, Refusal, Settings, acceptor};
 
 /// What the user of links does with them: one on each core, called there. None of the calls may take long. A link that one of them closes
 /// is down later, not within the call.
@@ -43,6 +42,8 @@ pub struct PeerState {
     pub links: usize,
     /// Why the last attempt to make a link failed, if none was made since: by this node, or by the other.
     pub trouble: Option<String>,
+    /// Why the other node refused the last attempt, if it did, and no link was made since.
+    pub refusal: Option<Refusal>,
 }
 
 /// The links could not be started.
@@ -107,11 +108,8 @@ impl Links {
         install_handler: impl Fn() -> Rc<dyn Handler> + Send + Clone + 'static,
     ) -> Result<Links, StartError> {
         assert_eq!(rt::core(), CoreId(0), "links are started on core 0");
-        let Settings { me, cluster, generation, incarnation, listen, tls, protocol, limits } = settings;
-        if tls.as_ref().is_some_and(|tls| (tls.node(), tls.cluster()) != (me, cluster)) {
-            return Err(StartError::Credentials);
-        }
-        let tls = tls.as_ref().map(Configs::new).transpose().map_err(StartError::Tls)?;
+        let tls = settings.configs()?;
+        let Settings { me, cluster, generation, incarnation, listen, protocol, limits, .. } = settings;
         let mut listening = Vec::new();
         for address in listen {
             listening.push((address, Listener::bind(address).await));
@@ -169,6 +167,11 @@ impl Links {
     /// Nobody may join by this node any more.
     pub fn let_nobody_join(&self) {
         self.hub.let_join(None);
+    }
+
+    /// Whether a node of a later generation of the cluster was heard: this one is of the cluster that was given up.
+    pub fn is_outdated(&self) -> bool {
+        self.hub.is_outdated()
     }
 
     /// Addresses that this node is to listen at and cannot now, and what the system says: a network card that is gone, say. They are tried again.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use replica::{Incarnation, NodeId};
 
-use crate::{ClusterId, NodeCredentials, Protocol, Role};
+use crate::tls::Configs;
+use crate::{ClusterId, NodeCredentials, Protocol, Role, StartError};
 
 /// Who a node is and where it listens.
 #[derive(Debug)]
@@ -27,6 +28,23 @@ pub struct Settings {
     pub protocol: Protocol,
     /// Times and bounds.
     pub limits: Limits,
+}
+
+impl Settings {
+    /// Whether links can be started with these.
+    ///
+    /// # Errors
+    /// [`StartError::Credentials`], [`StartError::Tls`].
+    pub fn check(&self) -> Result<(), StartError> {
+        self.configs().map(drop)
+    }
+
+    pub(crate) fn configs(&self) -> Result<Option<Configs>, StartError> {
+        if self.tls.as_ref().is_some_and(|tls| (tls.node(), tls.cluster()) != (self.me, self.cluster)) {
+            return Err(StartError::Credentials);
+        }
+        self.tls.as_ref().map(Configs::new).transpose().map_err(StartError::Tls)
+    }
 }
 
 /// See [`Limits::silence`]. No shorter than a lease (`node` asserts it): what a control link that was merely slow would have brought later could

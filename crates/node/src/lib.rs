@@ -63,8 +63,9 @@ pub async fn run(config: Arc<Config>, start: Option<(Wanted, Ready)>) {
 async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec<SocketAddr>, StartError> {
     let control = Control::start(config).await?;
     shard.set_control(Rc::clone(&control));
-    control.go_on_in_cluster().await.map_err(StartError::Cluster)?;
+    control.go_on_in_cluster().await;
     control.open_everything(wanted.pool).await?;
+    control.finish_leaving().await;
     // Before anybody can log in: who comes early finds what will be there.
     control.make_volumes(wanted.volumes).await?;
     let listeners = control.listen(&config.portals).await?;

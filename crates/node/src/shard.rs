@@ -49,6 +49,8 @@ pub struct Shard {
     control: RefCell<Option<Rc<Control>>>,
     /// What it has of other nodes' volumes, if the node is in a cluster.
     copies: RefCell<Option<Rc<Copies>>>,
+    /// The node's number in a cluster that it cannot take part in.
+    place: Cell<Option<NodeNumber>>,
     /// On core 0: rung when the node is to stop.
     stopping: Notify,
 }
@@ -70,6 +72,7 @@ impl Shard {
             peer_portals: RefCell::default(),
             control: RefCell::default(),
             copies: RefCell::default(),
+            place: Cell::new(None),
             stopping: Notify::new(),
         });
         rt::set_local(Rc::clone(&shard));
@@ -148,7 +151,12 @@ impl Shard {
     /// By which numbers initiators know the node's ports.
     pub fn port_numbers(&self) -> PortNumbers {
         let number = |copies: Rc<Copies>| NodeNumber::new(copies.me().0.into());
-        PortNumbers::of(self.copies().map_or(self.config.node_number, number))
+        PortNumbers::of(self.copies().map_or(self.place.get().or(self.config.node_number), number))
+    }
+
+    /// The node has this number in a cluster that it cannot take part in now.
+    pub fn set_place(&self, number: Option<NodeNumber>) {
+        self.place.set(number);
     }
 
     /// Where another node listens.

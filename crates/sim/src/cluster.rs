@@ -219,6 +219,7 @@ impl Cluster {
             witness,
             record: RecordPlace::Nodes,
             force_new: false,
+            leave: false,
             incarnation: 0,
             members,
         }

@@ -1,20 +1,25 @@
-//! The disk under the cluster's record is full on one node, and later it is not.
+//! What keeps a node from its cluster: a full disk under its copy of the record, an address that is not there, a damaged file. Its local volumes are served.
 
 use std::fs;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
-use e2e::Node;
 use e2e::attached::{Mounted, can_mount, run};
+use e2e::raw::Raw;
+use e2e::{Export, Node, ports};
 use serde_json::Value;
 
-use crate::cluster::{cluster_of_three, wait};
+use crate::cluster::{TARGET, cluster_of_three, ready, wait, wait_until_in_sync};
 
 /// From a fault, or its end, until it shows.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Of the small file system: a few times what the record has.
 const BYTES: usize = 24 << 20;
 const GROUPS: usize = 40;
+/// Until a node has kept the cluster's access rules for a start without it: it looks every five seconds.
+const KEPT_WITHIN: Duration = Duration::from_secs(8);
 
 fn listed(node: &Node, number: u64) -> Value {
     let list = node.ursa_json(&["node", "list"]);
@@ -92,4 +97,196 @@ fn a_full_disk_under_the_record_is_shown_by_all_and_ends_by_itself() {
     // Its vote counts: without it there would be one of three.
     nodes[1].kill();
     wait(LIMIT, "two of three decide", || make_group(&nodes[0], "one-more"));
+}
+
+/// A cluster of one node, which listens for others at these addresses, and has a local volume.
+fn node_with_local_volume(listen: &str) -> (Node, Export) {
+    let node = Node::start();
+    node.ursa(&["volume", "create", "local", "--size", "64M", "--target", TARGET]).expect_ok();
+    node.ursa(&["node", "init", "--listen", listen]).expect_ok();
+    let export = Export { portals: node.portals().to_vec(), target: TARGET.into(), lun: 0, chap: None };
+    ready(&export).write(0, 8, &[7; 4096], false).expect("it is written");
+    thread::sleep(KEPT_WITHIN);
+    (node, export)
+}
+
+fn problems(node: &Node) -> String {
+    node.ursa(&["status"]).output
+}
+
+fn is_served(export: &Export) -> bool {
+    let data = ready(export).read(0, 8, 4096).expect("it is read");
+    data.iter().all(|byte| *byte == 7)
+}
+
+#[test]
+fn a_node_starts_without_one_of_its_addresses_and_uses_it_when_it_is_there() {
+    let (there, missing) = (ports::free(), ports::free());
+    let (mut node, export) = node_with_local_volume(&format!("{there},{missing}"));
+    node.stop();
+    // As good as an interface that is gone: nobody can listen there.
+    let taken = TcpListener::bind(missing).expect("it is free");
+    node.restart();
+    assert!(is_served(&export));
+    assert!(TcpStream::connect(there).is_ok(), "it listens at the other one");
+    assert_eq!(listed(&node, 1)["up"], true);
+    let said = problems(&node);
+    assert!(said.contains(&format!("cannot listen for other nodes at {missing}")), "{said}");
+    drop(taken);
+    wait(LIMIT, "it listens there, too", || TcpStream::connect(missing).is_ok());
+    wait(LIMIT, "nothing is said any more", || !problems(&node).contains("cannot listen"));
+}
+
+/// Does harm to what a node has of its cluster while it is down, and undoes that while it runs: its local volume is served all the time.
+fn local_volume_outlives(harm: impl FnOnce(&Path), undo: impl FnOnce(&Path), said: &str) {
+    let (mut node, export) = node_with_local_volume(&ports::free().to_string());
+    node.ursa(&["volume", "create", "shared", "--size", "64M", "--copies", "1", "--target", TARGET])
+        .expect_ok();
+    thread::sleep(KEPT_WITHIN);
+    node.stop();
+    let directory = node.data_dir().join("cluster");
+    harm(&directory);
+    node.restart();
+    assert!(is_served(&export));
+    let status = problems(&node);
+    assert!(status.contains("cluster failed") && status.contains(said), "{status}");
+    assert!(node.metrics().contains("\nursa_cluster_record_up 0"), "its metrics say so");
+    let told = node.ursa_json(&["events", "--limit", "50"]).to_string();
+    assert!(told.contains("cluster_failed"), "{told}");
+    let refused = node.ursa(&["host", "create", "h1", "--initiator", "iqn.2026-11.io.ursa:h1"]);
+    assert!(!refused.ok() && refused.output.contains("cannot take part in its cluster"), "{refused}");
+    let shared = Export { lun: 1, ..export.clone() };
+    let reached = Raw::login(&shared, 0, 0x4001).and_then(|mut raw| raw.wait_until_ready());
+    assert!(reached.is_err(), "nobody knows who has the volume's data");
+    let refused = node.ursa(&["volume", "delete", "shared", "--yes"]);
+    assert!(!refused.ok(), "nor is it deleted: {refused}");
+
+    undo(&directory);
+    wait(LIMIT, "it takes part again", || !problems(&node).contains("cluster failed"));
+    assert_eq!(listed(&node, 1)["up"], true);
+    let shown = || node.ursa_json(&["volume", "show", "shared"]);
+    wait(LIMIT, "the volume with copies is served", || shown()["serving"] == true);
+    ready(&shared);
+    assert!(is_served(&export));
+    assert!(make_group(&node, "h2"));
+}
+
+#[test]
+fn a_damaged_record_does_not_take_local_volumes_down() {
+    let kept = std::cell::RefCell::new(Vec::new());
+    let record = |directory: &Path| directory.join("record.sqlite");
+    local_volume_outlives(
+        |directory| {
+            kept.replace(fs::read(record(directory)).expect("it is there"));
+            fs::write(record(directory), vec![0x5a; kept.borrow().len()]).expect("it can be written");
+        },
+        |directory| fs::write(record(directory), &*kept.borrow()).expect("it can be written"),
+        "the cluster's record cannot be opened",
+    );
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_does_not_take_local_volumes_down() {
+    let kept = std::cell::RefCell::new(Vec::new());
+    let certificate = |directory: &Path| directory.join("node.pem");
+    local_volume_outlives(
+        |directory| {
+            kept.replace(fs::read(certificate(directory)).expect("it is there"));
+            fs::write(certificate(directory), "no certificate").expect("it can be written");
+        },
+        |directory| fs::write(certificate(directory), &*kept.borrow()).expect("it can be written"),
+        "certificates cannot be used",
+    );
+}
+
+/// As where it is on a file system of its own, which is mounted late.
+#[test]
+fn a_missing_directory_does_not_take_local_volumes_down() {
+    let away = |directory: &Path| directory.with_extension("away");
+    local_volume_outlives(
+        |directory| fs::rename(directory, away(directory)).expect("it is there"),
+        |directory| fs::rename(away(directory), directory).expect("nothing has taken its place"),
+        "is missing or empty",
+    );
+}
+
+fn join(first: &Node, node: &Node) {
+    let made = first.ursa_json(&["node", "token"]);
+    let token = made["token"].as_str().expect("a token was made");
+    node.ursa(&["node", "join", token, "--listen", &ports::free().to_string()]).expect_ok();
+}
+
+/// Two of three nodes are removed while they are away; one of them comes back, leaves, and joins again, with its local volume all the time.
+#[test]
+fn a_node_that_was_removed_comes_back_with_its_local_volumes() {
+    let mut nodes = [Node::start(), Node::start(), Node::start()];
+    nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
+    // A volume of its own; the target is made in the cluster.
+    nodes[1].ursa(&["volume", "create", "local", "--size", "64M", "--target", TARGET]).expect_ok();
+    nodes[1].ursa(&["target", "delete", TARGET, "--yes"]).expect_ok();
+    join(&nodes[0], &nodes[1]);
+    join(&nodes[0], &nodes[2]);
+    nodes[1].ursa(&["target", "create", TARGET]).expect_ok();
+    nodes[1].ursa(&["map", "create", TARGET, "local"]).expect_ok();
+    let export = Export { portals: nodes[1].portals().to_vec(), target: TARGET.into(), lun: 0, chap: None };
+    ready(&export).write(0, 8, &[7; 4096], false).expect("it is written");
+    let all_vote = |node: &Node| {
+        let list = node.ursa_json(&["node", "list"]);
+        list.as_array().is_some_and(|list| list.len() == 3 && list.iter().all(|node| node["votes"] == true))
+    };
+    wait(LIMIT, "three nodes vote", || all_vote(&nodes[0]));
+    nodes[0].ursa(&["volume", "create", "shared", "--size", "64M", "--on", "1,2"]).expect_ok();
+    wait_until_in_sync(&nodes[0], "shared");
+    thread::sleep(KEPT_WITHIN);
+
+    nodes[1].kill();
+    nodes[2].kill();
+    // Without a majority nobody is removed: the survivor is made a cluster of its own.
+    wait(LIMIT, "the survivor is alone", || nodes[0].ursa(&["node", "force-new-cluster", "--yes"]).ok());
+    nodes[0].stop();
+    nodes[0].restart();
+    wait(LIMIT, "the copy is taken away", || {
+        nodes[0].ursa(&["volume", "copy", "remove", "shared", "--on", "2", "--yes"]).ok()
+    });
+    for node in ["2", "3"] {
+        wait(LIMIT, "the node is removed", || nodes[0].ursa(&["node", "remove", node, "--yes"]).ok());
+    }
+
+    nodes[1].restart();
+    wait(LIMIT, "it says that it is none of the cluster", || {
+        let said = problems(&nodes[1]);
+        said.contains("ursa node leave --forget") && !said.contains("systemctl start ursa")
+    });
+    let said = problems(&nodes[1]);
+    assert!(said.contains("was given up") || said.contains("was removed"), "{said}");
+    let refused = nodes[0].ursa(&["node", "leave", "--forget", "--yes"]);
+    assert!(!refused.ok() && refused.output.contains("takes part in its cluster"), "{refused}");
+    let would = nodes[1].ursa(&["node", "leave", "--forget", "--dry-run"]).expect_ok();
+    assert!(would.contains("local volume local is served as before"), "{would}");
+    assert!(would.contains("the copy of volume shared stays in its pool"), "{would}");
+    nodes[1].ursa(&["node", "leave", "--forget", "--yes"]).expect_ok();
+    nodes[1].stop();
+    nodes[1].restart();
+    assert!(is_served(&export), "alone, by the target that it had in the cluster");
+    assert!(!nodes[1].ursa(&["node", "list"]).ok(), "it is in no cluster");
+    let volumes = nodes[1].ursa_json(&["volume", "list"]).to_string();
+    assert!(volumes.contains("shared"), "what is left of the cluster's volume is shown: {volumes}");
+
+    join(&nodes[0], &nodes[1]);
+    let list = nodes[0].ursa_json(&["node", "list"]);
+    assert_eq!(list[1]["id"], 4, "a new number: {list}");
+    wait(LIMIT, "it is up", || listed(&nodes[0], 4)["up"] == true);
+    assert!(is_served(&export), "in the cluster again");
+    let old = nodes[1].ursa_json(&["volume", "list"]).to_string();
+    assert!(old.contains("shared"), "its old copy is neither deleted nor in sync: {old}");
+    let copies = nodes[0].ursa_json(&["volume", "show", "shared"])["copies"].clone();
+    assert_eq!(copies.as_array().map(Vec::len), Some(1), "{copies}");
+
+    // The third one does what was documented: its directory is deleted.
+    fs::remove_dir_all(nodes[2].data_dir().join("cluster")).expect("it is there");
+    nodes[2].restart();
+    assert!(!nodes[2].ursa(&["node", "list"]).ok(), "it takes part in none");
+    assert!(problems(&nodes[2]).contains("is missing or empty"));
+    join(&nodes[0], &nodes[2]);
+    wait(LIMIT, "it is up", || listed(&nodes[0], 5)["up"] == true);
 }

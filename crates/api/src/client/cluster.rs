@@ -98,6 +98,22 @@ impl Client {
         self.would_post("/v1/cluster/force-new?dry_run=true")
     }
 
+    /// Has the node leave its cluster with its next start.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn leave_cluster(&self) -> Result<()> {
+        self.done(self.authorized(self.agent.post(self.address("/v1/cluster/leave"))).send_empty())
+    }
+
+    /// What leaving the cluster would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_leave_cluster(&self) -> Result<DryRun> {
+        self.would_post("/v1/cluster/leave?dry_run=true")
+    }
+
     /// Begins or ends a node's maintenance.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ mod token;
 
 pub use authority::ClusterAuthority;
 pub use files::FileError;
-pub use node::NodeCredentials;
+pub use node::{NODE_KEY_FILE, NodeCredentials};
 pub use secret::{Secret, SecretDigest};
 pub use token::{OpenToken, Token, TokenError, UnixSeconds, Unredeemed};
 

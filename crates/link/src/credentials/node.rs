@@ -14,7 +14,8 @@ use super::{CredentialsError, files};
 use crate::ClusterId;
 use crate::tls;
 
-const KEY_FILE: &str = "node-key.pem";
+/// The node's key in the directory of its credentials.
+pub const NODE_KEY_FILE: &str = "node-key.pem";
 const CERTIFICATE_FILE: &str = "node.pem";
 
 /// The key and the certificate of a node, and the certificate of its cluster's authority. They belong together.
@@ -59,7 +60,7 @@ impl NodeCredentials {
         node: NodeId,
     ) -> Result<NodeCredentials, CredentialsError> {
         let read = |file| files::read(&directory.join(file));
-        let key = KeyPair::from_pem(&read(KEY_FILE)?)
+        let key = KeyPair::from_pem(&read(NODE_KEY_FILE)?)
             .map_err(|_| CredentialsError::Invalid { what: "the node's key" })?;
         let certificate = CertificateDer::from_pem_slice(read(CERTIFICATE_FILE)?.as_bytes())
             .map_err(|_| CredentialsError::Invalid { what: "the node's certificate" })?;
@@ -75,7 +76,7 @@ impl NodeCredentials {
     pub fn save(&self, directory: &Path) -> Result<(), CredentialsError> {
         files::write(&directory.join(AUTHORITY_FILE), &certificate_pem(&self.authority))?;
         files::write(&directory.join(CERTIFICATE_FILE), &certificate_pem(&self.certificate))?;
-        files::write(&directory.join(KEY_FILE), &self.key.serialize_pem())?;
+        files::write(&directory.join(NODE_KEY_FILE), &self.key.serialize_pem())?;
         Ok(())
     }
 

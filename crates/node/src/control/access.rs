@@ -8,6 +8,7 @@ use std::time::Duration;
 use cluster::Transaction;
 
 use super::change::{Changing, WaitsFor, Work};
+use super::cluster::{KNOWN_ACCESS, KnownAccess};
 use super::predecessor::outlive;
 use super::turns::Thing;
 use super::{Control, ControlError};
@@ -444,6 +445,9 @@ impl Control {
         changes: Vec<AccessChange>,
         others: Vec<Change>,
     ) -> Result<(), ControlError> {
+        if !changes.is_empty() {
+            self.check_cluster()?;
+        }
         if let Some(keeper) = self.keeper().filter(|_| !changes.is_empty()) {
             changing.waits_for(WaitsFor::ClusterRecord);
             // The cores get it from there, as those of all other nodes do.
@@ -502,7 +506,20 @@ impl Control {
             Some(keeper) => Access::new(keeper.list(TARGETS), keeper.list(HOSTS)),
             None => {
                 let record = self.record.borrow();
-                Access::new(record.list(TARGETS), record.list(HOSTS))
+                let KnownAccess { mut targets, mut hosts } = match self.cluster_failure() {
+                    Some(_) => record.get(KNOWN_ACCESS).unwrap_or_default(),
+                    None => KnownAccess::default(),
+                };
+                // Those that are still to be moved to the cluster that this node has made are there, too.
+                let own = record.list::<Target>(TARGETS).into_iter();
+                let own: Vec<Target> =
+                    own.filter(|own| !targets.iter().any(|known| known.name == own.name)).collect();
+                targets.extend(own);
+                let own = record.list::<HostGroup>(HOSTS).into_iter();
+                let own: Vec<HostGroup> =
+                    own.filter(|own| !hosts.iter().any(|known| known.name == own.name)).collect();
+                hosts.extend(own);
+                Access::new(targets, hosts)
             }
         };
         announce(access, Concerned::every_target()).await;

@@ -1,5 +1,7 @@
 //! The node's part in a cluster: it makes one or joins one, and from then on begins each life with it.
 
+mod failing;
+mod leaving;
 mod moving;
 
 use std::net::SocketAddr;
@@ -23,6 +25,10 @@ use crate::config::RecordEngine;
 use crate::copies::{Copies, Engine, Keeper, LinkHandler, LinkRoles, RECORD_DEADLINE, node_key, peer};
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
+
+pub use self::failing::ClusterFailure;
+pub(super) use self::failing::{KNOWN_ACCESS, KnownAccess, TRY_EVERY};
+pub use self::leaving::Leaving;
 
 /// Where the node's own record says which cluster it is in.
 pub(super) const CLUSTER: &str = "cluster";
@@ -50,6 +56,9 @@ pub struct Place {
     /// With its next life it makes itself a new cluster, of which it is the only node.
     #[serde(default)]
     pub force_new: bool,
+    /// With its next life it is in no cluster.
+    #[serde(default)]
+    pub leave: bool,
     /// Its lives so far: made durable before each does anything.
     pub incarnation: u64,
     /// The members that there were when it joined: where it first learns of the others.
@@ -117,9 +126,30 @@ pub enum EnterError {
     /// What the node's own record has of it cannot be read.
     #[error("the node's record names a cluster that cannot be: {0:?}")]
     Malformed(String),
+    /// Certificates and the record are gone.
+    #[error(
+        "{0} is missing or empty, where this node has its certificates and its copy of the cluster's record: if it is on a file system of its own, mount that; if it was deleted, let \
+         the node join again with a token (`ursa node join`)"
+    )]
+    Lost(PathBuf),
     /// The directory for certificates and the record.
     #[error("cannot make the directory {0}")]
     Directory(PathBuf, #[source] std::io::Error),
+}
+
+impl EnterError {
+    /// What it is about, for programs.
+    fn cause(&self) -> &'static str {
+        match self {
+            EnterError::Credentials(_) | EnterError::Obituary(_) => "credentials",
+            EnterError::Record(_) | EnterError::File(_) | EnterError::Force(_) => "record",
+            EnterError::NotInEtcd | EnterError::InEtcd | EnterError::Etcd(_) => "etcd",
+            EnterError::Follow(_) => "record_silent",
+            EnterError::Lost(_) => "directory_gone",
+            EnterError::Links(_) => "links",
+            EnterError::Already | EnterError::Malformed(_) | EnterError::Directory(..) => "other",
+        }
+    }
 }
 
 impl Control {
@@ -149,6 +179,7 @@ impl Control {
                 witness: false,
                 record: RecordPlace::configured(),
                 force_new: false,
+                leave: false,
                 incarnation: 0,
                 members: Vec::new(),
             };
@@ -212,7 +243,8 @@ impl Control {
                 File::create(&path, &Saved::joining(identity)).map_err(EnterError::from)?;
             }
             // In one step: what it had of people alone must never come into the cluster.
-            let forgotten = control.own_people().into_iter().map(|(key, _)| delete(key)).collect();
+            let people = control.own_people().into_iter().map(|(key, _)| delete(key));
+            let forgotten = people.chain(control.forget_left(&place.cluster)).collect();
             control.begin(&changing, place, forgotten).await
         })
         .await
@@ -262,12 +294,16 @@ impl Control {
         }
     }
 
-    /// Goes on with the cluster that the node is in, at the start.
-    pub(crate) async fn go_on_in_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
-        let Some(place) = self.place() else { return Ok(()) };
+    /// Begins a life in the cluster that the node is in.
+    async fn try_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new("going on in the cluster with", &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
+            // It may have joined again, or left, while its turn was waited for.
+            let Some(place) = control.place().filter(|_| control.keeper().is_none()) else { return Ok(()) };
+            if control.has_lost_files() {
+                return Err(EnterError::Lost(cluster_path()).into());
+            }
             let founded = place.is_founders();
             control.begin(&changing, place, Vec::new()).await?;
             // The life in which it made the cluster may have ended before everything was moved. Nothing is heard of it if there is nothing left.
@@ -335,14 +371,7 @@ impl Control {
         let generation = store.status(RECORD_DEADLINE).await?.generation;
         let watch = store.watch(Revision(0), RECORD_DEADLINE).await?;
         let read_confirm = config.read_confirm;
-        on_all_cores(move || async move {
-            let copies = Copies::new(cluster, me, life, read_confirm);
-            Shard::current().set_copies(Rc::clone(&copies));
-            rt::spawn(Rc::clone(&copies).sync()).detach();
-            rt::spawn(Rc::clone(&copies).acknowledge()).detach();
-            rt::spawn(copies.tick()).detach();
-        })
-        .await;
+        // From here on nothing fails: what cores have of a cluster is made once in a life.
         let settings = link::Settings {
             me,
             cluster,
@@ -353,6 +382,15 @@ impl Control {
             protocol: link::Protocol::default(),
             limits: Limits::default(),
         };
+        settings.check()?;
+        on_all_cores(move || async move {
+            let copies = Copies::new(cluster, me, life, read_confirm);
+            Shard::current().set_copies(Rc::clone(&copies));
+            rt::spawn(Rc::clone(&copies).sync()).detach();
+            rt::spawn(Rc::clone(&copies).acknowledge()).detach();
+            rt::spawn(copies.tick()).detach();
+        })
+        .await;
         let links = Links::start(settings, || Rc::new(LinkHandler)).await?;
         let copies = Copies::current();
         links.set_peers(
@@ -368,6 +406,7 @@ impl Control {
         rt::spawn(Rc::clone(self).tidy_copies(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).hold_addresses(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).keep_pool_marks(Rc::clone(&keeper))).detach();
+        rt::spawn(Rc::clone(self).keep_access(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).keep_voters(keeper)).detach();
         Ok(())
     }

@@ -46,6 +46,7 @@ impl Control {
     }
 
     pub(super) fn keeper_or_why_not(&self) -> Result<Rc<Keeper>, ControlError> {
+        self.check_cluster()?;
         self.keeper().ok_or(ControlError::NoCluster)
     }
 
@@ -124,7 +125,11 @@ impl Control {
     /// Whether what is here of a volume is one copy of several: the cluster's record has it, or is about to. One that was deleted while this node
     /// was away is not.
     pub(super) async fn is_recorded(&self, id: VolumeId) -> Result<bool, ControlError> {
-        let Some(keeper) = self.keeper() else { return Ok(false) };
+        let Some(keeper) = self.keeper() else {
+            // Whether it is one cannot be known while the node takes no part in its cluster.
+            self.check_cluster()?;
+            return Ok(false);
+        };
         if self.being_made.borrow().contains(&id) || keeper.volume(id).is_some() {
             return Ok(true);
         }

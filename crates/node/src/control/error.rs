@@ -230,6 +230,12 @@ pub enum ControlError {
     /// It could not enter a cluster, or go on in it.
     #[error(transparent)]
     Enter(Box<EnterError>),
+    /// It is in one, and cannot take part in it.
+    #[error("this node cannot take part in its cluster now: {0}")]
+    ClusterFailed(String),
+    /// It takes part in its cluster, and was to leave it as if it did not.
+    #[error("this node takes part in its cluster: on another node, `ursa node remove {0}` takes it out")]
+    TakesPart(u16),
     /// The node is in no cluster.
     #[error("this node is in no cluster: make one with `ursa node init`, or join one with `ursa node join`")]
     NoCluster,

@@ -56,7 +56,7 @@ pub use self::access::{MapSpec, TargetChange, TargetSpec};
 pub use self::addresses::{AddressHere, AddressSpec, AddressStatus};
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work, Zeroed};
-pub use self::cluster::{EnterError, Member, Place};
+pub use self::cluster::{ClusterFailure, EnterError, Leaving, Member, Place};
 pub use self::copies::{CopyOpening, Placement, Ranking};
 use self::ended::EndedJobs;
 pub(crate) use self::ended::note_ended_work;
@@ -68,8 +68,8 @@ pub use self::forks::{ForkDecision, StrategyChange};
 pub use self::links::LinkStatus;
 pub use self::members::{NodeStatus, Removal};
 pub use self::passing::{CARRY_DEADLINE, Passage, Request};
-pub(crate) use self::people::{TOKENS, USERS};
 pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChange};
+pub(crate) use self::people::{TOKENS, USERS};
 pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
 pub use self::read_errors::DiskReadErrors;
 use self::read_errors::ReadErrors;
@@ -82,7 +82,7 @@ pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{
     ClusterRecordStatus, RecordStatus, ReplicationStats, SessionStatus, StatsByCore, Traffic, VolumeStats,
 };
-pub use self::troubles::{NODE_CUT_OFF, Trouble};
+pub use self::troubles::{EXPELLED, NODE_CUT_OFF, Trouble};
 use self::verifying::Verifications;
 pub use self::verifying::{Difference, Verification, VerificationState};
 pub(crate) use self::volumes::show_capacity;
@@ -136,6 +136,8 @@ pub struct Control {
     verifications: Verifications,
     read_errors: RefCell<ReadErrors>,
     ended: EndedJobs,
+    /// Why the node does not take part in the cluster that it is in.
+    cluster_failure: RefCell<Option<ClusterFailure>>,
 }
 
 /// A pool of the record.

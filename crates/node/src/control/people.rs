@@ -128,7 +128,11 @@ impl Control {
     /// Whether there was ever a user; `None`: the cluster's record has not been read yet.
     pub fn is_set_up(&self) -> Option<bool> {
         let there = self.has_first_user();
-        let read = self.keeper().is_none_or(|keeper| !keeper.nodes().is_empty());
+        let read = match self.keeper() {
+            Some(keeper) => !keeper.nodes().is_empty(),
+            // Users of a cluster that the node cannot take part in are not known: nobody may become the first one.
+            None => self.cluster_failure().is_none(),
+        };
         (there || read).then_some(there)
     }
 
@@ -252,6 +256,7 @@ impl Control {
 
     /// Makes changes durable where users are kept. The caller holds the record.
     async fn change_people(&self, changing: &Changing, changes: Vec<Change>) -> Result<(), ControlError> {
+        self.check_cluster()?;
         let Some(keeper) = self.keeper() else { return self.commit(changing, changes).await };
         changing.waits_for(WaitsFor::ClusterRecord);
         let transaction = changes.into_iter().fold(Keeper::transaction(), |transaction, (key, value)| {

@@ -10,7 +10,7 @@ use store::VolumeInfo;
 
 use super::relocation::{TIDY_EVERY, TRIES_MAX};
 use super::{Control, ControlError};
-use crate::copies::{ClusterError, DeletedVolume, Keeper, deleted_key, json};
+use crate::copies::{ClusterError, CopiesStatus, DeletedVolume, Keeper, deleted_key, json};
 use crate::volume::VolumeId;
 
 impl Control {
@@ -53,6 +53,9 @@ impl Control {
         info.copy?;
         let Some(keeper) = self.keeper() else {
             return Some(match self.place() {
+                Some(_) if self.cluster_failure().is_some() => {
+                    "this node takes no part in its cluster (`ursa status` says why): nobody may use the copy here until it does".into()
+                }
                 Some(_) => "the cluster's record is not known here yet".into(),
                 None => {
                     "it is a copy of a volume of a cluster, and this node is in none: nobody may use it here"
@@ -60,8 +63,14 @@ impl Control {
                 }
             });
         };
-        if keeper.has(info.id) || self.being_made.borrow().contains(&info.id) {
+        if self.being_made.borrow().contains(&info.id) {
             return None;
+        }
+        if keeper.has(info.id) {
+            let is_one = |volume: CopiesStatus| volume.entry.copy_on(keeper.me()).is_some();
+            return keeper.volume(info.id).is_some_and(|volume| !is_one(volume)).then(|| {
+                "what is here is no copy of the volume any more: it is of an earlier time of this node in the cluster, or is about to be deleted; nobody may use it".into()
+            });
         }
         Some(if keeper.acts_by().0 == 0 {
             "the cluster's record is not known here yet".into()

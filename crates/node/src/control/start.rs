@@ -66,9 +66,6 @@ pub enum StartError {
     /// A volume that is to be there could not be made.
     #[error("cannot make the volume {0:?}")]
     Volume(String, #[source] ControlError),
-    /// It could not go on in its cluster.
-    #[error("the node cannot go on in its cluster")]
-    Cluster(#[source] ControlError),
     /// A portal could not be opened.
     #[error(
         "cannot listen for iSCSI at {0}: is another target running there? (`ss -ltnp` shows it; --iscsi-listen chooses another address)"
@@ -131,6 +128,7 @@ impl Control {
             verifications: Verifications::default(),
             read_errors: RefCell::default(),
             ended: EndedJobs::default(),
+            cluster_failure: RefCell::default(),
         });
         if known.is_none() {
             let node = NodeRecord { id: id.to_string(), name: config.name.clone(), starting: true };

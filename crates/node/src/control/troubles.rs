@@ -7,11 +7,12 @@ use std::time::Duration;
 use replica::NodeId;
 use store::MetadataState;
 
+use super::cluster::TRY_EVERY;
 use super::status::RecordStatus;
 use super::{Control, FailedDisk, PoolStatus};
-use crate::copies::Keeper;
+use crate::copies::{Expelled, Keeper};
 use crate::events::code::{
-    DISK_FAILED, LOGINS_REFUSED, POOL_CLOSED, POOL_READ_ONLY, RECORD_LOST, RECORD_STALLED,
+    CLUSTER_FAILED, DISK_FAILED, LOGINS_REFUSED, POOL_CLOSED, POOL_READ_ONLY, RECORD_LOST, RECORD_STALLED,
 };
 use crate::record::RecordError;
 use crate::shard::Shard;
@@ -48,6 +49,8 @@ const RECORD_FAULT: &str = "record_fault";
 const RECORD_LATCHED: &str = "record_latched";
 /// A later version has written entries of the cluster's record.
 const ENTRIES_UNREADABLE: &str = "record_entries_unreadable";
+/// The node was removed from its cluster, or given up.
+pub const EXPELLED: &str = "removed_from_cluster";
 /// An address for other nodes is not there.
 const LINK_ADDRESS_MISSING: &str = "link_address_missing";
 /// A node is up and is not reached.
@@ -60,8 +63,10 @@ impl Control {
         let fault = fault.map(|fault| Trouble::new(RECORD_FAULT, "", fault.to_string()));
         let latched = latched.then(|| Trouble::new(RECORD_LATCHED, "", RecordError::Latched.to_string()));
         let pools = self.pools().into_iter().flat_map(|pool| of_pool(&pool));
-        let missing = self.unreadable_entries().into_iter().chain(self.missing_addresses());
-        let stalled = missing.chain(self.record_stalled()).chain(self.logins_refused());
+        let failed =
+            self.expelled().into_iter().chain(self.failed_in_cluster()).chain(self.unreadable_entries());
+        let stalled =
+            failed.chain(self.missing_addresses()).chain(self.record_stalled()).chain(self.logins_refused());
         let cluster =
             self.record_lost().into_iter().chain(stalled).chain(self.cut_off()).chain(self.lost_addresses());
         let set_back = self.set_back().into_iter().chain(self.life_used());
@@ -99,6 +104,32 @@ impl Control {
              they are. A volume whose copies it cannot read any more is served by the other nodes only; update Ursa on this node"
         );
         (!keys.is_empty()).then(|| Trouble::new(ENTRIES_UNREADABLE, "", text))
+    }
+
+    /// Whether the node was removed from its cluster, or given up.
+    fn expelled(&self) -> Option<Trouble> {
+        let what = match self.keeper()?.expelled()? {
+            Expelled::Removed => "this node was removed from the cluster: the other nodes refuse it",
+            Expelled::GivenUp => {
+                "this node was given up: a survivor was made a new cluster, which refuses it"
+            }
+        };
+        let text = format!(
+            "{what}. It serves its local volumes. `ursa node leave --forget` and a restart make it a node of its own, which can join the cluster again"
+        );
+        Some(Trouble::new(EXPELLED, "", text))
+    }
+
+    /// What keeps the node from taking part in its cluster.
+    fn failed_in_cluster(&self) -> Option<Trouble> {
+        let failure = self.cluster_failure()?;
+        let text = format!(
+            "cluster failed: {}. This node takes no part in its cluster. It serves its local volumes; copies of volumes here are closed, and nothing of the cluster can be changed here. \
+             The node tries again every {} seconds; if it cannot be repaired, `ursa node leave --forget` makes it a node of its own that can join again",
+            failure.why,
+            TRY_EVERY.as_secs()
+        );
+        Some(Trouble::new(CLUSTER_FAILED.as_str(), "", text).lasting(rt::now().since(failure.since)))
     }
 
     /// Addresses for other nodes that are not there.

@@ -37,7 +37,8 @@ pub use self::entry::{
 pub use replica::NodeId;
 
 pub use self::keeper::{
-    ClusterError, CopiesStatus, Counted, Engine, ForkShown, ForkState, Keeper, Lasting, RECORD_DEADLINE, json,
+    ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Keeper, Lasting,
+    RECORD_DEADLINE, json,
 };
 pub use self::linked::Linked;
 pub use self::lock::RangeLock;

@@ -73,6 +73,12 @@ codes! {
     LOGINS_ALLOWED = "logins_allowed", Info;
     /// A node has started with a life that another start of it had used: it was set back to an earlier day, or runs twice.
     NODE_SET_BACK = "node_set_back", Critical, "make sure that it does not run twice, then restart it: `systemctl restart ursa`";
+    /// This node cannot take part in its cluster: it serves its local volumes, and tries again.
+    CLUSTER_FAILED = "cluster_failed", Critical, "`ursa status` says why";
+    /// This node has left its cluster, and is alone with its local volumes.
+    CLUSTER_LEFT = "cluster_left", Warning;
+    /// It takes part in its cluster.
+    CLUSTER_ENTERED = "cluster_entered", Info;
     /// A node was let into the cluster.
     NODE_JOINED = "node_joined", Info;
     /// A node was removed from the cluster.

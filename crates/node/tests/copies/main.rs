@@ -28,6 +28,7 @@ mod placement;
 mod power;
 mod provisioning;
 mod record_lost;
+mod record_stalled;
 mod reservations;
 #[expect(dead_code, reason = "the other tests need more of it")]
 #[path = "../all/rig.rs"]
@@ -107,6 +108,7 @@ impl Cluster {
                     witness: false,
                     record: RecordPlace::Nodes,
                     force_new: false,
+                    leave: false,
                     incarnation: 0,
                     members: Vec::new(),
                 };

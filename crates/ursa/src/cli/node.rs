@@ -92,8 +92,20 @@ pub enum Command {
     /// have that this node does not is lost, and they must never be started again with it. IF ONE OF THEM IS ALIVE SOMEWHERE, BOTH SIDES GO ON, AND
     /// HOSTS WRITE TO TWO VOLUMES THAT BELIEVE TO BE ONE. Volumes whose copy here was not in sync are not served. Refused while a majority or any other
     /// node is reached. It is done when this node is started next. Then take the given-up copies and nodes away (`ursa volume copy remove`, `ursa node
-    /// remove`), empty the cluster directory of the machines that are to return, and let them join as new nodes.
+    /// remove`), let the machines that are to return leave the old cluster (`ursa node leave --forget`), and let them join as new nodes.
     ForceNewCluster {
+        #[command(flatten)]
+        confirm: Confirm,
+    },
+    /// Have this node leave its cluster with its next start
+    ///
+    /// For a node that was removed or given up, or whose copy of the cluster's record is damaged; refused if it takes part in its cluster. Pools and local volumes stay. Copies of the cluster's volumes stay in
+    /// their pools and are served to nobody. The certificates and the record are moved to cluster.left in the data directory. Afterwards the node can join
+    /// a cluster as a new node. The other nodes are not told: `ursa node remove` takes it out there.
+    Leave {
+        /// Confirm that this node forgets its cluster
+        #[arg(long, required = true)]
+        forget: bool,
         #[command(flatten)]
         confirm: Confirm,
     },
@@ -241,6 +253,14 @@ impl Command {
             Command::SyncLimit { limit: Some(Limit(bytes_per_second)) } => {
                 client.limit_syncs(&SyncLimit { bytes_per_second })?;
                 output.done(limited(bytes_per_second).trim_end())
+            }
+            Command::Leave { confirm, .. } => {
+                let what = "Have this node leave its cluster";
+                if confirm.go_on_if(output, what, true, || client.would_leave_cluster())? {
+                    client.leave_cluster()?;
+                    output.done("Restart ursa on this node: then it is in no cluster, and can join one with `ursa node join`.")?;
+                }
+                Ok(())
             }
             Command::Remove { node, confirm } => {
                 let what = format!("Take node {node} out of the cluster");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::node::Control;
 
-use ::node::control::{ControlError, NodeStatus, Removal, Stall};
+use ::node::control::{ControlError, Leaving, NodeStatus, Removal, Stall};
 use ::node::copies::{self, NodeId};
 use api::{
     ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, LinkFor, LinkRole, List, Maintenance,
@@ -341,6 +341,42 @@ pub(super) async fn force_new(
     }
     state.call(|control| async move { control.force_new_cluster().await }).await?;
     Ok(StatusCode::ACCEPTED.into_response())
+}
+
+/// Has this node leave its cluster with its next start.
+///
+/// For a node that was removed or given up, or whose copy of the record is damaged: refused if it takes part in its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in their
+/// pools and are served to nobody. It can join a cluster again as a new node.
+#[utoipa::path(
+    post, path = "/v1/cluster/leave", tag = "cluster", operation_id = "leave_cluster",
+    params(Asked),
+    responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
+        (status = ACCEPTED, description = "It is done when the node is started next"),
+        (status = CONFLICT, description = "`no_cluster`, `takes_part`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn leave(
+    Extracted(state): Extracted<State>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        let leaving = state.call(|control| async move { control.check_leaving().await }).await?;
+        return Ok(dry_run::would(would_leave(&leaving), Vec::new()));
+    }
+    state.call(|control| async move { control.leave_cluster().await }).await?;
+    Ok(StatusCode::ACCEPTED.into_response())
+}
+
+/// What leaving the cluster would do.
+fn would_leave(leaving: &Leaving) -> Vec<String> {
+    let local = leaving.local.iter().map(|name| format!("local volume {name} is served as before"));
+    let copies = leaving.copies.iter().map(|name| {
+        format!("the copy of volume {name} stays in its pool and is served to nobody; `ursa volume delete` frees its space")
+    });
+    let first = "with its next start this node is in no cluster: its certificates and its copy of the cluster's record are moved to cluster.left in its data directory";
+    let last = "the other nodes are not told: on one of them, `ursa node remove` takes this one out if that was not done";
+    [first.to_owned()].into_iter().chain(local).chain(copies).chain([last.to_owned()]).collect()
 }
 
 /// What making this node a cluster of its own would do.

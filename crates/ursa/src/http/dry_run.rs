@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::refusal::Refusal;
 
 /// Calls that can say what they would do.
-const CALLS: [(&str, &str); 28] = [
+const CALLS: [(&str, &str); 29] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -42,6 +42,7 @@ const CALLS: [(&str, &str); 28] = [
     ("DELETE", "/v1/nodes/{id}"),
     ("DELETE", "/v1/addresses/{address}"),
     ("POST", "/v1/cluster/force-new"),
+    ("POST", "/v1/cluster/leave"),
 ];
 
 /// What is answered where it is 200 to both.

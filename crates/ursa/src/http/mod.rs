@@ -93,6 +93,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(addresses::list, addresses::add))
         .routes(routes!(addresses::remove))
         .routes(routes!(cluster::force_new))
+        .routes(routes!(cluster::leave))
         .routes(routes!(cluster::init))
         .routes(routes!(cluster::create_token))
         .routes(routes!(cluster::join))

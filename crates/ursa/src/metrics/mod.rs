@@ -20,6 +20,7 @@ mod tests;
 mod text;
 mod volumes;
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use axum::extract::State as Extracted;
@@ -30,6 +31,7 @@ use self::process::Process;
 use self::snapshot::{Members, Snapshot};
 use self::text::{Kind, Text};
 use crate::http::{Refusal, State};
+use node::Control;
 
 /// Prometheus' text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -56,8 +58,13 @@ pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoRespo
 }
 
 async fn members(state: &State) -> Result<Members, Refusal> {
-    if state.call(|control| async move { Ok(control.node_names().is_empty()) }).await? {
-        return Ok(Members::NoCluster);
+    let known = |control: Rc<Control>| async move {
+        Ok((control.node_names().is_empty(), control.cluster_failure().is_some()))
+    };
+    match state.call(known).await? {
+        (_, true) => return Ok(Members::Unknown),
+        (true, false) => return Ok(Members::NoCluster),
+        (false, false) => {}
     }
     let asked = state.call(|control| async move {
         let record = control.cluster_record().await?;

@@ -9,6 +9,7 @@ use link::{ClusterAuthority, JoinAnswer, JoinRequest, Limits, OpenToken, Token, 
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
+use super::super::access::{HOSTS, TARGETS};
 use super::super::cluster::{EnterError, Member, Place, try_to_listen};
 use super::super::record_place::RecordPlace;
 use super::super::{Control, ControlError};
@@ -75,15 +76,23 @@ impl Control {
         witness: bool,
         now: u64,
     ) -> Result<(), ControlError> {
-        if self.place().is_some() {
+        if self.place().is_some() && !self.has_lost_files() {
             return Err(EnterError::Already.into());
         }
+        let token = Token::parse(token).map_err(link::JoinError::from)?;
+        // What it took over from this cluster when it left is there.
+        let cluster = token.cluster.to_string();
+        let taken_over = self.forget_left(&cluster).into_iter().map(|(key, _)| key);
+        let taken_over: Vec<String> = taken_over.chain(self.known_of_lost(&cluster)).collect();
         let access = self.access();
-        if access.targets().next().is_some() || access.hosts().any(|host| !host.is_built_in()) {
+        let is_own =
+            |prefix: &str, name: &dyn std::fmt::Display| !taken_over.contains(&format!("{prefix}{name}"));
+        if access.targets().any(|target| is_own(TARGETS, &target.name))
+            || access.hosts().any(|host| !host.is_built_in() && is_own(HOSTS, &host.name))
+        {
             return Err(ControlError::OwnAccess);
         }
         try_to_listen(&listen).await?;
-        let token = Token::parse(token).map_err(link::JoinError::from)?;
         let portals = told_portals(&Shard::current().portals(), &listen);
         let record = RecordPlace::configured();
         if witness && record == RecordPlace::Etcd {
@@ -95,6 +104,7 @@ impl Control {
         let about =
             Newcomer { name: self.host.name.clone(), listen: listen.clone(), portals, witness, record };
         let joined = link::join(&token, json(&about), UnixSeconds(now), &Limits::default()).await?;
+        self.leave_lost().await?;
         // First of all: the token is used up, and the key is nowhere else.
         let directory = self.cluster_directory()?;
         joined.credentials.save(&directory).map_err(EnterError::from)?;
@@ -107,6 +117,7 @@ impl Control {
             witness,
             record,
             force_new: false,
+            leave: false,
             incarnation: 0,
             members: welcome.members,
         };

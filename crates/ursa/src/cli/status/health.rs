@@ -1,6 +1,6 @@
 //! What is wrong now: causes, the worst first, each with one thing to do about it. The console judges alike (`console/src/words/health.ts`): both go through the cases of `cases.json`.
 
-use ::node::control::NODE_CUT_OFF;
+use ::node::control::{EXPELLED, NODE_CUT_OFF};
 use ::node::events::code;
 use api::{
     ClusterNode, CopyState, Missing, NodeProblem, Pool, PoolState, RecordPlace, Since, Volume, VolumeCopy,
@@ -68,6 +68,12 @@ const FREE_PERCENT_MIN: u64 = 5;
 /// All findings, the worst first.
 pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     let nodes = observed.nodes.as_deref().unwrap_or_default();
+    // The others are not down for a node that they refuse: it says itself what to do.
+    let here = nodes.iter().find(|node| node.here).map(|node| node.id);
+    let is_expelled =
+        |problem: &NodeProblem| problem.node == here && problem.code.as_deref() == Some(EXPELLED);
+    let is_expelled = observed.problems.items.iter().any(is_expelled);
+    let nodes = if is_expelled { &[] } else { nodes };
     let mut found: Vec<Finding> =
         observed.volumes.iter().flat_map(|volume| of_volume(volume, nodes)).collect();
     found.extend(observed.pools.iter().flat_map(|pool| of_pool(pool, observed)));
@@ -78,7 +84,7 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     found.extend(of_copies(observed));
     found.extend(of_changes(observed));
     found.extend(of_problems(observed));
-    found.extend(of_missing(observed));
+    found.extend(of_missing(observed).into_iter().filter(|_| !is_expelled));
     found.extend(of_two(nodes).filter(|_| !in_etcd));
     found.sort_by_key(|finding| std::cmp::Reverse(finding.health));
     found

@@ -175,11 +175,14 @@ impl Observed {
     }
 }
 
-/// The nodes of the cluster that the node is in, if it is in one.
+/// What a node refuses with that knows no others. Why it takes no part in its cluster it says among its problems.
+const NO_NODES: [&str; 2] = ["no_cluster", "cluster_unavailable"];
+
+/// The nodes of the cluster that the node is in, if it is in one and takes part in it.
 fn cluster(client: &Client) -> Result<Option<Vec<ClusterNode>>, ClientError> {
     match client.cluster_nodes() {
         Ok(nodes) => Ok(Some(nodes)),
-        Err(error) if error.problem().is_some_and(|problem| problem.code == "no_cluster") => Ok(None),
+        Err(error) if error.problem().is_some_and(|problem| NO_NODES.contains(&&*problem.code)) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -92,6 +92,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("POST",   "/v1/cluster/tokens", ADMIN),
     ("POST",   "/v1/cluster/join", ADMIN),
     ("POST",   "/v1/cluster/force-new", ADMIN),
+    ("POST",   "/v1/cluster/leave", ADMIN),
     ("PUT",    "/v1/cluster/preferred", ADMIN),
     ("DELETE", "/v1/nodes/{id}", ADMIN),
     ("POST",   "/v1/addresses", ADMIN),

@@ -27,7 +27,7 @@ const COMMON: [(Status, &str, &str); 12] = [
     (
         Status::CONFLICT,
         "Conflict",
-        "`idempotency_under_way`, `already_done`, `changed_meanwhile`, and a limit of how many there can be: `too_many_...`",
+        "`idempotency_under_way`, `already_done`, `changed_meanwhile`, `entry_unreadable`, and a limit of how many there can be: `too_many_...`",
     ),
     (Status::PAYLOAD_TOO_LARGE, "TooLarge", "`body_too_large`"),
     (Status::UNSUPPORTED_MEDIA_TYPE, "NotJson", "`not_json`"),
@@ -49,7 +49,7 @@ const COMMON: [(Status, &str, &str); 12] = [
     (
         Status::SERVICE_UNAVAILABLE,
         "Unavailable",
-        "With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unserved`, `node_unreachable`, `copy_unreachable` (nothing was done), `too_many_keys`",
+        "With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `cluster_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unserved`, `node_unreachable`, `copy_unreachable` (nothing was done), `too_many_keys`",
     ),
     (
         Status::GATEWAY_TIMEOUT,

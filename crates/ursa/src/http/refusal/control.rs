@@ -122,6 +122,14 @@ impl From<ControlError> for Refusal {
                     format!("volume {volume:?} has {} bytes and would lose data at {}", from.0, to.0);
                 Refusal::new(UNPROCESSABLE, "would_shrink", detail).hint("volumes only grow").field("size")
             }
+            E::ClusterFailed(_) => {
+                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "cluster_unavailable", error.to_string())
+                    .hint("`ursa status` on this node says what to do; it tries again by itself, and serves its local volumes")
+            }
+            E::TakesPart(node) => {
+                Refusal::new(CONFLICT, "takes_part", "this node takes part in its cluster")
+                    .hint(format!("on another node, `ursa node remove {node}` takes it out"))
+            }
             E::NoCluster => Refusal::new(CONFLICT, "no_cluster", "this node is in no cluster")
                 .hint("make one with `ursa node init`, or join one with `ursa node join`"),
             E::Enter(error) => cluster::not_entered(&error),

@@ -1,0 +1,163 @@
+//! A node that cannot take part in its cluster: its copy of the record is damaged, a certificate cannot be read, settings do not fit.
+//!
+//! None of that is about its local volumes, so it starts, serves these by the access rules that it knew last ([`KnownAccess`]), and tries again. Volumes with
+//! copies stay closed: who is in sync is in the cluster's record alone. Nothing of what the cluster shares can be changed meanwhile.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+use replica::Revision;
+use serde::{Deserialize, Serialize};
+
+use super::super::access::{HOSTS, TARGETS};
+use super::super::change::Work;
+use super::super::turns::Thing;
+use super::super::{Control, ControlError};
+use crate::access::{HostGroup, Target};
+use crate::copies::{Keeper, RECORD_DEADLINE};
+use crate::events::code::{CLUSTER_ENTERED, CLUSTER_FAILED};
+use crate::events::{Event, tell};
+use crate::port_numbers::NodeNumber;
+use crate::record::set;
+use crate::shard::{Shard, on_all_cores};
+
+/// How often a node tries again to take part in its cluster. Each time is a life of it, which its record notes.
+pub(in crate::control) const TRY_EVERY: Duration = Duration::from_secs(10);
+/// How often it is looked whether the cluster's access rules have changed, to be kept for a start without the cluster. Each change writes the node's record.
+const KEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Where the node's own record has what it knew last of the cluster's targets and host groups.
+pub(in crate::control) const KNOWN_ACCESS: &str = "known_access";
+
+/// The cluster's targets and host groups, as the node knew them last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::control) struct KnownAccess {
+    pub(in crate::control) targets: Vec<Target>,
+    pub(in crate::control) hosts: Vec<HostGroup>,
+}
+
+/// Why the node does not take part in its cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterFailure {
+    /// What is the matter, for people.
+    pub why: String,
+    /// Since when.
+    pub since: Instant,
+}
+
+impl Control {
+    /// Why the node does not take part in its cluster, though it is in one.
+    pub fn cluster_failure(&self) -> Option<ClusterFailure> {
+        self.cluster_failure.borrow().clone()
+    }
+
+    /// What cannot be done while the node does not take part in its cluster.
+    pub(in crate::control) fn check_cluster(&self) -> Result<(), ControlError> {
+        match &*self.cluster_failure.borrow() {
+            Some(failure) => Err(ControlError::ClusterFailed(failure.why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on with the cluster that the node is in, at the start. What keeps it from that is shown, and tried again.
+    pub(crate) async fn go_on_in_cluster(self: &Rc<Control>) {
+        let Some(place) = self.place() else { return };
+        let error = match self.leave_if_asked(&place).await {
+            Ok(true) => return,
+            Ok(false) => match self.try_cluster().await {
+                Ok(()) => return,
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        self.note_cluster_failure(&error);
+        // Hosts know the node's ports by its number, whether the cluster is there or not.
+        let number = NodeNumber::new(place.node.into());
+        on_all_cores(move || async move { Shard::current().set_place(number) }).await;
+        rt::spawn(Rc::clone(self).try_cluster_again()).detach();
+    }
+
+    async fn try_cluster_again(self: Rc<Control>) {
+        loop {
+            rt::sleep(TRY_EVERY).await;
+            match self.try_cluster().await {
+                Ok(()) => break,
+                Err(error) => self.note_cluster_failure(&error),
+            }
+        }
+        self.cluster_failure.replace(None);
+        // It may have left meanwhile.
+        let Some(keeper) = self.keeper() else { return };
+        let name = self.host.name.clone();
+        tell(Event::new(CLUSTER_ENTERED, &name, format!("{name} takes part in its cluster")));
+        // The rules that were known last may name what is gone.
+        while !keeper.is_stopping() {
+            if keeper.until(RECORD_DEADLINE, || keeper.acts_by() > Revision(0)).await {
+                return self.announce_record().await;
+            }
+        }
+    }
+
+    fn note_cluster_failure(&self, error: &ControlError) {
+        let why = words(error);
+        let mut failure = self.cluster_failure.borrow_mut();
+        if failure.as_ref().is_some_and(|known| known.why == why) {
+            return;
+        }
+        tracing::error!(
+            reason = why,
+            "this node cannot take part in its cluster: local volumes are served, and it is tried again"
+        );
+        let name = &self.host.name;
+        let text = format!("{name} cannot take part in its cluster: {why}");
+        let cause = match error {
+            ControlError::Enter(error) => error.cause(),
+            ControlError::Record(_) => "own_record",
+            _ => "other",
+        };
+        tell(Event::new(CLUSTER_FAILED, name, text).because(cause));
+        let since = failure.as_ref().map_or(rt::now(), |known| known.since);
+        *failure = Some(ClusterFailure { why, since });
+    }
+
+    /// Keeps the cluster's access rules for a start without the cluster, for as long as the node is in it.
+    pub(super) async fn keep_access(self: Rc<Control>, keeper: Rc<Keeper>) {
+        while !keeper.is_stopping() {
+            rt::sleep(KEEP_EVERY).await;
+            if keeper.acts_by() == Revision(0) {
+                continue;
+            }
+            let known = KnownAccess { targets: keeper.list(TARGETS), hosts: keeper.list(HOSTS) };
+            if self.record.borrow().get::<KnownAccess>(KNOWN_ACCESS).unwrap_or_default() == known {
+                continue;
+            }
+            let control = Rc::clone(&self);
+            let kept = self.change(
+                Work::new("keeping the access rules of", &self.host.name),
+                |changing| async move {
+                    let _record = changing.hold([Thing::Record]).await?;
+                    control.commit(&changing, vec![set(KNOWN_ACCESS.into(), &known)]).await
+                },
+            );
+            if let Err(error) = kept.await {
+                tracing::debug!(%error, "the access rules of the cluster are not kept yet");
+            }
+        }
+    }
+}
+
+/// The error with its causes.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        // A transparent error says what its cause does.
+        if !text.ends_with(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = error.source();
+    }
+    text
+}

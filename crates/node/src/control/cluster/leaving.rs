@@ -1,0 +1,218 @@
+//! A node that leaves its cluster without asking anybody: it was removed, or given up, or its copy of the record is damaged.
+//!
+//! It is done with the next start, when nothing of the cluster runs yet. The directory with the certificates and the record is moved aside, not deleted:
+//! it may have the key that lets nodes into the cluster. Pools stay as they are. Local volumes keep the targets and host groups by which hosts used them; copies
+//! of the cluster's volumes are shown and served to nobody. A node whose directory is gone is in its cluster still, as long as nobody says otherwise: the directory may be on a file system
+//! that is not mounted yet. It serves its local volumes ([`super::failing`]), and may join again: then it leaves at once ([`Control::leave_lost`]).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use link::NODE_KEY_FILE;
+use serde::{Deserialize, Serialize};
+
+use super::super::access::{HOSTS, TARGETS};
+use super::super::change::Work;
+use super::super::turns::Thing;
+use super::super::{Control, ControlError};
+use super::failing::{KNOWN_ACCESS, KnownAccess};
+use super::{CLUSTER, EnterError, Place, RECORD_FILE, cluster_path};
+use crate::config::RecordEngine;
+use crate::copies::RECORD_DEADLINE;
+use crate::events::code::CLUSTER_LEFT;
+use crate::events::{Event, tell};
+use crate::record::{Change, delete, set};
+use crate::shard::Shard;
+use crate::volume::VolumeId;
+
+/// Where the node's own record says which cluster it has left.
+const LEFT: &str = "left_cluster";
+
+/// A cluster that the node has left.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct LeftCluster {
+    /// The cluster's identity.
+    cluster: String,
+    /// What was kept of its access rules; `None`: that is still to be done.
+    access: Option<KnownAccess>,
+}
+
+/// What leaving the cluster would keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// Local volumes, which are served as before.
+    pub local: Vec<String>,
+    /// Volumes of which there is a copy here, which stays in its pool and is served to nobody.
+    pub copies: Vec<String>,
+}
+
+impl Control {
+    /// What leaving the cluster would keep. Not for a node that takes part in it: the other nodes would wait for it, and what it has may be the only copy.
+    ///
+    /// # Errors
+    /// [`ControlError::NoCluster`], [`ControlError::TakesPart`].
+    pub async fn check_leaving(&self) -> Result<Leaving, ControlError> {
+        self.place().ok_or(ControlError::NoCluster)?;
+        if let Some(keeper) = self.keeper().filter(|keeper| keeper.expelled().is_none())
+            && keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok()
+        {
+            return Err(ControlError::TakesPart(keeper.me().0));
+        }
+        let volumes = self.open_pools().into_iter().flat_map(|pool| pool.volumes());
+        let (copies, local): (Vec<_>, Vec<_>) = volumes.partition(|info| info.copy.is_some());
+        let names = |volumes: Vec<store::VolumeInfo>| volumes.into_iter().map(|info| info.name).collect();
+        Ok(Leaving { local: names(local), copies: names(copies) })
+    }
+
+    /// Has the node leave its cluster with its next start. Nobody else is asked, or told.
+    ///
+    /// # Errors
+    /// As [`Control::check_leaving`]; [`ControlError::Record`].
+    pub async fn leave_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
+        self.check_leaving().await?;
+        let control = Rc::clone(self);
+        self.change(Work::new("leaving the cluster with", &self.host.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let place = control.place().ok_or(ControlError::NoCluster)?;
+            tracing::warn!(node = place.node, "with its next start this node is in no cluster any more");
+            control.commit(&changing, vec![set(CLUSTER.into(), &Place { leave: true, ..place })]).await
+        })
+        .await
+    }
+
+    /// Leaves the cluster if the node is to; says whether it has.
+    pub(super) async fn leave_if_asked(self: &Rc<Control>, place: &Place) -> Result<bool, ControlError> {
+        if !place.leave {
+            return Ok(false);
+        }
+        let directory = cluster_path();
+        if keeps_files() && directory.exists() {
+            let aside = free_name(&directory);
+            std::fs::rename(&directory, &aside).map_err(|error| EnterError::Directory(aside, error))?;
+        }
+        self.forget_place(place).await?;
+        Ok(true)
+    }
+
+    /// Whether the node is in a cluster, and has nothing of it any more: its directory is gone, or empty. That alone is no reason to forget the place: it may not be mounted yet.
+    pub(in crate::control) fn has_lost_files(&self) -> bool {
+        let is_there = |file: &str| cluster_path().join(file).exists();
+        self.place().is_some() && keeps_files() && ![RECORD_FILE, NODE_KEY_FILE].into_iter().any(is_there)
+    }
+
+    /// What the node knows of the access rules of a cluster of which it has lost everything else.
+    pub(in crate::control) fn known_of_lost(&self, cluster: &str) -> Vec<String> {
+        let is_it = self.has_lost_files() && self.place().is_some_and(|place| place.cluster == cluster);
+        let known: Option<KnownAccess> = self.record.borrow().get(KNOWN_ACCESS);
+        let known = known.filter(|_| is_it).unwrap_or_default();
+        in_own_record(&known).map(|(key, _)| key).collect()
+    }
+
+    /// Leaves a cluster of which the node has lost everything, to join again; else nothing is done.
+    ///
+    /// # Errors
+    /// [`ControlError::Record`].
+    pub(in crate::control) async fn leave_lost(self: &Rc<Control>) -> Result<(), ControlError> {
+        let Some(place) = self.place().filter(|_| self.has_lost_files()) else { return Ok(()) };
+        self.forget_place(&place).await?;
+        self.cluster_failure.replace(None);
+        self.finish_leaving().await;
+        Ok(())
+    }
+
+    async fn forget_place(self: &Rc<Control>, place: &Place) -> Result<(), ControlError> {
+        let left = LeftCluster { cluster: place.cluster.clone(), access: None };
+        let control = Rc::clone(self);
+        self.change(Work::new("leaving the cluster with", &self.host.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            control.commit(&changing, vec![delete(CLUSTER.into()), set(LEFT.into(), &left)]).await
+        })
+        .await?;
+        let name = self.host.name.clone();
+        tracing::warn!("this node has left its cluster: it is alone with its local volumes");
+        tell(Event::new(CLUSTER_LEFT, &name, format!("{name} has left its cluster")));
+        Ok(())
+    }
+
+    /// Takes over the targets and host groups by which hosts used local volumes, when these are known.
+    pub(crate) async fn finish_leaving(self: &Rc<Control>) {
+        let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
+        let Some(left) = left.filter(|left| left.access.is_none() && self.place().is_none()) else { return };
+        let known: KnownAccess = self.record.borrow().get(KNOWN_ACCESS).unwrap_or_default();
+        let volumes = || self.open_pools().into_iter().flat_map(|pool| pool.volumes());
+        let ids =
+            |copies: bool| volumes().filter(move |info| info.copy.is_some() == copies).map(|info| info.id);
+        let (local, copies): (BTreeSet<VolumeId>, BTreeSet<VolumeId>) =
+            (ids(false).collect(), ids(true).collect());
+        // What is in a pool that is not open may be local.
+        let all_known = self.all_pools_are_open();
+        let is_kept = |id: &VolumeId| local.contains(id) || (!all_known && !copies.contains(id));
+        let access = known.only(is_kept);
+        let changes = in_own_record(&access).chain([
+            delete(KNOWN_ACCESS.into()),
+            set(LEFT.into(), &LeftCluster { access: Some(access.clone()), ..left }),
+        ]);
+        let (control, changes) = (Rc::clone(self), changes.collect::<Vec<Change>>());
+        let taken = self.change(
+            Work::new("taking over the access rules of", &self.host.name),
+            |changing| async move {
+                let _record = changing.hold([Thing::Record]).await?;
+                control.commit(&changing, changes).await
+            },
+        );
+        match taken.await {
+            Ok(()) => self.announce_record().await,
+            Err(error) => tracing::error!(%error, "local volumes have no targets until the next start"),
+        }
+    }
+
+    /// Changes of the node's own record that undo what was taken over from this cluster, which has it itself, as far as nobody has changed it since.
+    pub(in crate::control) fn forget_left(&self, cluster: &str) -> Vec<Change> {
+        let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
+        let access =
+            left.filter(|left| left.cluster == cluster).and_then(|left| left.access).unwrap_or_default();
+        let own = self.access();
+        let targets = access.targets.iter().filter(|target| own.targets().any(|own| own == *target));
+        let hosts = access.hosts.iter().filter(|host| own.hosts().any(|own| own == *host));
+        targets
+            .map(|target| delete(format!("{TARGETS}{}", target.name)))
+            .chain(hosts.map(|host| delete(format!("{HOSTS}{}", host.name))))
+            .chain([delete(LEFT.into())])
+            .collect()
+    }
+}
+
+/// Whether the node has files of a cluster at all; simulated ones have none.
+fn keeps_files() -> bool {
+    matches!(Shard::current().config().record, RecordEngine::Embedded | RecordEngine::Etcd(_))
+}
+
+/// A name for a directory that is moved aside: what was moved there before stays.
+fn free_name(directory: &Path) -> PathBuf {
+    let names = (1..).map(|number: u32| match number {
+        1 => directory.with_extension("left"),
+        _ => directory.with_extension(format!("left-{number}")),
+    });
+    names.into_iter().find(|name| !name.exists()).expect("there are enough numbers")
+}
+
+impl KnownAccess {
+    /// With maps of these volumes only, the targets that have any, and the host groups that these name.
+    fn only(mut self, is_kept: impl Fn(&VolumeId) -> bool) -> KnownAccess {
+        for target in &mut self.targets {
+            target.maps.retain(|map| is_kept(&map.volume));
+        }
+        self.targets.retain(|target| !target.maps.is_empty());
+        let named: BTreeSet<String> =
+            self.targets.iter().flat_map(|target| &target.maps).map(|map| map.host.to_string()).collect();
+        self.hosts.retain(|host| named.contains(&host.name.to_string()));
+        self
+    }
+}
+
+fn in_own_record(access: &KnownAccess) -> impl Iterator<Item = Change> {
+    let targets = access.targets.iter().map(|target| set(format!("{TARGETS}{}", target.name), target));
+    let hosts = access.hosts.iter().map(|host| set(format!("{HOSTS}{}", host.name), host));
+    targets.chain(hosts)
+}

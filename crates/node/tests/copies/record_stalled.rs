@@ -1,0 +1,148 @@
+//! A node whose copy of the cluster's record cannot be written: its disk is full. It serves hosts that are there, and does not know who may come by now.
+
+use cluster::embedded::Files;
+use cluster::memory::Fault;
+use node::control::{Member, Stall};
+use node::copies::{Keeper, NodeEntry, json, node_key};
+
+use super::*;
+
+/// For how long such a node lets hosts log in: `LOGINS_WITHIN`.
+const LOGINS_WITHIN: Duration = Duration::from_secs(180);
+/// From a change of the node's disk until everybody knows.
+const KNOWN_WITHIN: Duration = Duration::from_secs(5);
+const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
+const STALLED: usize = 2;
+
+/// Three nodes that all vote, each with a file of the record, and one volume.
+fn with_files(seed: u64) -> (Cluster, Files) {
+    let numbers: Vec<cluster::NodeId> = (1..=3).filter_map(cluster::NodeId::new).collect();
+    let files = Files::new(CLUSTER, &numbers[..1], &numbers[1..]);
+    let world = World::new(seed);
+    let servers: Vec<NodeId> =
+        (1..=3).map(|number| world.add_machine(&format!("server-{number}"), 2)).collect();
+    let configs = servers.iter().map(|server| {
+        let portals = vec![SocketAddr::new(world.address(*server), 3260)];
+        let record = RecordEngine::Simulated(files.clone());
+        Arc::new(Config { data_dir: "/ursa".into(), portals, record, ..Config::default() })
+    });
+    let configs = configs.collect();
+    let link = |server: &NodeId| vec![SocketAddr::new(world.address(*server), LINK_PORT)];
+    let members: Vec<Member> =
+        (1..).zip(&servers).map(|(node, server)| Member { node, addresses: link(server) }).collect();
+    let record = cluster::memory::Memory::new(numbers);
+    let cluster = Cluster { world, servers, configs, cores: 2, record };
+    for index in 0..3 {
+        cluster.start(index);
+        cluster.world.add_disk(cluster.servers[index], DISK, 64 * MIB, 512);
+        let members = members.clone();
+        cluster.control(index, move |control| async move {
+            let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
+            control.create_pool(PoolSpec { name: POOL.into(), disks, wipe: false }).await.unwrap();
+            let place = Place {
+                cluster: format!("{CLUSTER:032x}"),
+                node: index as u16 + 1,
+                listen: members[index].addresses.clone(),
+                witness: false,
+                record: RecordPlace::Nodes,
+                force_new: false,
+                leave: false,
+                incarnation: 0,
+                members: members.clone(),
+            };
+            control.enter_cluster(place, 1).await.unwrap();
+            if index == 0 {
+                let_in(&control, &members[1..]).await;
+            }
+        });
+    }
+    let ready = || {
+        let all_vote = |control: Rc<Control>| async move {
+            let nodes = control.nodes().await.unwrap();
+            nodes.len() == 3 && nodes.iter().all(|node| node.up && node.votes)
+        };
+        cluster.control(0, all_vote)
+    };
+    assert!(until(&cluster, ready), "three nodes that vote");
+    cluster.control(0, |control| async move {
+        let name = TARGET.to_owned();
+        control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
+    });
+    cluster.add_volume(VolumeKind::Thick, 3);
+    cluster.wait_until_all_serve();
+    (cluster, files)
+}
+
+/// As if they had asked with a token.
+async fn let_in(control: &Control, members: &[Member]) {
+    let entry = |member: &Member| NodeEntry {
+        id: member.node,
+        name: format!("server-{}", member.node),
+        addresses: member.addresses.clone(),
+        portals: Vec::new(),
+        witness: false,
+        incarnation: 0,
+        version: None,
+        authority: false,
+        cores: None,
+        started: None,
+        start: 0,
+    };
+    let put = |transaction: cluster::Transaction, member: &Member| {
+        transaction.put(&node_key(replica::NodeId(member.node)), json(&entry(member)))
+    };
+    let transaction = members.iter().fold(Keeper::transaction(), put);
+    control.keeper().unwrap().commit(transaction).await.unwrap();
+}
+
+fn until(cluster: &Cluster, is_so: impl Fn() -> bool) -> bool {
+    (0..300).any(|_| {
+        cluster.world.run_for(Duration::from_millis(100));
+        is_so()
+    })
+}
+
+impl Cluster {
+    fn lets_in(&self, index: usize, name: &'static str) -> bool {
+        let (client, portal) = (self.client(name), self.portal(index));
+        self.world.block_on(client, CoreId(0), move || async move { log_in(portal, name).await.is_some() })
+    }
+
+    /// What a node says of the record's copy on the one whose disk is full.
+    fn stall_seen_by(&self, index: usize) -> Option<Stall> {
+        self.control(index, |control| async move { control.nodes().await.unwrap()[STALLED].stalled })
+    }
+}
+
+#[test]
+fn a_node_that_cannot_follow_the_record_lets_nobody_in_after_a_while() {
+    let (cluster, files) = with_files(1);
+    let stalled = cluster::NodeId::new(STALLED as u16 + 1).unwrap();
+    let longest = cluster.keep_writing("writer", STALLED);
+    cluster.world.run_for(Duration::from_secs(1));
+    files.begin(stalled, Fault::DiskFull);
+    // Something that it would have to write.
+    cluster.control(0, |control| async move {
+        let name = "iqn.2026-01.org.ursa:other".to_owned();
+        control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
+    });
+    cluster.world.run_for(KNOWN_WITHIN);
+    for index in 0..3 {
+        assert_eq!(cluster.stall_seen_by(index), Some(Stall::NoSpace), "as node {} says", index + 1);
+    }
+    assert!(cluster.lets_in(STALLED, "early"), "a short shortage keeps nobody out");
+    cluster.world.run_for(LOGINS_WITHIN);
+    assert!(!cluster.lets_in(STALLED, "late"), "its access rules may be outdated");
+    assert!(cluster.lets_in(0, "elsewhere"));
+    longest.set(Duration::ZERO);
+    cluster.world.run_for(Duration::from_secs(5));
+    assert!(!longest.get().is_zero(), "who is there goes on");
+    let troubles = cluster.control(STALLED, |control| async move { control.troubles() });
+    let codes: Vec<&str> = troubles.iter().map(|trouble| trouble.code).collect();
+    assert!(codes.contains(&"record_stalled") && codes.contains(&"logins_refused"), "{codes:?}");
+
+    files.end(stalled, Fault::DiskFull);
+    cluster.world.run_for(KNOWN_WITHIN);
+    assert!(cluster.lets_in(STALLED, "again"), "it knows the record again");
+    assert_eq!([0, 1, 2].map(|index| cluster.stall_seen_by(index)), [None; 3]);
+}
