@@ -2,9 +2,12 @@
 
 use std::cell::Cell;
 use std::ffi::CString;
+use std::future::poll_fn;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Command;
+use std::task::Poll;
 use std::time::Duration;
 
 use base::Buf;
@@ -324,7 +327,12 @@ fn a_failed_write_latches_the_disk_for_all_who_share_it() {
         // SAFETY: no memory is passed.
         assert_eq!(unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) }, 0);
         let write = async |disk: &Disk| disk.write(4096, pattern(4096).share(), Durability::Cached).await;
+        // A flush that is under way then may have been to cover that write.
+        let mut flush = pin!(disk.flush());
+        let has_begun = poll_fn(|context| Poll::Ready(flush.as_mut().poll(context).is_pending())).await;
+        assert!(has_begun);
         assert!(matches!(write(&disk).await, Err(DiskError::Media(_))));
+        assert!(matches!(flush.await, Err(DiskError::Latched)));
         assert!(matches!(write(&disk).await, Err(DiskError::Latched)));
         assert!(matches!(disk.flush().await, Err(DiskError::Latched)));
         assert!(matches!(disk.zero(0, 4096).await, Err(DiskError::Latched)));

@@ -68,21 +68,25 @@ fn copies_of_a_pool_that_was_set_back_are_known_as_such() {
 /// A stale leg of what was made of several disks: the others have gone on.
 #[test]
 fn one_disk_of_several_that_was_set_back_is_noticed() {
-    // Only the first three have metadata.
-    for older in 0..5 {
+    // Only the first three have metadata. One opening and one mark is the least that a disk can have missed.
+    for (older, missed) in (0..5).flat_map(|disk| [(disk, 1), (disk, 2)]) {
+        let last = 1 + missed;
         let world = World::new(1);
         let node = pool_of(&world, 5);
         let before = images(&world, node, 5);
-        for mark in 2..4 {
+        for mark in 2..=last {
             world.block_on(node, CORE, move || async move {
                 let pool = Pool::open(&paths(5), opening(1)).await.unwrap();
                 pool.set_mark(PoolMark { count: mark, at: 20 }, false).await.unwrap();
             });
         }
-        assert_eq!(opened(&world, node, 5), (3, STATE, 0));
+        if missed > 1 {
+            assert_eq!(opened(&world, node, 5), (last, STATE, 0));
+        }
         world.remove_disk(node, path(older));
         world.put_disk(node, path(older), before[older].clone());
-        assert_eq!(opened(&world, node, 5), (3, CopyState::SetBack { epoch: 7 }, 1), "disk {older}");
-        assert_eq!(opened(&world, node, 5), (3, CopyState::SetBack { epoch: 7 }, 0), "it stays so");
+        let set_back = CopyState::SetBack { epoch: 7 };
+        assert_eq!(opened(&world, node, 5), (last, set_back, 1), "disk {older} missed {missed}");
+        assert_eq!(opened(&world, node, 5), (last, set_back, 0), "it stays so");
     }
 }

@@ -124,6 +124,20 @@ fn conflicts_reach_commands() {
     assert_eq!(rig.status(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), CONFLICT);
 }
 
+/// What a copy does to its destination is a write, whoever may read there.
+#[test]
+fn a_copy_does_not_write_where_its_initiator_may_only_read() {
+    const WRITE_EXCLUSIVE: [u8; 3] = [1, 5, 7];
+    for kind in WRITE_EXCLUSIVE {
+        let mut rig = Rig::new();
+        rig.out(A, REGISTER, 0, 0, 7);
+        assert_eq!(rig.out(A, RESERVE, kind, 7, 0), GOOD);
+        assert_eq!(rig.unit.may_copy_from(&nexus(B)), Ok(()), "type {kind}");
+        assert_eq!(rig.unit.may_copy_to(&nexus(B)), Err(Refusal::Conflict), "type {kind}");
+        assert_eq!(rig.unit.may_copy_to(&nexus(A)), Ok(()), "type {kind}");
+    }
+}
+
 #[test]
 fn clear_and_preempt() {
     let mut rig = Rig::new();
@@ -384,9 +398,11 @@ fn the_rows_of_register_and_move() {
 
 #[test]
 fn power_loss() {
-    for survives in [0, 1] {
+    // What the last registration says counts.
+    for (first, survives) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let mut rig = Rig::new();
-        rig.status(A, &out_cdb(REGISTER, 0, 24), &list(0, 7, survives));
+        assert_eq!(rig.status(A, &out_cdb(REGISTER, 0, 24), &list(0, 7, first)), GOOD);
+        assert_eq!(rig.status(A, &out_cdb(REGISTER, 0, 24), &list(7, 7, survives)), GOOD);
         rig.out(A, RESERVE, 3, 7, 0);
         let state = LuState::from_durable(&rig.unit.state().to_durable()).unwrap();
         let mut rig = Rig::with(config(), state);
