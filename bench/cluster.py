@@ -18,6 +18,8 @@ class Node(peers.Peer):
     pool = "1G"
     #: What `ursa serve --cores` is given.
     own_cores = "1"
+    #: What `ursa serve --read-confirm` is given.
+    read_confirm = None
 
     def processors(self):
         """A node is pinned to what `--pin` names: a processor, or a range."""
@@ -29,6 +31,8 @@ class Node(peers.Peer):
         serve += ["--iscsi-listen", f"127.0.0.1:{self.port}", "--api-listen", f"127.0.0.1:{api}"]
         if self.poll is not None:
             serve += ["--poll-us", self.poll]
+        if self.read_confirm is not None:
+            serve += ["--read-confirm", self.read_confirm]
         self.launch(serve)
         self.wait_for_port(self.port)
         self.wait_for_port(api)

@@ -16,6 +16,7 @@ import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
 import { downWord, lasting, nameOf, nodeSince } from '../words/health'
 import { unheard } from '../words/missing'
+import { readConfirmWord } from '../words/readconfirm'
 import { NO_VOTES, etcdDecides, recordWord } from '../words/record'
 import { duration, plural } from '../words/size'
 import { Addresses } from './Addresses'
@@ -217,6 +218,7 @@ function Here() {
   if (!node.data) return null
   const one = node.data
   const record = recordWord(one.record)
+  const confirm = readConfirmWord(one.read_confirm)
   return (
     <Panel title={`${one.name}, which this page asks`} at={node.dataUpdatedAt}>
       <Facts
@@ -224,6 +226,7 @@ function Here() {
           ['Program', `Ursa ${one.version}, up for ${duration(one.uptime)}`],
           ['iSCSI', one.portals.join(', ')],
           ...(record === undefined ? [] : [['Cluster’s record', record] satisfies [string, string]]),
+          ...(confirm === undefined ? [] : [['Confirmed reads', confirm] satisfies [string, string]]),
           ['Problems', one.problems?.length ? one.problems.join('; ') : 'none'],
           ['Changes', one.changes.length ? one.changes.map((change) => `${change.what}, for ${duration(change.age)}: waits for ${change.waits_for}`).join('; ') : 'none under way'],
         ]}

@@ -53,7 +53,7 @@ pub use self::link::{Link, LinkState, RoleLinks};
 pub use self::list::{List, Missing};
 pub use self::live::{LiveCore, LiveFlow, LiveSample, LiveVolume};
 pub use self::local::LocalCredential;
-pub use self::node::{Change, Health, Node, NodeProblem};
+pub use self::node::{Change, Health, HypervisorSign, Node, NodeProblem, ReadConfirm, ReadConfirmSetting};
 pub use self::pool::{
     DiskFailure, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains,
     PoolState, RemainingDisk, RemainingMap, RemainingVolume,

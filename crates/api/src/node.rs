@@ -41,6 +41,52 @@ pub struct Node {
     /// Where a cluster has its record that it is in, makes or joins: its settings say so.
     #[serde(default)]
     pub record_place: RecordPlace,
+    /// Whether the other nodes confirm its reads of volumes with two or more copies.
+    #[serde(default)]
+    pub read_confirm: ReadConfirm,
+}
+
+/// Whether reads of volumes with two or more copies wait until the other nodes have confirmed them: one round trip, shared
+/// by all reads that arrive meanwhile. Without it, a node whose clock stood still, as that of a virtual machine does while
+/// it is paused, may answer reads with data that has been overwritten through another node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReadConfirm {
+    /// The node's setting.
+    pub setting: ReadConfirmSetting,
+    /// Reads are confirmed.
+    pub on: bool,
+    /// What shows that the machine is virtual; absent: nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hypervisor: Option<HypervisorSign>,
+    /// The machine's vendor and product by its firmware; absent: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "QEMU Standard PC (Q35 + ICH9, 2009)")]
+    pub machine: Option<String>,
+}
+
+/// When reads are confirmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadConfirmSetting {
+    /// On virtual machines.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What shows that a machine is virtual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HypervisorSign {
+    /// The processor reports a hypervisor.
+    Cpu,
+    /// The firmware names a hypervisor.
+    Firmware,
+    /// There is a device that only hypervisors have.
+    Device,
 }
 
 /// Something that somebody should look after.

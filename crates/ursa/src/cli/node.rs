@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use api::{
-    Client, ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, LinkFor, LinkRole, RecordPlace, Since,
-    SyncLimit, TokenCreate,
+    Client, ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, HypervisorSign, LinkFor, LinkRole, Node,
+    ReadConfirm, ReadConfirmSetting, RecordPlace, Since, SyncLimit, TokenCreate,
 };
 use clap::{Subcommand, ValueEnum};
 
@@ -12,7 +12,7 @@ use super::confirm::{Confirm, show_would};
 use super::exit::CliError;
 use super::links;
 use super::output::Output;
-use super::table::{Table, age, lasting, list, say_missing, size};
+use super::table::{Table, age, fields, lasting, list, say_missing, size};
 use crate::clock::unix_now;
 use crate::duration::parse_duration;
 use crate::size::{InvalidSize, Size};
@@ -47,6 +47,8 @@ pub enum Command {
     },
     /// List the nodes of the cluster
     List,
+    /// Show this node: version, cores, portals, and whether the other nodes confirm its reads
+    Show,
     /// List the links between nodes, each as the node sees it that is at this end: up or not, by which networks, and since when
     Links {
         /// Those of one node, by its number, or of all
@@ -193,6 +195,7 @@ impl Command {
                 client.join_cluster(&ClusterJoin { token: token.trim().to_owned(), listen, witness })?;
                 output.done("This node is in the cluster now: `ursa node list` shows it.")
             }
+            Command::Show => output.show(&client.node()?, shown),
             Command::List => output.show(&client.cluster_nodes()?, |nodes| table(nodes, unix_now())),
             Command::Links { node } => {
                 let found = client.links_of(&node)?;
@@ -273,6 +276,55 @@ impl Command {
         }
     }
 }
+
+fn shown(node: &Node) -> String {
+    fields([
+        ("Name", node.name.clone()),
+        ("Version", node.version.clone()),
+        ("Cores", node.cores.to_string()),
+        ("Portals", node.portals.join(", ")),
+        ("Machine", machine(&node.read_confirm)),
+        ("Confirmed reads", confirmed_reads(&node.read_confirm)),
+    ])
+}
+
+/// Whether the machine is virtual, and what shows that.
+fn machine(confirm: &ReadConfirm) -> String {
+    let product = confirm.machine.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+    match confirm.hypervisor {
+        Some(HypervisorSign::Cpu) => format!("virtual{product}: the processor reports a hypervisor"),
+        Some(HypervisorSign::Firmware) => format!("virtual{product}: the firmware names a hypervisor"),
+        Some(HypervisorSign::Device) => format!("virtual{product}: it has a device of a hypervisor"),
+        None => format!("no hypervisor detected{product}"),
+    }
+}
+
+/// The setting, what it does here, what that costs, and what is risked without.
+fn confirmed_reads(confirm: &ReadConfirm) -> String {
+    let setting = match confirm.setting {
+        ReadConfirmSetting::Auto => "auto",
+        ReadConfirmSetting::Always => "always",
+        ReadConfirmSetting::Never => "never",
+    };
+    let (on, meaning) = match (confirm.on, confirm.hypervisor) {
+        (true, _) => ("on", CONFIRMED),
+        (false, None) => ("off", BY_LEASES),
+        (false, Some(_)) => ("off", RISK),
+    };
+    format!("{on} (read-confirm = \"{setting}\")\n{meaning}")
+}
+
+const CONFIRMED: &str = "\
+Each read of a volume with two or more copies waits for an answer of the other nodes: one
+round trip, shared by all reads that arrive meanwhile. A pause of this machine cannot cause
+stale reads.";
+const BY_LEASES: &str = "\
+Reads rely on leases between nodes, which need a clock that does not stop. If this is a
+virtual machine after all, set read-confirm = \"always\" and restart the node.";
+const RISK: &str = "\
+RISK OF STALE READS: if this machine is paused for a second or more (snapshot, live
+migration), hosts may read data from it for up to a second that was overwritten through
+another node. To prevent that, set read-confirm = \"auto\" and restart the node.";
 
 const FORCED: &str = "\
 Restart ursa on this node: then it is a cluster of its own. Let the other machines join it as new nodes.";
@@ -380,6 +432,23 @@ mod tests {
     use api::RecordStall;
 
     use super::*;
+
+    #[test]
+    fn a_node_shows_what_reads_wait_for_and_what_is_risked() {
+        let shown = |setting, on, hypervisor| {
+            let confirm =
+                ReadConfirm { setting, on, hypervisor, machine: Some("QEMU Standard PC".to_owned()) };
+            (machine(&confirm), confirmed_reads(&confirm))
+        };
+        let (kind, reads) = shown(ReadConfirmSetting::Auto, true, Some(HypervisorSign::Cpu));
+        assert_eq!(kind, "virtual (QEMU Standard PC): the processor reports a hypervisor");
+        assert!(reads.starts_with("on (read-confirm = \"auto\")\nEach read "), "{reads}");
+        let (_, reads) = shown(ReadConfirmSetting::Never, false, Some(HypervisorSign::Firmware));
+        assert!(reads.starts_with("off (read-confirm = \"never\")\nRISK OF STALE READS"), "{reads}");
+        let (kind, reads) = shown(ReadConfirmSetting::Auto, false, None);
+        assert_eq!(kind, "no hypervisor detected (QEMU Standard PC)");
+        assert!(reads.starts_with("off (read-confirm = \"auto\")\nReads rely on leases"), "{reads}");
+    }
 
     #[test]
     fn a_node_that_is_down_is_seen_at_once() {

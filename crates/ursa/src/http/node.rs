@@ -47,6 +47,7 @@ pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node
         problems: problems.into_iter().map(|trouble| trouble.text).collect(),
         record,
         record_place,
+        read_confirm: state.read_confirm.clone(),
     }))
 }
 

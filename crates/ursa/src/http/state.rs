@@ -28,6 +28,8 @@ pub struct State {
     pub node: Handle,
     /// Its name.
     pub name: String,
+    /// Whether other nodes confirm its reads.
+    pub read_confirm: api::ReadConfirm,
     /// Where it listens for iSCSI.
     pub portals: Vec<SocketAddr>,
     /// When it began to serve.

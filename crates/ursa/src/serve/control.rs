@@ -243,6 +243,7 @@ impl Http {
         let state = State {
             node: control.node.clone(),
             name: control.settings.node.name.clone(),
+            read_confirm: control.settings.shown_read_confirm(),
             portals: portals.to_vec(),
             started: SystemTime::now(),
             core_stats: Arc::clone(&control.core_stats),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cores::Cores;
 use super::first_volume::FirstVolume;
+use super::machine::Machine;
 use crate::size::Size;
 
 /// Settings that were given. The others have their defaults: see `docs/use/configuration.md`.
@@ -87,6 +88,10 @@ pub struct Given {
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
     pub sync_bytes_per_second_max: Option<Size>,
 
+    /// When the other nodes confirm reads of volumes with two or more copies: auto (on virtual machines), always or never [default: auto]
+    #[arg(long, value_name = "WHEN", hide_short_help = true)]
+    pub read_confirm: Option<ReadConfirm>,
+
     /// How many commands a session may have outstanding [default: 128]
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub commands_max: Option<u32>,
@@ -160,6 +165,30 @@ fn one_or_several<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Ve
         Written::One(address) => vec![address],
         Written::Several(addresses) => addresses,
     }))
+}
+
+/// When the other nodes confirm reads of volumes with two or more copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadConfirm {
+    /// On virtual machines, whose clocks may stop.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never: after a pause of a virtual machine, hosts may read data that was overwritten through another node.
+    Never,
+}
+
+impl ReadConfirm {
+    /// Whether they are, on such a machine.
+    pub fn is_on(self, machine: &Machine) -> bool {
+        match self {
+            ReadConfirm::Auto => machine.hypervisor.is_some(),
+            ReadConfirm::Always => true,
+            ReadConfirm::Never => false,
+        }
+    }
 }
 
 /// How the log looks.
@@ -237,6 +266,7 @@ impl Given {
             ram_max: self.ram_max.or(file.ram_max),
             data_max: self.data_max.or(file.data_max),
             sync_bytes_per_second_max: self.sync_bytes_per_second_max.or(file.sync_bytes_per_second_max),
+            read_confirm: self.read_confirm.or(file.read_confirm),
             commands_max: self.commands_max.or(file.commands_max),
             login_timeout: self.login_timeout.or(file.login_timeout),
             nop_interval: self.nop_interval.or(file.nop_interval),

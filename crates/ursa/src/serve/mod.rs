@@ -12,6 +12,7 @@ mod given;
 mod greeting;
 mod limits;
 mod logging;
+mod machine;
 pub mod notify;
 mod set_up_link;
 mod settings;

@@ -10,7 +10,8 @@ use node::config::{Access, AccessError, RecordEngine};
 use super::cores::Cores;
 use super::data_dir;
 use super::first_volume::FirstVolume;
-use super::given::{Given, LogFormat};
+use super::given::{Given, LogFormat, ReadConfirm};
+use super::machine::Machine;
 use crate::clock::unix_now;
 use crate::http::CertificateFiles;
 use crate::size::Size;
@@ -39,6 +40,10 @@ pub struct Settings {
     pub poll: Duration,
     /// The size of the pool that a first start makes; `None`: by what is free.
     pub pool_size: Option<Size>,
+    /// When the other nodes confirm reads; whether they do depends on the machine, too.
+    pub read_confirm: ReadConfirm,
+    /// Whether this machine is virtual.
+    pub machine: Machine,
     /// Whether a process tells the other nodes of a cluster when this one is dead.
     pub watcher: bool,
     /// What is logged.
@@ -125,6 +130,7 @@ impl Settings {
         };
         // The record keeps paths below it, and the next start may happen elsewhere.
         let data_dir = std::path::absolute(&data_dir).map_err(|_| SettingsError::NoDataDir)?;
+        let (read_confirm, machine) = (given.read_confirm.unwrap_or_default(), Machine::this());
         let node = node::Config {
             name: given.name.unwrap_or_else(host_name),
             node_number: defaults.node_number,
@@ -137,7 +143,7 @@ impl Settings {
             sync_bytes_per_second_max: given
                 .sync_bytes_per_second_max
                 .map_or(defaults.sync_bytes_per_second_max, |size| size.0),
-            read_confirm: defaults.read_confirm,
+            read_confirm: read_confirm.is_on(&machine),
             commands_max: given.commands_max.unwrap_or(defaults.commands_max),
             login_deadline: seconds(given.login_timeout, defaults.login_deadline),
             nop_interval: seconds(given.nop_interval, defaults.nop_interval),
@@ -160,6 +166,8 @@ impl Settings {
             cores: given.cores.unwrap_or_else(Cores::of_this_machine),
             poll: Duration::from_micros(given.poll_us.unwrap_or(POLL_US).into()),
             pool_size: given.pool_size,
+            read_confirm,
+            machine,
             watcher: given.watcher.unwrap_or(true),
             log: given.log.unwrap_or_else(|| "info".into()),
             log_format: given.log_format.unwrap_or_default(),
@@ -193,6 +201,7 @@ impl Settings {
             ram_max: Some(Size(self.node.ram_bytes_max)),
             data_max: Some(Size(self.node.data_bytes_max as u64)),
             sync_bytes_per_second_max: Some(Size(self.node.sync_bytes_per_second_max)),
+            read_confirm: Some(self.read_confirm),
             commands_max: Some(self.node.commands_max),
             login_timeout: seconds(self.node.login_deadline),
             nop_interval: seconds(self.node.nop_interval),
@@ -210,6 +219,20 @@ impl Settings {
             log_format: Some(self.log_format),
         };
         toml::to_string(&given).expect("plain settings can be written as TOML")
+    }
+
+    /// Whether reads are confirmed, and why, as the API shows it.
+    pub fn shown_read_confirm(&self) -> api::ReadConfirm {
+        api::ReadConfirm {
+            setting: match self.read_confirm {
+                ReadConfirm::Auto => api::ReadConfirmSetting::Auto,
+                ReadConfirm::Always => api::ReadConfirmSetting::Always,
+                ReadConfirm::Never => api::ReadConfirmSetting::Never,
+            },
+            on: self.node.read_confirm,
+            hypervisor: self.machine.hypervisor,
+            machine: self.machine.product.clone(),
+        }
     }
 
     /// Whether the API does TLS: for other machines, or since a certificate was given for it.

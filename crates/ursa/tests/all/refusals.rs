@@ -69,6 +69,7 @@ fn settings_that_are_none_are_refused() {
     let half = "etcd = ['http://10.0.0.9:2379']\netcd-user = 'u'\n";
     refused(&mut with(half), 2, &["etcd-user and etcd-password-file belong together"]);
     refused(&mut with("log = 'info,,=='\n"), 2, &["log filter"]);
+    refused(&mut with("read-confirm = 'sometimes'\n"), 2, &["read-confirm", "auto", "always", "never"]);
     refused(
         &mut ursa(&["serve", "--config", "/nowhere/ursa.toml"]),
         2,
@@ -81,7 +82,7 @@ fn settings_that_are_none_are_refused() {
 fn the_command_line_wins_over_the_file() {
     let directory = tempfile::TempDir::new().unwrap();
     let file = directory.path().join("ursa.toml");
-    std::fs::write(&file, "name = 'file'\ncores = '1,0'\nram-max = '3G'\nvolume = ['a=1G,ram']\n\
+    std::fs::write(&file, "name = 'file'\nread-confirm = 'never'\ncores = '1,0'\nram-max = '3G'\nvolume = ['a=1G,ram']\n\
         etcd = ['https://a:1', 'https://b:2']\netcd-ca = '/ca'\netcd-certificate = '/c'\netcd-key = '/k'\netcd-user = 'u'\netcd-password-file = '/p'\n").unwrap();
     let print = |more: &[&str], file: &Path| {
         let output = ursa(&["serve", "--print-config", "--config"]).arg(file).args(more).output().unwrap();
@@ -92,6 +93,7 @@ fn the_command_line_wins_over_the_file() {
     for line in [
         "name = \"line\"",
         "cores = \"1,0\"",
+        "read-confirm = \"never\"",
         "ram-max = \"3G\"",
         "volume = [\"a=1G,ram\"]",
         "etcd-key = \"/k\"",
@@ -101,6 +103,22 @@ fn the_command_line_wins_over_the_file() {
     // What is printed is a file of settings that says the same.
     std::fs::write(&file, &printed).unwrap();
     assert_eq!(print(&[], &file), printed);
+}
+
+/// What is detected depends on the machine that runs the test.
+#[test]
+fn a_node_shows_whether_reads_are_confirmed() {
+    let shown = |arguments: &[&str]| {
+        let node = Node::start(arguments);
+        let confirm = node.json(&["node", "show"])["read_confirm"].clone();
+        (confirm["setting"].clone(), confirm["on"].as_bool().unwrap(), !confirm["hypervisor"].is_null())
+    };
+    let (setting, on, is_virtual) = shown(&[]);
+    assert_eq!((setting, on), ("auto".into(), is_virtual));
+    let (setting, on, _) = shown(&["--read-confirm", "never"]);
+    assert_eq!((setting, on), ("never".into(), false));
+    let (setting, on, _) = shown(&["--read-confirm", "always"]);
+    assert_eq!((setting, on), ("always".into(), true));
 }
 
 #[test]

@@ -48,6 +48,7 @@ fn alone() -> Observed {
             problems: Vec::new(),
             record: None,
             record_place: RecordPlace::Nodes,
+            read_confirm: api::ReadConfirm::default(),
         },
         nodes: None,
         problems: List::of(Vec::new()),

@@ -15,6 +15,7 @@ fn a_node_tells_what_it_is_until_it_stops() {
         json!({
             "name": "test", "version": version, "cores": 2, "portals": [portal], "uptime": null, "changes": [],
             "problems": [], "record_place": "nodes",
+            "read_confirm": {"setting": "auto", "on": false},
         })
     );
     assert_eq!(rig.get("/v1/problems?node=all").json(200), json!({"items": []}), "also without a cluster");

@@ -151,6 +151,7 @@ impl Rig {
         let state = State {
             node: Handle::new(running.handle()),
             name: "test".into(),
+            read_confirm: api::ReadConfirm::default(),
             portals,
             started: SystemTime::now(),
             core_stats: Arc::new(running.stats_reader()),
