@@ -134,6 +134,13 @@ export const useSyncLimit = () =>
     refetchInterval: LATER,
   })
 
+export const useVerifySchedule = () =>
+  useQuery({
+    queryKey: ['verify-schedule'],
+    queryFn: () => data(api.GET('/v1/cluster/verify-schedule')),
+    refetchInterval: LATER,
+  })
+
 /** Has everything looked at again, after a change. */
 export const lookAgain = () => queries.invalidateQueries()
 

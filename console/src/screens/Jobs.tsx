@@ -10,6 +10,7 @@ import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { SyncLimit } from '../parts/SyncLimit'
+import { VerifySchedule } from '../parts/VerifySchedule'
 import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
 import { PAUSE_MEANING, cancelMeaning, jobWord } from '../words/job'
@@ -76,6 +77,7 @@ export function Jobs() {
         )}
       </Panel>
       {cluster && <SyncLimit />}
+      {cluster && <VerifySchedule />}
       <Panel title="Changes under way" at={jobs.dataUpdatedAt} note="Of all nodes. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.">
         {changes.length === 0 ? <Empty>No change is under way.</Empty> : rows(changes)}
       </Panel>

@@ -14,6 +14,7 @@ import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { CopyBadge, State } from '../parts/State'
 import { SyncRow } from '../parts/SyncRow'
 import { link } from '../route'
+import { comparisonWord } from '../words/comparison'
 import { keyOf } from '../words/events'
 import { LOSS_TONE } from '../words/losses'
 import { agreement, etcdDecides } from '../words/record'
@@ -115,6 +116,7 @@ function HistogramPanel({ volume }: { volume: Volume }) {
 
 function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNode[]; at: number }) {
   const copies = volume.copies ?? []
+  const compared = comparisonWord(volume.comparison)
   return (
     <Panel title="Copies" at={at}>
       {copies.length === 0 ? (
@@ -148,6 +150,11 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
           {volume.reason && (
             <Text size="sm" c="dimmed">
               Last change (epoch {volume.epoch}): {volume.reason}
+            </Text>
+          )}
+          {compared && (
+            <Text size="sm" c="dimmed">
+              Compared: {compared}
             </Text>
           )}
         </Stack>

@@ -199,6 +199,15 @@ pub struct SyncLimit {
     pub bytes_per_second: Option<u64>,
 }
 
+/// How often the copies of volumes are compared without anybody asking.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VerifySchedule {
+    /// Every so many seconds, an hour at least; null: never.
+    #[schema(minimum = 3_600)]
+    pub seconds: Option<u64>,
+}
+
 /// Whether a node is in maintenance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

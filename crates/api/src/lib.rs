@@ -41,7 +41,7 @@ pub use self::client::{Client, ClientError, Fingerprint, Trust, TrustError};
 pub use self::cluster::{
     ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, JoinToken, LINK_PORT, LinkFor, LinkRole,
     Maintenance, Preference, RecordPlace, RecordStall, SyncLimit, TOKEN_SECONDS, TOKEN_SECONDS_MAX,
-    TokenCreate, link_address,
+    TokenCreate, VerifySchedule, link_address,
 };
 pub use self::counters::{FlowCounters, LatencyBucket, VolumeCounters};
 pub use self::disk::BlockDevice;
@@ -66,7 +66,7 @@ pub use self::strategy::{
 };
 pub use self::target::{MapCreate, Target, TargetChange, TargetCreate, TargetMap};
 pub use self::volume::{
-    CopyCreate, CopyState, CopySync, Difference, Loss, LossOutcome, SyncRestraint, Verification,
+    Comparison, CopyCreate, CopyState, CopySync, Difference, Loss, LossOutcome, SyncRestraint, Verification,
     VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind, VolumeMap,
 };
 

@@ -62,6 +62,35 @@ pub struct Volume {
     /// What the loss of each node that has a copy would do now; absent without copies, and where that cannot be said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Loss>,
+    /// How its copies were compared last, and when they are next; absent without copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
+}
+
+/// How a volume's copies were compared last, and when they are next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Comparison {
+    /// When the last one ended, in seconds since 1970; absent: they were not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<u64>,
+    /// The node that compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// Somebody stopped it before its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
+    /// Bytes that it found to differ.
+    #[serde(default)]
+    pub different_bytes: u64,
+    /// Bytes that it could not compare.
+    #[serde(default)]
+    pub unchecked_bytes: u64,
+    /// How many bytes are compared of the one that was begun by schedule and has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_bytes: Option<u64>,
+    /// When the next one is due by schedule, in seconds since 1970, if all copies are in sync then; absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
 }
 
 /// What the loss of a node would do to a volume now.

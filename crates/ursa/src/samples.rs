@@ -27,6 +27,7 @@ pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
         strategy: None,
         fork: None,
         losses: Vec::new(),
+        comparison: None,
     }
 }
 

@@ -4,7 +4,7 @@ use super::path::segment;
 use super::{Client, Result};
 use crate::{
     ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, Link, LinkFor, List, Maintenance, Preference,
-    SyncLimit, TokenCreate,
+    SyncLimit, TokenCreate, VerifySchedule,
 };
 
 /// The cluster that the node is in.
@@ -80,6 +80,22 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn limit_syncs(&self, limit: &SyncLimit) -> Result<()> {
         self.put("/v1/cluster/sync-limit", limit)
+    }
+
+    /// How often copies are compared without anybody asking.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn verify_schedule(&self) -> Result<VerifySchedule> {
+        self.get("/v1/cluster/verify-schedule")
+    }
+
+    /// Sets how often.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn set_verify_schedule(&self, schedule: &VerifySchedule) -> Result<()> {
+        self.put("/v1/cluster/verify-schedule", schedule)
     }
 
     /// Makes the node a cluster of its own with its next start.

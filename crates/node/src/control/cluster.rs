@@ -407,6 +407,7 @@ impl Control {
         rt::spawn(Rc::clone(self).hold_addresses(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).keep_pool_marks(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).keep_access(Rc::clone(&keeper))).detach();
+        rt::spawn(Rc::clone(self).verify_by_schedule(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).keep_voters(keeper)).detach();
         Ok(())
     }

@@ -25,8 +25,8 @@ use super::{Control, ControlError};
 use crate::Paths;
 use crate::access::{AccessChange, HostName, TargetName};
 use crate::copies::{
-    Ask, ClusterError, DeletedVolume, Keeper, NodeEntry, VolumeEntry, deleted_key, json, node_key, split_key,
-    strategy_key, volume_key, volume_name_key,
+    Ask, ClusterError, DeletedVolume, Keeper, NodeEntry, VolumeEntry, deleted_key, differing_key, json,
+    node_key, split_key, strategy_key, verification_key, volume_key, volume_name_key,
 };
 use crate::port_numbers::NodeNumber;
 use crate::shard::Shard;
@@ -153,7 +153,7 @@ impl Control {
             .expect(&name_key, name_revision)
             .delete(&key)
             .delete(&name_key);
-        for also in [strategy_key(id), split_key(id)] {
+        for also in [strategy_key(id), split_key(id), verification_key(id), differing_key(id)] {
             if let Some(revision) = keeper.revision_of(&also) {
                 transaction = transaction.expect(&also, Some(revision)).delete(&also);
             }

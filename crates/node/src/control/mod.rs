@@ -84,7 +84,7 @@ pub use self::status::{
 };
 pub use self::troubles::{EXPELLED, NODE_CUT_OFF, Trouble};
 use self::verifying::Verifications;
-pub use self::verifying::{Difference, Verification, VerificationState};
+pub use self::verifying::{Difference, Verification, VerificationState, due as verification_due};
 pub(crate) use self::volumes::show_capacity;
 pub use self::volumes::{NewVolume, VolumeStatus};
 pub use self::will::LastWill;

@@ -77,6 +77,7 @@ impl Control {
             .chain(pools)
             .chain(self.read_troubles())
             .chain(set_back)
+            .chain(self.differing_copies())
             .collect()
     }
 

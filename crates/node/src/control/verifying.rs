@@ -3,6 +3,9 @@
 //! Each part is taken on all nodes as COMPARE AND WRITE takes its blocks, so that nothing is being written to it while they read it: hosts wait for that moment, and
 //! only those that want this part. What differs is looked at again before it is said.
 
+mod schedule;
+mod scheduled;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -13,8 +16,10 @@ use replica::NodeId;
 use rt::sync::Semaphore;
 use store::VolumeId;
 
+pub use self::schedule::due;
+use self::scheduled::Scheduled;
 use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, VolumeStatus};
-use crate::copies::{Answer, Ask, DIGEST_BYTES, Keeper, StandingEntry};
+use crate::copies::{Answer, Ask, DIGEST_BYTES, DifferingEntry, Keeper, StandingEntry, differing_key};
 use crate::events::code::COPIES_DIFFER;
 use crate::events::{Event, tell};
 use crate::shard::Shard;
@@ -102,6 +107,10 @@ struct Verifying {
     found: RefCell<Verification>,
     /// The nodes whose copies differ from others, also in places that are not told.
     odd: RefCell<BTreeSet<u16>>,
+    /// `None`: somebody has asked for it.
+    scheduled: Option<Scheduled>,
+    /// The cluster's record has what came of it.
+    is_remembered: Cell<bool>,
 }
 
 /// What is known to differ. That it does not any more is known when everything was compared anew: not when that begins, was stopped, or left something out.
@@ -120,6 +129,13 @@ impl Differing {
             return Differing { bytes: found.different, nodes: nodes.clone() };
         }
         Differing { bytes: self.bytes.max(found.different), nodes: &self.nodes | nodes }
+    }
+}
+
+impl From<Option<DifferingEntry>> for Differing {
+    fn from(known: Option<DifferingEntry>) -> Differing {
+        known
+            .map_or_else(Differing::default, |DifferingEntry { bytes, nodes, .. }| Differing { bytes, nodes })
     }
 }
 
@@ -176,13 +192,30 @@ impl Control {
     /// # Errors
     /// A volume that does not exist, or is on this node alone.
     pub fn begin_verification(self: &Rc<Control>, name: &str) -> Result<Verification, ControlError> {
-        let VolumeStatus { info, copies, .. } = self.volume(name)?;
-        let Some(copies) = copies else { return Err(ControlError::NotReplicated(info.name)) };
+        let volume = self.volume(name)?;
         let keeper = self.keeper_or_why_not()?;
-        let mut all = self.verifications.of.borrow_mut();
-        if let Some(running) = all.get(&info.id).filter(|verifying| verifying.is_running()) {
+        let id = volume.info.id;
+        let running = self.verifications.of.borrow().get(&id).filter(|it| it.is_running()).map(Rc::clone);
+        if let Some(running) = running {
+            // One that was begun by schedule does not take its time any more.
+            running.scheduled.iter().for_each(|scheduled| scheduled.is_asked_for.set(true));
             return Ok(running.shown());
         }
+        let verifying = self.new_verification(&keeper, volume, None)?;
+        let shown = verifying.shown();
+        rt::spawn(Rc::clone(self).verify(keeper, id, verifying)).detach();
+        Ok(shown)
+    }
+
+    fn new_verification(
+        &self,
+        keeper: &Keeper,
+        volume: VolumeStatus,
+        scheduled: Option<Scheduled>,
+    ) -> Result<Rc<Verifying>, ControlError> {
+        let VolumeStatus { info, copies, .. } = volume;
+        let Some(copies) = copies else { return Err(ControlError::NotReplicated(info.name)) };
+        let mut all = self.verifications.of.borrow_mut();
         all.retain(|id, verifying| verifying.is_running() || keeper.volume(*id).is_some());
         let in_sync = copies.entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
         let found = Verification {
@@ -198,7 +231,11 @@ impl Control {
             differences: Vec::new(),
             nodes: in_sync.map(|copy| copy.node).collect(),
         };
-        let mut before = all.get(&info.id).map(|last| last.differing()).unwrap_or_default();
+        let unremembered = all.get(&info.id).filter(|last| !last.is_remembered.get());
+        let mut before = match unremembered {
+            Some(last) => last.differing(),
+            None => keeper.get::<DifferingEntry>(&differing_key(info.id)).map(|(known, _)| known).into(),
+        };
         // A copy that was taken away is never compared again.
         before.nodes.retain(|node| copies.entry.copies.iter().any(|copy| copy.node == *node));
         let verifying = Rc::new(Verifying {
@@ -208,11 +245,11 @@ impl Control {
             stopped: Cell::new(false),
             found: RefCell::new(found),
             odd: RefCell::default(),
+            scheduled,
+            is_remembered: Cell::new(false),
         });
         all.insert(info.id, Rc::clone(&verifying));
-        let shown = verifying.shown();
-        rt::spawn(Rc::clone(self).verify(keeper, info.id, verifying)).detach();
-        Ok(shown)
+        Ok(verifying)
     }
 
     /// What has come of the last comparison of a volume's copies, if there was one in this life of the node.
@@ -224,10 +261,16 @@ impl Control {
         Ok(self.verifications.of.borrow().get(&id).map(|verifying| verifying.shown()))
     }
 
-    /// In how many bytes copies are known to differ, of volumes that were compared in this life of the node: what was found last, until a whole
-    /// comparison has found something else.
+    /// In how many bytes copies are known to differ, of volumes that were compared in this life of the node or of which the record remembers it: what was found last, until a
+    /// whole comparison has found something else.
     pub fn known_to_differ(&self) -> BTreeMap<VolumeId, u64> {
-        self.verifications.of.borrow().iter().map(|(id, it)| (*id, it.differing().bytes)).collect()
+        let remembered = self.remembered_to_differ();
+        let bytes = |id: &VolumeId| remembered.get(id).map_or(0, |known| known.bytes);
+        let all = self.verifications.of.borrow();
+        let here = all
+            .iter()
+            .map(|(id, it)| (*id, if it.is_remembered.get() { bytes(id) } else { it.differing().bytes }));
+        remembered.iter().map(|(id, known)| (*id, known.bytes)).chain(here).collect()
     }
 
     /// Comparisons that are under way.
@@ -257,8 +300,15 @@ impl Control {
         let parts = slices.flat_map(|(slice, len)| {
             (0..len.0).step_by(PART_BYTES as usize).map(move |at| (slice, at, PART_BYTES.min(len.0 - at)))
         });
+        let mut end = 0;
         for (slice, at, len) in parts {
+            end += len;
+            if verifying.scheduled.as_ref().is_some_and(|scheduled| end <= scheduled.from) {
+                continue;
+            }
             if verifying.stopped.get() || keeper.is_stopping() {
+                let scheduled = verifying.scheduled.iter();
+                scheduled.for_each(|it| it.is_interrupted.set(!verifying.stopped.get()));
                 verifying.stopped.set(true);
                 break;
             }
@@ -272,18 +322,26 @@ impl Control {
                 found.into_iter().map(place).collect()
             });
             verifying.note(found, len);
-            // Half of the time is the hosts'; and nothing goes on without end where a part takes no time.
-            rt::sleep(rt::now().since(began)).await;
+            if !self.may_continue(&keeper, id, &verifying, (rt::now().since(began), len)).await {
+                verifying.stopped.set(true);
+                break;
+            }
+            // Nothing goes on without end where a part takes no time.
             rt::next_turn().await;
         }
         turns.release(1);
         verifying.end();
+        if verifying.scheduled.as_ref().is_some_and(|scheduled| scheduled.is_interrupted.get()) {
+            // It continues later: nobody is told that it ended.
+            return;
+        }
         let found = verifying.shown();
         if found.different > 0 {
             let text = format!("copies of volume {} differ in {} bytes", found.volume, found.different);
             tell(Event::new(COPIES_DIFFER, &found.volume, text).of_volume(id));
         }
         self.note_compared(id, found);
+        self.remember(&keeper, id, &verifying).await;
     }
 
     /// Notes how a comparison has ended.

@@ -19,6 +19,7 @@ mod progress;
 mod slice;
 mod strategy;
 mod traffic;
+mod verification;
 mod view;
 mod work;
 
@@ -46,6 +47,10 @@ pub use self::progress::CopySync;
 pub use self::slice::{CachePolicy, Opening, SliceCopy};
 pub use self::strategy::{ForkRecord, SplitEntry, Strategy, StrategyEntry, alone, split_key, strategy_key};
 pub use self::traffic::{Traffic, sum as sum_traffic};
+pub use self::verification::{
+    DIFFERING, DifferingEntry, VERIFY_EVERY_MIN, VerificationEntry, VerificationProgress, Verified,
+    differing_key, verification_key,
+};
 pub use self::work::{CopyEnd, CopyWork};
 
 /// How long a command waits for a copy that does not serve at the moment (R21). A lost node is given up after a lease's length, 1 s; initiators

@@ -51,27 +51,41 @@ fn copies_that_hosts_write_to_are_equal_all_the_time() {
     });
 }
 
-#[test]
-fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
-    const VALUE: u64 = 0x0123_4567_89ab_cdef;
-    const LBA: u64 = 1500;
-    each_seed(3, |seed| {
-        let cluster = Cluster::new(seed, 3, 2);
-        cluster.add_volume(VolumeKind::Thick, 3);
-        let (client, portal) = (cluster.client("writer"), cluster.portal(0));
-        cluster.world.block_on(client, CoreId(0), move || async move {
+const VALUE: u64 = 0x0123_4567_89ab_cdef;
+const LBA: u64 = 1500;
+
+impl Cluster {
+    /// A host writes [`VALUE`] to [`LBA`].
+    fn write_value(&self, client: NodeId) {
+        let portal = self.portal(0);
+        self.world.block_on(client, CoreId(0), move || async move {
             let session = log_in(portal, "writer").await.unwrap();
             write(&session, LBA, VALUE).await.unwrap();
         });
-        assert!(cluster.verify(0).is_equal());
-        let image = cluster.world.disk_image(cluster.servers[1], DISK);
+    }
+
+    /// The sector of a disk that has [`VALUE`] changes by itself.
+    fn corrupt_value(&self, index: usize) {
+        let image = self.world.disk_image(self.servers[index], DISK);
         let mut word = [0; 8];
         let at = (0..image.size()).step_by(512).find(|at| {
             image.read(*at, &mut word);
             u64::from_le_bytes(word) == VALUE
         });
         let at = at.expect("it is on the disk");
-        cluster.world.corrupt_disk(cluster.servers[1], DISK, at..at + 512);
+        self.world.corrupt_disk(self.servers[index], DISK, at..at + 512);
+    }
+}
+
+#[test]
+fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        let client = cluster.client("writer");
+        cluster.write_value(client);
+        assert!(cluster.verify(0).is_equal());
+        cluster.corrupt_value(1);
         let found = cluster.verify(2);
         assert!(!found.is_equal());
         let region = 64 << 10;
@@ -90,10 +104,7 @@ fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
         });
         assert_eq!(known, (VerificationState::Running, 0, vec![region]));
         cluster.verify(2);
-        cluster.world.block_on(client, CoreId(0), move || async move {
-            let session = log_in(portal, "writer").await.unwrap();
-            write(&session, LBA, VALUE).await.unwrap();
-        });
+        cluster.write_value(client);
         assert!(cluster.verify(2).is_equal());
         let known = cluster.control(2, |control| async move { control.known_to_differ() });
         assert_eq!(Vec::from_iter(known.into_values()), [0]);
@@ -136,4 +147,97 @@ fn a_node_that_is_lost_meanwhile_is_not_called_equal() {
     assert_eq!(found.state, VerificationState::Done);
     assert_eq!((found.done, found.nodes), (8 * MIB, [1, 2].into()));
     assert_eq!((found.different, found.unchecked), (0, 0), "parts are tried again: {:?}", found.problem);
+}
+
+/// Ten minutes of the calendar in a second: volumes that are compared every hour are due every six seconds, and nodes look every twenty.
+fn hurried_calendar() -> u64 {
+    rt::now().since(base::Instant(0)).as_secs() * 600
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What the record has of the comparisons of the volume.
+fn remembered(cluster: &Cluster, by: usize) -> node::copies::VerificationEntry {
+    cluster.control(by, |control| async move { control.keeper().unwrap().volumes().remove(0).verification })
+}
+
+/// How many nodes say that copies differ.
+fn who_says_that_copies_differ(cluster: &Cluster) -> Vec<usize> {
+    let says = |by: &usize| {
+        let troubles = cluster.control(*by, |control| async move { control.troubles() });
+        troubles.iter().any(|trouble| trouble.code == "copies_differ")
+    };
+    (0..cluster.servers.len()).filter(says).collect()
+}
+
+fn set_verify_every(cluster: &Cluster, every: Option<Duration>) {
+    cluster.control(0, move |control| async move { control.set_verify_every(every).await.unwrap() });
+}
+
+#[test]
+fn copies_are_compared_by_schedule_and_what_differs_is_remembered_until_it_is_equal() {
+    let config = Config { unix_now: hurried_calendar, ..Config::default() };
+    let cluster = Cluster::with_config(1, 3, 2, &config);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    let client = cluster.client("writer");
+    cluster.write_value(client);
+    assert_eq!(remembered(&cluster, 0).last, None);
+    set_verify_every(&cluster, Some(HOUR));
+    cluster.world.run_for(Duration::from_secs(60));
+    let entry = remembered(&cluster, 1);
+    let last = entry.last.expect("it was compared by somebody");
+    assert_eq!((last.different, last.unchecked, last.stopped, entry.progress), (0, 0, false, None));
+    assert!(who_says_that_copies_differ(&cluster).is_empty());
+
+    set_verify_every(&cluster, None);
+    cluster.world.run_for(Duration::from_secs(60));
+    let before = remembered(&cluster, 0);
+    cluster.corrupt_value(1);
+    cluster.world.run_for(Duration::from_secs(60));
+    assert_eq!(remembered(&cluster, 0), before, "never is never");
+
+    set_verify_every(&cluster, Some(HOUR));
+    cluster.world.run_for(Duration::from_secs(60));
+    let last = remembered(&cluster, 0).last.unwrap();
+    assert!(last.different == 64 << 10 && last.at > before.last.unwrap().at, "{last:?}");
+    assert_eq!(who_says_that_copies_differ(&cluster), [0], "people are told once");
+    // A node that forgets what it has found has the record's word.
+    cluster.world.crash(cluster.servers[0]);
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(cluster.control(1, |control| async move { control.troubles().len() }), 1);
+    cluster.start(0);
+    cluster.wait_until_in_sync(1, 3);
+    assert_eq!(who_says_that_copies_differ(&cluster), [0]);
+    // It ends when a comparison finds them equal: a host has written there meanwhile.
+    cluster.write_value(client);
+    cluster.world.run_for(Duration::from_secs(60));
+    assert!(who_says_that_copies_differ(&cluster).is_empty());
+}
+
+/// One copy is gone for a while: what was compared before counts.
+#[test]
+fn a_comparison_by_schedule_waits_for_all_copies_and_continues_where_it_was() {
+    let config = Config { unix_now: hurried_calendar, ..Config::default() };
+    let cluster = Cluster::with_config(2, 3, 2, &config);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    set_verify_every(&cluster, Some(HOUR));
+    let by = || {
+        (0..3).find(|by| !cluster.control(*by, |control| async move { control.verifications() }).is_empty())
+    };
+    assert!(cluster.world.run_until(|| by().is_some(), Duration::from_secs(60)));
+    let by = by().unwrap();
+    cluster.world.run_for(Duration::from_millis(60));
+    let other = (by + 1) % 3;
+    cluster.world.crash(cluster.servers[other]);
+    cluster.world.run_for(Duration::from_secs(60));
+    let entry = remembered(&cluster, by);
+    let progress = entry.progress.expect("it was interrupted");
+    assert!(progress.done > 0 && progress.done < progress.size, "{progress:?}");
+    assert_eq!(entry.last, None, "and nothing is said of its end");
+    cluster.start(other);
+    cluster.wait_until_in_sync(by, 3);
+    cluster.world.run_for(Duration::from_secs(60));
+    let entry = remembered(&cluster, by);
+    let last = entry.last.expect("it was compared to its end");
+    assert_eq!((last.different, last.unchecked, entry.progress), (0, 0, None));
 }

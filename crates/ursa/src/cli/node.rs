@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::{
     Client, ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, HypervisorSign, LinkFor, LinkRole, Node,
-    ReadConfirm, ReadConfirmSetting, RecordPlace, Since, SyncLimit, TokenCreate,
+    ReadConfirm, ReadConfirmSetting, RecordPlace, Since, SyncLimit, TokenCreate, VerifySchedule,
 };
 use clap::{Subcommand, ValueEnum};
 
@@ -14,7 +14,7 @@ use super::links;
 use super::output::Output;
 use super::table::{Table, age, fields, lasting, list, say_missing, size};
 use crate::clock::unix_now;
-use crate::duration::parse_duration;
+use crate::duration::{InvalidDuration, parse_duration};
 use crate::size::{InvalidSize, Size};
 
 /// What to do with nodes.
@@ -88,6 +88,14 @@ pub enum Command {
         #[arg(value_parser = parse_sync_limit, value_name = "SIZE|none")]
         limit: Option<Limit>,
     },
+    /// Set how often the copies of volumes are compared by schedule, or show it
+    ///
+    /// `ursa volume verify` compares one now.
+    VerifyEvery {
+        /// Every 30d, 12h; never
+        #[arg(value_parser = parse_interval, value_name = "TIME|never")]
+        interval: Option<Interval>,
+    },
     /// After a disaster: make this node, the last survivor, a cluster of its own
     ///
     /// For when a majority of the nodes that vote is lost for good, and nothing can be changed any more. The other nodes are given up: whatever they
@@ -153,6 +161,27 @@ impl KeptFor {
 /// Bytes a second, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit(Option<u64>);
+
+/// A time, or never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval(Option<Duration>);
+
+fn parse_interval(text: &str) -> Result<Interval, InvalidDuration> {
+    match text {
+        "never" => Ok(Interval(None)),
+        time => parse_duration(time).map(|time| Interval(Some(time))),
+    }
+}
+
+fn compared(schedule: &VerifySchedule) -> String {
+    match schedule.seconds {
+        Some(seconds) => format!(
+            "The copies of each volume are compared every {}, while all of them are in sync.\n",
+            age(seconds)
+        ),
+        None => "Copies are compared only when somebody asks for it: `ursa volume verify`.\n".into(),
+    }
+}
 
 fn parse_sync_limit(text: &str) -> Result<Limit, InvalidSize> {
     match text {
@@ -264,6 +293,12 @@ impl Command {
                     output.done("Restart ursa on this node: then it is in no cluster, and can join one with `ursa node join`.")?;
                 }
                 Ok(())
+            }
+            Command::VerifyEvery { interval: None } => output.show(&client.verify_schedule()?, compared),
+            Command::VerifyEvery { interval: Some(Interval(every)) } => {
+                let schedule = VerifySchedule { seconds: every.map(|every| every.as_secs()) };
+                client.set_verify_schedule(&schedule)?;
+                output.done(compared(&schedule).trim_end())
             }
             Command::Remove { node, confirm } => {
                 let what = format!("Take node {node} out of the cluster");

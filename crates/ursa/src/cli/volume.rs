@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use api::{
-    Client, ClusterNode, CopyState, Difference, RecordPlace, Verification, VerificationState, Volume,
-    VolumeChange, VolumeCopy, VolumeCreate, VolumeKind,
+    Client, ClusterNode, Comparison, CopyState, Difference, RecordPlace, Verification, VerificationState,
+    Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind,
 };
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -22,6 +22,7 @@ use super::exit::CliError;
 use super::output::Output;
 use super::sync::sync_line;
 use super::table::{Table, fields, list, say_missing, size};
+use crate::clock::utc;
 use crate::host_setup::portals_of;
 use crate::loss::single_copy;
 use crate::size::Size;
@@ -421,8 +422,26 @@ fn copies(volume: &Volume, place: RecordPlace) -> String {
             ("Copies", all.join("\n")),
             ("Last change", last),
             ("Strategy", chosen),
+            ("Compared", volume.comparison.as_ref().map_or_else(|| "-".into(), compared)),
             ("Losses", losses),
         ])
+}
+
+/// How the copies were compared last, and when they are next.
+fn compared(found: &Comparison) -> String {
+    let outcome = match (found.stopped, found.different_bytes, found.unchecked_bytes) {
+        (true, ..) => "it was stopped".to_owned(),
+        (_, 0, 0) => "equal".to_owned(),
+        (_, 0, unchecked) => format!("{unchecked} bytes could not be compared"),
+        (_, different, _) => format!("DIFFERENT IN {different} BYTES"),
+    };
+    let last = found.last.map_or_else(|| "never".to_owned(), |at| format!("{}: {outcome}", utc(at)));
+    let next = match (found.done_bytes, found.next) {
+        (Some(done), _) => format!("{} of the next comparison are done", size(done)),
+        (None, Some(at)) => format!("next after {}", utc(at)),
+        (None, None) => "no schedule".to_owned(),
+    };
+    format!("{last}; {next}")
 }
 
 fn state(state: CopyState) -> &'static str {

@@ -10,7 +10,8 @@ use ::node::control::{ControlError, Leaving, NodeStatus, Removal, Stall};
 use ::node::copies::{self, NodeId};
 use api::{
     ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, LinkFor, LinkRole, List, Maintenance,
-    Preference, Problem, RecordStall, SyncLimit, TOKEN_SECONDS_MAX, TokenCreate, link_address,
+    Preference, Problem, RecordStall, SyncLimit, TOKEN_SECONDS_MAX, TokenCreate, VerifySchedule,
+    link_address,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -312,6 +313,43 @@ pub(super) async fn limit_syncs(
     Json(SyncLimit { bytes_per_second }): Json<SyncLimit>,
 ) -> Result<StatusCode, Refusal> {
     state.call(move |control| async move { control.limit_syncs(bytes_per_second).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// How often the copies of volumes are compared without anybody asking.
+#[utoipa::path(
+    get, path = "/v1/cluster/verify-schedule", tag = "cluster", operation_id = "verify_schedule",
+    responses(
+        (status = OK, description = "The schedule", body = VerifySchedule),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn verify_schedule(
+    Extracted(state): Extracted<State>,
+) -> Result<axum::Json<VerifySchedule>, Refusal> {
+    let every = state.call(|control| async move { control.verify_every() }).await?;
+    Ok(axum::Json(VerifySchedule { seconds: every.map(|every| every.as_secs()) }))
+}
+
+/// Sets how often the copies of volumes are compared without anybody asking.
+///
+/// A volume is compared only while all its copies are in sync, and one volume of the cluster at a time.
+#[utoipa::path(
+    put, path = "/v1/cluster/verify-schedule", tag = "cluster", operation_id = "set_verify_schedule",
+    request_body = VerifySchedule,
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: too often", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn set_verify_schedule(
+    Extracted(state): Extracted<State>,
+    Json(VerifySchedule { seconds }): Json<VerifySchedule>,
+) -> Result<StatusCode, Refusal> {
+    let every = seconds.map(Duration::from_secs);
+    state.call(move |control| async move { control.set_verify_every(every).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

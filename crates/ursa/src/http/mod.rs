@@ -90,6 +90,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(cluster::keep_link_for))
         .routes(routes!(cluster::prefer))
         .routes(routes!(cluster::sync_limit, cluster::limit_syncs))
+        .routes(routes!(cluster::verify_schedule, cluster::set_verify_schedule))
         .routes(routes!(addresses::list, addresses::add))
         .routes(routes!(addresses::remove))
         .routes(routes!(cluster::force_new))

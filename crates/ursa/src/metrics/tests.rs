@@ -5,7 +5,7 @@ use std::time::Duration;
 use node::control::{NodeStatus, ReplicationStats, SessionStatus};
 use node::copies::{
     CopiesStatus, CopyEntry, CopySync, ForkShown, ForkState, NodeEntry, Restraint, StandingEntry, SyncPause,
-    Traffic, VolumeEntry,
+    Traffic, VerificationEntry, VolumeEntry,
 };
 use node::{Operation, UnitStats, VolumeId};
 use rt::CoreId;
@@ -134,6 +134,8 @@ fn degraded() -> Snapshot {
         serving: true,
         syncs: [(1, sync)].into(),
         strategy: None,
+        verification: VerificationEntry::default(),
+        verify_every: None,
         fork: Some(ForkShown { node: 1, since: 9, state: ForkState::Alone }),
     };
     let traffic = Traffic { writes_sent: 1, writes_received: 2, sync_sent: 3, sync_received: 4 };

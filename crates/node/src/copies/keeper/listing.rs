@@ -84,6 +84,8 @@ impl Keeper {
         let syncs = self.syncs_of(now, &entry);
         let (strategy, fork) = (self.strategy_of(&entry), self.fork_of(&entry));
         let here = kept.map(|kept| (kept.slot, kept.open));
-        CopiesStatus { entry, here, serving, syncs, strategy, fork }
+        let verification = VolumeId::parse(&entry.id).map(|id| self.verification(id)).unwrap_or_default();
+        let verify_every = self.verify_every();
+        CopiesStatus { entry, here, serving, syncs, strategy, fork, verification, verify_every }
     }
 }

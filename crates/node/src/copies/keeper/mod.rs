@@ -31,6 +31,7 @@ mod stalling;
 mod syncs;
 mod telling;
 mod unreadable;
+mod verifying;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +68,7 @@ use super::core::Copies;
 use super::entry::{NODES, NodeEntry, VolumeEntry, maintenance_key};
 use super::progress::CopySync;
 use super::strategy::{ForkRecord, StrategyEntry};
+use super::verification::VerificationEntry;
 
 /// How long a new volume takes to serve at most, where all is well, and how often it is looked at.
 const SERVES_WITHIN: Duration = Duration::from_secs(3);
@@ -191,6 +193,10 @@ pub struct CopiesStatus {
     pub strategy: Option<StrategyEntry>,
     /// A node has gone on alone with it, and that is not settled.
     pub fork: Option<ForkShown>,
+    /// How its copies were compared.
+    pub verification: VerificationEntry,
+    /// How often they are compared; `None`: never.
+    pub verify_every: Option<Duration>,
 }
 
 impl Keeper {

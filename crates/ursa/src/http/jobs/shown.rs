@@ -217,7 +217,17 @@ mod tests {
         };
         let behind = entry.copies.iter().filter(|copy| copy.standing != StandingEntry::InSync);
         let syncs: BTreeMap<u8, CopySync> = behind.map(|copy| (copy.slot, sync.clone())).collect();
-        CopiesStatus { entry, here: None, serving: false, syncs, strategy: None, fork: None }
+        let verification = ::node::copies::VerificationEntry::default();
+        CopiesStatus {
+            entry,
+            here: None,
+            serving: false,
+            syncs,
+            strategy: None,
+            fork: None,
+            verification,
+            verify_every: None,
+        }
     }
 
     use StandingEntry::{InSync, Joining, Outside};

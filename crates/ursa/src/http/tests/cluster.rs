@@ -113,6 +113,14 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     let shown = |field: &str| rig.get("/v1/nodes").json(200)["items"][0][field].clone();
     rig.put("/v1/cluster/preferred", json!({"node": 1})).empty(204);
     assert_eq!((shown("preferred"), shown("maintenance")), (json!(true), json!(false)));
+    let schedule = |seconds| rig.put("/v1/cluster/verify-schedule", json!({"seconds": seconds}));
+    let now = || rig.get("/v1/cluster/verify-schedule").json(200);
+    assert_eq!(now(), json!({"seconds": 30 * 86_400}));
+    schedule(Some(60)).refused(422, "field_invalid");
+    schedule(Some(86_400)).empty(204);
+    assert_eq!(now(), json!({"seconds": 86_400}));
+    schedule(None).empty(204);
+    assert_eq!(now(), json!({"seconds": null}));
     let limit = |bytes| rig.put("/v1/cluster/sync-limit", json!({"bytes_per_second": bytes}));
     limit(Some((1 << 20) - 1)).refused(422, "field_invalid");
     limit(Some(500 << 20)).empty(204);

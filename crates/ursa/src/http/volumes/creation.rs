@@ -97,6 +97,7 @@ fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16,
         strategy: None,
         fork: None,
         losses: Vec::new(),
+        comparison: None,
     };
     Volume { problem: Some(problem), ..elsewhere::seen_by(control, &status, &told) }
 }

@@ -13,7 +13,7 @@ use ::node::{Control, VolumeId, parts};
 use api::{Missing, Volume};
 use axum::http::StatusCode;
 
-use super::{copies, map, shown, strategy};
+use super::{copies, map, shown, strategy, verification};
 use crate::http::peers::{self, VOLUMES};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -185,6 +185,7 @@ fn seen(status: &CopiesStatus, maps: Maps, told: &Volume, names: &BTreeMap<u16, 
         reason: Some(status.entry.reason.clone()),
         strategy: strategy::chosen(status),
         fork: strategy::fork(status),
+        comparison: VolumeId::parse(&told.id).map(|id| verification::compared(status, id, told.created)),
         losses: Vec::new(),
         ..told.clone()
     }

@@ -4,12 +4,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ::node::Control;
+use ::node::VolumeId;
 use ::node::control;
-use api::{Difference, Problem, Verification, VerificationState};
+use ::node::copies::CopiesStatus;
+use api::{Comparison, Difference, Problem, Verification, VerificationState};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
+use crate::clock::unix_now;
 use crate::http::input::{Parameters, Segments};
 use crate::http::jobs::id;
 use crate::http::refusal::Refusal;
@@ -86,6 +89,22 @@ pub(in crate::http) async fn show(
             .hint("compare them: `ursa volume verify`, at the node that you ask")
     })?;
     Ok(axum::Json(shown(found)))
+}
+
+/// How a volume's copies were compared last, and when they are next.
+pub(super) fn compared(copies: &CopiesStatus, id: VolumeId, created: u64) -> Comparison {
+    let found = &copies.verification;
+    let last = found.last.as_ref();
+    let due = |every| control::verification_due(unix_now(), every, id, created, found);
+    Comparison {
+        last: last.map(|last| last.at),
+        node: last.map(|last| last.node),
+        stopped: last.is_some_and(|last| last.stopped),
+        different_bytes: last.map_or(0, |last| last.different),
+        unchecked_bytes: last.map_or(0, |last| last.unchecked),
+        done_bytes: found.progress.as_ref().map(|progress| progress.done),
+        next: copies.verify_every.filter(|_| copies.entry.copies.len() > 1).map(due),
+    }
 }
 
 fn shown(found: control::Verification) -> Verification {

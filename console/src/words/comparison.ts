@@ -1,0 +1,16 @@
+// How a volume's copies were compared last, and when they are next.
+
+import type { Volume } from '../api/types'
+import { moment, size } from './size'
+
+/** `equal on …; next after …`; undefined without copies. */
+export function comparisonWord(found: Volume['comparison']): string | undefined {
+  if (!found) return undefined
+  const by = found.node ? ` by node ${found.node}` : ''
+  const unchecked = found.unchecked_bytes ?? 0
+  const different = found.different_bytes ?? 0
+  const outcome = found.stopped ? 'stopped before its end' : different > 0 ? `different in ${size(different)}` : unchecked > 0 ? `${size(unchecked)} could not be compared` : 'equal'
+  const last = found.last ? `${moment(found.last)}${by}: ${outcome}` : 'never'
+  const next = found.done_bytes !== undefined ? `${size(found.done_bytes)} of the next comparison are done` : found.next ? `next after ${moment(found.next)}` : 'not by schedule'
+  return `${last}; ${next}`
+}

@@ -1,0 +1,128 @@
+//! When the copies of a volume are compared without anybody asking: at an interval, one volume of the cluster at a time, spread over the interval.
+//!
+//! The decision, without I/O: times in seconds since 1970 and what the cluster's record has go in, and the volume whose turn it is comes out.
+
+use std::time::Duration;
+
+use store::VolumeId;
+
+use crate::copies::VerificationEntry;
+
+/// Nodes' clocks may differ by this much. A comparison that ended later than that after now was noted by a clock that was wrong.
+const CLOCKS_DIFFER_MAX: u64 = 86_400;
+/// Hosts have this part of the time: a comparison pauses nine times as long as each part took, so it slows down with the disks.
+const PAUSE_PARTS: u32 = 9;
+/// Bytes that are compared in a second at most: a volume of 1 TiB takes five hours or more.
+const BYTES_PER_SECOND_MAX: u64 = 64 << 20;
+
+/// A volume that this node could compare.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Which.
+    pub id: VolumeId,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+    /// What the record has of its comparisons.
+    pub entry: VerificationEntry,
+}
+
+/// When a volume is to be compared, in seconds since 1970. One that was begun and not finished is due since then.
+pub fn due(now: u64, every: Duration, id: VolumeId, created: u64, entry: &VerificationEntry) -> u64 {
+    if let Some(progress) = &entry.progress {
+        return progress.began.min(now);
+    }
+    match &entry.last {
+        Some(last) if last.at > now.saturating_add(CLOCKS_DIFFER_MAX) => now,
+        Some(last) => last.at.saturating_add(every.as_secs()),
+        None => created.saturating_add(share_of(id, every.as_secs())),
+    }
+}
+
+/// The volume that is to be compared now: the one that has been due for longest.
+pub fn next(now: u64, every: Duration, candidates: &[Candidate]) -> Option<VolumeId> {
+    let due = candidates.iter().map(|it| (due(now, every, it.id, it.created, &it.entry), it.id));
+    due.filter(|(at, _)| *at <= now).min().map(|(_, id)| id)
+}
+
+/// How long to wait after a part of so many bytes that took so long.
+pub fn pause(took: Duration, bytes: u64) -> Duration {
+    let by_rate = Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_PER_SECOND_MAX);
+    (took * PAUSE_PARTS).max(by_rate.saturating_sub(took))
+}
+
+/// A part of an interval, always the same for a volume: those that were made together are not due together.
+fn share_of(id: VolumeId, every: u64) -> u64 {
+    let [.., a, b, c, d] = id.0;
+    (u128::from(every) * u128::from(u32::from_be_bytes([a, b, c, d])) >> u32::BITS) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copies::{VerificationProgress, Verified};
+
+    const DAY: u64 = 86_400;
+    const NOW: u64 = 1_000 * DAY;
+    const EVERY: Duration = Duration::from_secs(30 * DAY);
+
+    /// A volume whose share of an interval is `share` of 256.
+    fn candidate(share: u8, last: Option<u64>) -> Candidate {
+        let mut bytes = [0; 16];
+        (bytes[0], bytes[12]) = (1, share);
+        let last = last.map(|at| Verified { at, node: 1, stopped: false, different: 0, unchecked: 0 });
+        let entry = VerificationEntry { last, progress: None };
+        Candidate { id: VolumeId(bytes), created: NOW, entry }
+    }
+
+    fn due_of(candidate: &Candidate) -> u64 {
+        due(NOW, EVERY, candidate.id, candidate.created, &candidate.entry)
+    }
+
+    #[test]
+    fn volumes_that_were_made_together_are_compared_one_after_the_other() {
+        let due = |share| due_of(&candidate(share, None));
+        assert_eq!((due(0), due(128)), (NOW, NOW + 15 * DAY));
+        assert!(due(255) > NOW + 29 * DAY && due(255) < NOW + 30 * DAY);
+        let all = [candidate(200, None), candidate(128, None)];
+        assert_eq!(next(NOW + 14 * DAY, EVERY, &all), None);
+        assert_eq!(
+            next(NOW + 30 * DAY, EVERY, &all),
+            Some(all[1].id),
+            "the one that has been due for longest"
+        );
+    }
+
+    #[test]
+    fn each_is_compared_again_after_the_interval() {
+        let last = [candidate(7, Some(NOW))];
+        assert_eq!(next(NOW + 30 * DAY - 1, EVERY, &last), None);
+        assert_eq!(next(NOW + 30 * DAY, EVERY, &last), Some(last[0].id));
+        assert_eq!(next(NOW + 60, Duration::from_secs(60), &last), Some(last[0].id));
+    }
+
+    #[test]
+    fn one_that_was_interrupted_goes_first() {
+        let mut interrupted = candidate(7, Some(NOW - DAY));
+        let (began, size, done) = (NOW - 60, 1 << 30, 1 << 20);
+        let progress =
+            VerificationProgress { began, size, done, different: 0, unchecked: 0, nodes: [1, 2].into() };
+        interrupted.entry.progress = Some(progress);
+        let other = candidate(9, Some(NOW - 30 * DAY + 1));
+        assert_eq!(next(NOW, EVERY, &[other, interrupted.clone()]), Some(interrupted.id));
+    }
+
+    #[test]
+    fn a_clock_that_was_far_ahead_does_not_put_a_comparison_off() {
+        let ahead = |by| [candidate(7, Some(NOW + by))];
+        assert_eq!(next(NOW, EVERY, &ahead(400 * DAY)), Some(candidate(7, None).id));
+        assert_eq!(next(NOW, EVERY, &ahead(3_600)), None, "nodes' clocks differ");
+    }
+
+    #[test]
+    fn hosts_have_nine_tenths_of_the_time_and_the_rate_is_bounded() {
+        let millis = Duration::from_millis;
+        assert_eq!(pause(millis(10), 1 << 20), millis(90));
+        assert_eq!(pause(millis(1), 1 << 20), Duration::from_micros(14_625), "64 MiB a second");
+        assert_eq!(pause(millis(400), 1 << 20), millis(3_600), "slow disks are left alone for longer");
+    }
+}

@@ -1,0 +1,312 @@
+//! Comparisons that nobody has asked for: begun by whichever node has a copy in sync and takes the cluster's turn first.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+use replica::NodeId;
+
+use super::super::{Control, ControlError, Trouble};
+use super::schedule::{Candidate, next, pause};
+use super::{Differing, Verification, VerificationState, Verifying};
+use crate::copies::{
+    ClusterError, CopyEntry, DIFFERING, DifferingEntry, Keeper, NodeEntry, StandingEntry, VERIFY_EVERY_MIN,
+    VerificationEntry, VerificationProgress, Verified, VolumeEntry, differing_key, json, node_key,
+    verification_key,
+};
+use crate::events::code::COPIES_DIFFER;
+use crate::shard::Shard;
+use crate::volume::VolumeId;
+
+/// Which node compares by schedule: one in the cluster.
+const TURN: &str = "verification-turn";
+/// How often a node looks whether a comparison is due.
+const LOOK_EVERY: Duration = Duration::from_secs(20);
+/// How often the record is told how far a comparison is: this much is compared again after a restart.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
+/// How often it is tried to note how a comparison ended, when somebody else changes the same.
+const NOTE_TRIES_MAX: usize = 5;
+
+/// The node that has the turn.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Turn {
+    node: u16,
+    /// Which life of it.
+    life: u64,
+    volume: String,
+}
+
+/// What a comparison by schedule has beside one that somebody has asked for.
+pub(super) struct Scheduled {
+    /// So many bytes were compared before.
+    pub(super) from: u64,
+    /// When it began, in seconds since 1970.
+    began: u64,
+    /// The revision of the turn that this node has.
+    turn: cluster::Revision,
+    saved_at: Cell<Instant>,
+    /// Somebody waits for it now.
+    pub(super) is_asked_for: Cell<bool>,
+    /// It continues later, here or on another node.
+    pub(super) is_interrupted: Cell<bool>,
+}
+
+impl Control {
+    /// Compares volumes as they are due, until the node stops.
+    pub(in crate::control) async fn verify_by_schedule(self: Rc<Control>, keeper: Rc<Keeper>) {
+        while !keeper.is_stopping() {
+            rt::sleep(LOOK_EVERY).await;
+            self.give_turn_back(&keeper).await;
+            if let Some(id) = self.due_volume(&keeper).await {
+                self.verify_in_turn(&keeper, id).await;
+            }
+        }
+    }
+
+    /// The volume whose turn it is, if this node can compare it and no other node is comparing.
+    async fn due_volume(&self, keeper: &Rc<Keeper>) -> Option<VolumeId> {
+        let every = keeper.verify_every()?;
+        if is_taken(keeper) {
+            return None;
+        }
+        let mut candidates = Vec::new();
+        keeper.for_each_entry(|entry| candidates.extend(self.candidate(keeper, &entry))).await;
+        next((Shard::current().config().unix_now)(), every, &candidates)
+    }
+
+    fn candidate(&self, keeper: &Keeper, entry: &VolumeEntry) -> Option<Candidate> {
+        let id = VolumeId::parse(&entry.id).filter(|_| is_fit(keeper, entry))?;
+        if self.verifications.of.borrow().get(&id).is_some_and(|verifying| verifying.is_running()) {
+            return None;
+        }
+        let (_, info) = self.copies_of(id).into_iter().next()?;
+        Some(Candidate { id, created: info.created, entry: keeper.verification(id) })
+    }
+
+    /// Takes the turn, compares, and gives it back.
+    async fn verify_in_turn(self: &Rc<Control>, keeper: &Rc<Keeper>, id: VolumeId) {
+        let turn = Turn { node: keeper.me().0, life: keeper.incarnation().0, volume: id.to_string() };
+        let taken = Keeper::transaction().expect(TURN, keeper.revision_of(TURN)).put(TURN, json(&turn));
+        if let Err(error) = keeper.commit(taken).await {
+            return tracing::debug!(%error, "another node compares copies, or the record does not answer");
+        }
+        let mine = keeper.get::<Turn>(TURN).filter(|(found, _)| *found == turn);
+        if let Some((_, revision)) = mine {
+            match self.begin_by_schedule(keeper, id, revision) {
+                Ok(verifying) => Rc::clone(self).verify(Rc::clone(keeper), id, verifying).await,
+                Err(error) => tracing::debug!(%error, "copies that are due are not compared"),
+            }
+        }
+        self.give_turn_back(keeper).await;
+    }
+
+    /// Nothing that this node has begun by schedule is under way.
+    async fn give_turn_back(&self, keeper: &Keeper) {
+        let Some((turn, revision)) = keeper.get::<Turn>(TURN) else { return };
+        if NodeId(turn.node) == keeper.me() && turn.life == keeper.incarnation().0 {
+            let back = Keeper::transaction().expect(TURN, Some(revision)).delete(TURN);
+            if let Err(error) = keeper.commit(back).await {
+                tracing::debug!(%error, "the turn to compare copies was not given back; this is tried again");
+            }
+        }
+    }
+
+    fn begin_by_schedule(
+        &self,
+        keeper: &Rc<Keeper>,
+        id: VolumeId,
+        turn: cluster::Revision,
+    ) -> Result<Rc<Verifying>, ControlError> {
+        let now = (Shard::current().config().unix_now)();
+        let volume = self.volume(&id.to_string())?;
+        // What was compared of a volume of another size does not count.
+        let progress =
+            keeper.verification(id).progress.filter(|progress| progress.size == volume.info.capacity.0);
+        let scheduled = Scheduled {
+            from: progress.as_ref().map_or(0, |progress| progress.done),
+            began: progress.as_ref().map_or(now, |progress| progress.began),
+            turn,
+            saved_at: Cell::new(rt::now()),
+            is_asked_for: Cell::new(false),
+            is_interrupted: Cell::new(false),
+        };
+        let verifying = self.new_verification(keeper, volume, Some(scheduled))?;
+        if let Some(progress) = progress {
+            let mut found = verifying.found.borrow_mut();
+            (found.done, found.different, found.unchecked) =
+                (progress.done, progress.different, progress.unchecked);
+            found.nodes.retain(|node| progress.nodes.contains(node));
+        }
+        Ok(verifying)
+    }
+
+    /// After a part of so many bytes that took so long: leaves hosts their time, and says whether the comparison may continue.
+    pub(super) async fn may_continue(
+        &self,
+        keeper: &Rc<Keeper>,
+        id: VolumeId,
+        verifying: &Verifying,
+        (took, bytes): (Duration, u64),
+    ) -> bool {
+        let Some(scheduled) = &verifying.scheduled else {
+            // Half of the time is the hosts'.
+            rt::sleep(took).await;
+            return true;
+        };
+        rt::sleep(if scheduled.is_asked_for.get() { took } else { pause(took, bytes) }).await;
+        let is_wanted = scheduled.is_asked_for.get() || keeper.verify_every().is_some();
+        let is_fit = keeper.volume(id).is_some_and(|volume| is_fit(keeper, &volume.entry));
+        let mut continues = is_wanted && is_fit && !keeper.is_stopping();
+        if !continues || rt::now().since(scheduled.saved_at.get()) >= SAVE_EVERY {
+            continues &= self.save_progress(keeper, id, verifying, scheduled).await;
+        }
+        scheduled.is_interrupted.set(!continues);
+        continues
+    }
+
+    /// Writes down how far it is; `false`: another node has the turn, or nobody knows who has.
+    async fn save_progress(
+        &self,
+        keeper: &Rc<Keeper>,
+        id: VolumeId,
+        verifying: &Verifying,
+        scheduled: &Scheduled,
+    ) -> bool {
+        let found = verifying.shown();
+        let progress = VerificationProgress {
+            began: scheduled.began,
+            size: found.total,
+            done: found.done,
+            different: found.different,
+            unchecked: found.unchecked,
+            nodes: found.nodes,
+        };
+        scheduled.saved_at.set(rt::now());
+        let entry = VerificationEntry { progress: Some(progress), ..keeper.verification(id) };
+        let transaction = note(keeper, id, &entry, &verifying.differing()).expect(TURN, Some(scheduled.turn));
+        keeper.has(id) && keeper.commit(transaction).await.is_ok()
+    }
+
+    /// Has the cluster's record remember how a comparison ended: that all was compared, or that somebody stopped it.
+    pub(super) async fn remember(&self, keeper: &Rc<Keeper>, id: VolumeId, verifying: &Verifying) {
+        let found = verifying.shown();
+        let is_done = found.state == VerificationState::Done && found.unchecked == 0;
+        // One that somebody stopped is not begun again at once.
+        let counts = is_done || verifying.scheduled.is_some();
+        let last = counts.then(|| Verified {
+            at: (Shard::current().config().unix_now)(),
+            node: keeper.me().0,
+            stopped: found.state == VerificationState::Stopped,
+            different: found.different,
+            unchecked: found.unchecked,
+        });
+        for _ in 0..NOTE_TRIES_MAX {
+            if !keeper.has(id) {
+                return;
+            }
+            let before = keeper.revision_of(&verification_key(id));
+            let entry = match &last {
+                Some(last) => VerificationEntry { last: Some(last.clone()), progress: None },
+                None => keeper.verification(id),
+            };
+            match keeper.commit(note(keeper, id, &entry, &verifying.differing())).await {
+                Ok(()) => return verifying.is_remembered.set(true),
+                Err(ClusterError::Conflict(_)) => {
+                    keeper.until(LOOK_EVERY, || keeper.revision_of(&verification_key(id)) != before).await;
+                }
+                Err(error) => {
+                    return tracing::warn!(volume = %id, %error, "the record was not told how the comparison of the copies ended");
+                }
+            }
+        }
+    }
+
+    /// What the record remembers to differ, by volume. A volume that has one copy left differs from nothing.
+    pub(super) fn remembered_to_differ(&self) -> BTreeMap<VolumeId, DifferingEntry> {
+        let Some(keeper) = self.keeper() else { return BTreeMap::new() };
+        let found = keeper.list::<DifferingEntry>(DIFFERING).into_iter();
+        let several = |id: VolumeId| keeper.volume(id).is_some_and(|volume| volume.entry.copies.len() > 1);
+        let known = found.filter_map(|entry| Some((VolumeId::parse(&entry.id)?, entry)));
+        known.filter(|(id, _)| several(*id)).collect()
+    }
+
+    /// Volumes whose copies were found to differ. One node of the cluster says it: the first of those that have a copy and are heard of.
+    pub(in crate::control) fn differing_copies(&self) -> Vec<Trouble> {
+        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let trouble = |(id, differing): (VolumeId, DifferingEntry)| {
+            let entry = keeper.volume(id)?.entry;
+            let nodes = entry.copies.iter().map(|copy| NodeId(copy.node));
+            let first = nodes.filter(|node| keeper.hears(*node)).min();
+            let nodes = differing.nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+            let text = format!(
+                "copies of volume {} differ in {} bytes (nodes {nodes}): `ursa volume verify {}` says where. Remove the wrong copy and add it again: `ursa volume copy remove`, \
+                 `ursa volume copy add`. This ends when a comparison of all of it finds the copies equal",
+                entry.name, differing.bytes, entry.name
+            );
+            (first == Some(keeper.me())).then(|| Trouble::new(COPIES_DIFFER.as_str(), &entry.name, text))
+        };
+        self.remembered_to_differ().into_iter().filter_map(trouble).collect()
+    }
+
+    /// Sets how often volumes are compared without anybody asking; `None`: never.
+    ///
+    /// # Errors
+    /// An interval that is too short; what the record says.
+    pub async fn set_verify_every(&self, every: Option<Duration>) -> Result<(), ControlError> {
+        if every.is_some_and(|every| every < VERIFY_EVERY_MIN) {
+            let reason = "the shortest interval is one hour";
+            return Err(ControlError::Invalid { field: "seconds", reason });
+        }
+        Ok(self.keeper_or_why_not()?.set_verify_every(every).await?)
+    }
+
+    /// How often volumes are compared without anybody asking; `None`: never.
+    ///
+    /// # Errors
+    /// [`ControlError::NoCluster`].
+    pub fn verify_every(&self) -> Result<Option<Duration>, ControlError> {
+        Ok(self.keeper_or_why_not()?.verify_every())
+    }
+}
+
+/// Notes how a comparison of a volume stands, and what is known to differ.
+fn note(
+    keeper: &Keeper,
+    id: VolumeId,
+    entry: &VerificationEntry,
+    differing: &Differing,
+) -> cluster::Transaction {
+    let (key, differs) = (verification_key(id), differing_key(id));
+    let (revision, known) = (keeper.revision_of(&key), keeper.revision_of(&differs));
+    let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(entry));
+    let transaction = transaction.expect(&differs, known);
+    match (differing.bytes, known) {
+        (0, None) => transaction,
+        (0, Some(_)) => transaction.delete(&differs),
+        (bytes, _) => {
+            let found = DifferingEntry { id: id.to_string(), bytes, nodes: differing.nodes.clone() };
+            transaction.put(&differs, json(&found))
+        }
+    }
+}
+
+/// Whether a node that may be at work has the turn.
+fn is_taken(keeper: &Keeper) -> bool {
+    let Some((turn, _)) = keeper.get::<Turn>(TURN) else { return false };
+    let node = NodeId(turn.node);
+    let known = keeper.get::<NodeEntry>(&node_key(node));
+    let is_that_life = known.is_some_and(|(entry, _)| entry.incarnation == turn.life);
+    // This node has given its own back.
+    node != keeper.me() && is_that_life && keeper.hears(node)
+}
+
+/// Whether this node can compare a volume's copies: all of them are in sync, and stay.
+fn is_fit(keeper: &Keeper, entry: &VolumeEntry) -> bool {
+    let in_sync = |copy: &CopyEntry| copy.standing == StandingEntry::InSync && copy.leaves.is_none();
+    entry.copies.len() > 1
+        && entry.copies.iter().all(in_sync)
+        && entry.copy_on(keeper.me()).is_some()
+        && keeper.fork_of(entry).is_none()
+}

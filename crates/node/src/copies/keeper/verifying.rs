@@ -1,0 +1,32 @@
+//! What the record says of comparisons of copies.
+
+use std::time::Duration;
+
+use store::VolumeId;
+
+use super::super::verification::{VERIFY_EVERY, VERIFY_EVERY_DEFAULT, VerificationEntry, verification_key};
+use super::{ClusterError, Keeper, json};
+
+impl Keeper {
+    /// What is remembered of comparisons of a volume.
+    pub fn verification(&self, id: VolumeId) -> VerificationEntry {
+        self.get(&verification_key(id)).map(|(entry, _)| entry).unwrap_or_default()
+    }
+
+    /// How often volumes are compared; `None`: never.
+    pub fn verify_every(&self) -> Option<Duration> {
+        let seconds = self.get::<u64>(VERIFY_EVERY).map(|(seconds, _)| seconds);
+        seconds
+            .map_or(Some(VERIFY_EVERY_DEFAULT), |seconds| (seconds > 0).then(|| Duration::from_secs(seconds)))
+    }
+
+    /// Sets how often.
+    ///
+    /// # Errors
+    /// [`ClusterError::Record`], [`ClusterError::Conflict`].
+    pub async fn set_verify_every(&self, every: Option<Duration>) -> Result<(), ClusterError> {
+        let seconds = every.map_or(0, |every| every.as_secs());
+        let transaction = Keeper::transaction().expect(VERIFY_EVERY, self.revision_of(VERIFY_EVERY));
+        self.commit(transaction.put(VERIFY_EVERY, json(&seconds))).await
+    }
+}
