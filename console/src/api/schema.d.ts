@@ -143,6 +143,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/cluster/leave": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Has this node leave its cluster with its next start.
+         * @description For a node that was removed or given up, or whose copy of the record is damaged: refused if it takes part in its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in their
+         *     pools and are served to nobody. It can join a cluster again as a new node.
+         */
+        post: operations["leave_cluster"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/cluster/preferred": {
         parameters: {
             query?: never;
@@ -199,6 +220,27 @@ export interface paths {
          *     makes it, whichever is asked (`authority` in `list_nodes`).
          */
         post: operations["create_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/cluster/verify-schedule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How often the copies of volumes are compared without anybody asking. */
+        get: operations["verify_schedule"];
+        /**
+         * Sets how often the copies of volumes are compared without anybody asking.
+         * @description A volume is compared only while all its copies are in sync, and one volume of the cluster at a time.
+         */
+        put: operations["set_verify_schedule"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1407,6 +1449,7 @@ export interface components {
              * @description Its logical block in bytes: 512 or 4096.
              */
             block_size: number;
+            comparison?: components["schemas"]["Comparison"] | null;
             /** @description Its copies, by slot; empty if one node alone has it, and it is not in the cluster's record. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
@@ -1750,6 +1793,41 @@ export interface components {
             endpoints?: string[];
             /** @description Where it is. */
             place: components["schemas"]["RecordPlace"];
+        };
+        /** @description How a volume's copies were compared last, and when they are next. */
+        Comparison: {
+            /**
+             * Format: int64
+             * @description Bytes that it found to differ.
+             */
+            different_bytes?: number;
+            /**
+             * Format: int64
+             * @description How many bytes are compared of the one that was begun by schedule and has not ended.
+             */
+            done_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description When the last one ended, in seconds since 1970; absent: they were not compared.
+             */
+            last?: number | null;
+            /**
+             * Format: int64
+             * @description When the next one is due by schedule, in seconds since 1970, if all copies are in sync then; absent: never.
+             */
+            next?: number | null;
+            /**
+             * Format: int32
+             * @description The node that compared.
+             */
+            node?: number | null;
+            /** @description Somebody stopped it before its end. */
+            stopped?: boolean;
+            /**
+             * Format: int64
+             * @description Bytes that it could not compare.
+             */
+            unchecked_bytes?: number;
         };
         /** @description A copy to be added to a volume. */
         CopyCreate: {
@@ -2131,6 +2209,11 @@ export interface components {
             /** @description A script with a word on each setting, to be pasted as a whole or in parts. It asks for the CHAP secret if there is one. */
             text: string;
         };
+        /**
+         * @description What shows that a machine is virtual.
+         * @enum {string}
+         */
+        HypervisorSign: "cpu" | "firmware" | "device";
         /** @description Work under way, or that has ended lately. What has ended is kept for a day, a hundred jobs of each kind, until the node that tells of it is restarted. */
         Job: {
             /**
@@ -2922,6 +3005,7 @@ export interface components {
                  * @description Its logical block in bytes: 512 or 4096.
                  */
                 block_size: number;
+                comparison?: components["schemas"]["Comparison"] | null;
                 /** @description Its copies, by slot; empty if one node alone has it, and it is not in the cluster's record. */
                 copies?: components["schemas"]["VolumeCopy"][];
                 /**
@@ -3152,6 +3236,8 @@ export interface components {
             portals: string[];
             /** @description What somebody should look after now, in sentences; empty if all is well. */
             problems?: string[];
+            /** @description Whether the other nodes confirm its reads of volumes with two or more copies. */
+            read_confirm?: components["schemas"]["ReadConfirm"];
             record?: components["schemas"]["ClusterRecord"] | null;
             /** @description Where a cluster has its record that it is in, makes or joins: its settings say so. */
             record_place?: components["schemas"]["RecordPlace"];
@@ -3343,6 +3429,28 @@ export interface components {
          * @enum {string}
          */
         ProvedBy: "session" | "token" | "local";
+        /**
+         * @description Whether reads of volumes with two or more copies wait until the other nodes have confirmed them: one round trip, shared
+         *     by all reads that arrive meanwhile. Without it, a node whose clock stood still, as that of a virtual machine does while
+         *     it is paused, may answer reads with data that has been overwritten through another node.
+         */
+        ReadConfirm: {
+            hypervisor?: components["schemas"]["HypervisorSign"] | null;
+            /**
+             * @description The machine's vendor and product by its firmware; absent: not known.
+             * @example QEMU Standard PC (Q35 + ICH9, 2009)
+             */
+            machine?: string | null;
+            /** @description Reads are confirmed. */
+            on: boolean;
+            /** @description The node's setting. */
+            setting: components["schemas"]["ReadConfirmSetting"];
+        };
+        /**
+         * @description When reads are confirmed.
+         * @enum {string}
+         */
+        ReadConfirmSetting: "auto" | "always" | "never";
         /**
          * @description Where a cluster has its record.
          * @enum {string}
@@ -3676,6 +3784,14 @@ export interface components {
          * @enum {string}
          */
         VerificationState: "running" | "done" | "stopped";
+        /** @description How often the copies of volumes are compared without anybody asking. */
+        VerifySchedule: {
+            /**
+             * Format: int64
+             * @description Every so many seconds, an hour at least; null: never.
+             */
+            seconds?: number | null;
+        };
         /** @description A volume. */
         Volume: {
             /**
@@ -3683,6 +3799,7 @@ export interface components {
              * @description Its logical block in bytes: 512 or 4096.
              */
             block_size: number;
+            comparison?: components["schemas"]["Comparison"] | null;
             /** @description Its copies, by slot; empty if one node alone has it, and it is not in the cluster's record. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
@@ -3907,7 +4024,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `idempotency_under_way`, `already_done`, `changed_meanwhile`, and a limit of how many there can be: `too_many_...` */
+        /** @description `idempotency_under_way`, `already_done`, `changed_meanwhile`, `entry_unreadable`, and a limit of how many there can be: `too_many_...` */
         Conflict: {
             headers: {
                 [name: string]: unknown;
@@ -3988,7 +4105,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unserved`, `node_unreachable`, `copy_unreachable` (nothing was done), `too_many_keys` */
+        /** @description With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `cluster_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unserved`, `node_unreachable`, `copy_unreachable` (nothing was done), `too_many_keys` */
         Unavailable: {
             headers: {
                 [name: string]: unknown;
@@ -4462,6 +4579,58 @@ export interface operations {
             507: components["responses"]["Full"];
         };
     };
+    leave_cluster: {
+        parameters: {
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
+            /** @description It is done when the node is started next */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `no_cluster`, `takes_part` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
     prefer_node: {
         parameters: {
             query?: never;
@@ -4672,6 +4841,98 @@ export interface operations {
             };
             500: components["responses"]["Failed"];
             503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
+    verify_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schedule */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VerifySchedule"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
+    set_verify_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VerifySchedule"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            /** @description `field_invalid`: too often */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Failed"];
+            /** @description `record_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };

@@ -11,6 +11,6 @@ export function comparisonWord(found: Volume['comparison']): string | undefined 
   const different = found.different_bytes ?? 0
   const outcome = found.stopped ? 'stopped before its end' : different > 0 ? `different in ${size(different)}` : unchecked > 0 ? `${size(unchecked)} could not be compared` : 'equal'
   const last = found.last ? `${moment(found.last)}${by}: ${outcome}` : 'never'
-  const next = found.done_bytes !== undefined ? `${size(found.done_bytes)} of the next comparison are done` : found.next ? `next after ${moment(found.next)}` : 'not by schedule'
+  const next = found.done_bytes != null ? `${size(found.done_bytes)} of the next comparison are done` : found.next ? `next after ${moment(found.next)}` : 'not by schedule'
   return `${last}; ${next}`
 }

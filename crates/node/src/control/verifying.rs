@@ -193,6 +193,10 @@ impl Control {
     /// A volume that does not exist, or is on this node alone.
     pub fn begin_verification(self: &Rc<Control>, name: &str) -> Result<Verification, ControlError> {
         let volume = self.volume(name)?;
+        if volume.copies.is_none() {
+            self.check_cluster()?;
+            return Err(ControlError::NotReplicated(volume.info.name));
+        }
         let keeper = self.keeper_or_why_not()?;
         let id = volume.info.id;
         let running = self.verifications.of.borrow().get(&id).filter(|it| it.is_running()).map(Rc::clone);

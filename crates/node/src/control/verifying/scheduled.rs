@@ -10,7 +10,7 @@ use replica::NodeId;
 
 use super::super::{Control, ControlError, Trouble};
 use super::schedule::{Candidate, next, pause};
-use super::{Differing, Verification, VerificationState, Verifying};
+use super::{Differing, VerificationState, Verifying};
 use crate::copies::{
     ClusterError, CopyEntry, DIFFERING, DifferingEntry, Keeper, NodeEntry, StandingEntry, VERIFY_EVERY_MIN,
     VerificationEntry, VerificationProgress, Verified, VolumeEntry, differing_key, json, node_key,

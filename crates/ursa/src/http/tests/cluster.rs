@@ -44,7 +44,10 @@ fn what_cannot_be_a_cluster_is_refused_and_leaves_nothing() {
     let join = json!({"token": "nonsense", "listen": ["127.0.0.1:0"]});
     assert_eq!(rig.post("/v1/cluster/join", join).refused(422, "token_invalid")["field"], "token");
     rig.post("/v1/volumes", json!({"name": "db", "size": MIB, "kind": "ram"})).json(201);
-    let join = json!({"token": "nonsense", "listen": ["127.0.0.1:0"]});
+    let other = Rig::new();
+    other.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
+    let made = other.post("/v1/cluster/tokens", json!({"valid_seconds": 60})).json(201);
+    let join = json!({"token": made["token"], "listen": ["127.0.0.1:0"]});
     rig.post("/v1/cluster/join", join).refused(409, "own_access");
 }
 
