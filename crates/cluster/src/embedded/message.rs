@@ -4,7 +4,7 @@ use raft::eraftpb::{Message, MessageType};
 
 use super::entry;
 use super::log::snapshot;
-use super::saved::{Identity, Position, decode_state};
+use super::saved::{Identity, Position, Saved, decode_state};
 use crate::codec::{Malformed, Reader, Writer};
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::node_id::NodeId;
@@ -133,11 +133,35 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Message), Malformed> {
     Ok((envelope, message))
 }
 
+/// What a message promises of its sender and `saved`, which is what the sender's disk holds in this moment, does not have: a vote that was given, or entries
+/// that were acknowledged. For simulations, which look at each message that leaves a node.
+///
+/// # Errors
+/// What is not on the disk.
+pub fn check_promises(saved: &Saved, bytes: &[u8]) -> Result<(), &'static str> {
+    let (_, message) = decode(bytes).map_err(|Malformed| "the message can be read")?;
+    // Of an earlier term nothing is promised any more.
+    if message.term < saved.vote.term {
+        return Ok(());
+    }
+    let on_disk = (saved.vote.term, saved.vote.vote);
+    let kept = |condition: bool, what| if condition { Ok(()) } else { Err(what) };
+    match message.get_msg_type() {
+        MessageType::MsgRequestVote => kept(on_disk == (message.term, message.from), "the vote for itself"),
+        MessageType::MsgRequestVoteResponse if !message.reject => {
+            kept(on_disk == (message.term, message.to), "the vote for another node")
+        }
+        MessageType::MsgAppendResponse if !message.reject => {
+            kept(on_disk.0 == message.term && saved.last().index >= message.index, "entries")
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::embedded::entry::{Command, Proposal};
-    use crate::embedded::saved::Saved;
     use crate::members::MemberChange;
     use crate::transaction::Transaction;
 
@@ -174,6 +198,32 @@ mod tests {
             damaged[at] ^= 1;
             assert!(decode(&damaged).is_err(), "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_vote_that_is_not_on_the_disk_is_no_promise() {
+        let mut saved = Saved::joining(Identity { cluster: 9, generation: 1, node: node(4) });
+        let mut vote = Message::default();
+        vote.set_msg_type(MessageType::MsgRequestVoteResponse);
+        (vote.from, vote.to, vote.term) = (4, 5, 7);
+        let check = |saved: &Saved, message: &Message| {
+            check_promises(saved, &encode(&saved.identity, message).unwrap().1)
+        };
+        (saved.vote.term, saved.vote.vote) = (7, 0);
+        assert_eq!(check(&saved, &vote), Err("the vote for another node"));
+        vote.reject = true;
+        assert_eq!(check(&saved, &vote), Ok(()), "nothing was given");
+        vote.reject = false;
+        saved.vote.vote = 5;
+        assert_eq!(check(&saved, &vote), Ok(()));
+        saved.vote.vote = 6;
+        assert!(check(&saved, &vote).is_err(), "it was given to somebody else");
+        let mut acknowledged = Message::default();
+        acknowledged.set_msg_type(MessageType::MsgAppendResponse);
+        (acknowledged.from, acknowledged.to, acknowledged.term, acknowledged.index) = (4, 5, 7, 1);
+        assert_eq!(check(&saved, &acknowledged), Err("entries"));
+        saved.vote.term = 8;
+        assert_eq!(check(&saved, &acknowledged), Ok(()), "of an earlier term");
     }
 
     #[test]

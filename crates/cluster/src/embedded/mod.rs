@@ -16,5 +16,6 @@ mod simulated;
 pub use driver::{Embedded, StartError};
 pub use engine::{Answered, CallId, Engine, Refused, Reply, Settings, Told};
 pub use file::{File, FileError, ForceError};
+pub use message::check_promises;
 pub use saved::{Batch, Identity, Position, Saved, Unforceable, Vote};
 pub use simulated::{Files, Simulated};

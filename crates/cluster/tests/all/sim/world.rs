@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use base::{Instant, Rng};
-use cluster::embedded::{Answered, Engine, Identity, Reply, Saved, Settings, Told};
+use cluster::embedded::{Answered, Engine, Identity, Reply, Saved, Settings, Told, check_promises};
 use cluster::limits::TICK;
 use cluster::{Error, MemberChange, NodeId, Revision, Transaction};
 
@@ -302,6 +302,8 @@ impl World {
                 self.reply(id, reply);
             }
             for (to, bytes) in messages {
+                let promised = check_promises(&self.nodes[&id].disk, &bytes);
+                assert_eq!(promised, Ok(()), "{id} says to {to} what is not on its disk");
                 let at = self.round + self.rng.below(self.faults.slow);
                 self.flying.push((at, id, to, bytes));
                 if self.rng.one_in(self.faults.crash * 4) {
