@@ -9,8 +9,12 @@ pub enum Canary {
     AnswerEarly,
     /// A write is said to be on the disk when it is in the disk's cache.
     NotDurable,
+    /// A write that a disk has failed counts as written.
+    FaultIgnored,
     /// What was read is given to the host though something was taken in between (R9).
     ReadOnce,
+    /// A host's read that fails on this disk ends in an error, whatever other copies have.
+    ReadHere,
     /// A node gives another one what its disk holds, without a look whether a host might still be given that (R25).
     FetchOnce,
     /// A command goes on, when this node is a member again, though the others have gone on without it since it came.
@@ -45,6 +49,8 @@ pub enum Canary {
     ForkUnasked,
     /// A node goes on alone that had no lease when the other one fell silent.
     ForkUnled,
+    /// A node goes on alone though it has heard the other one again while that was being written down.
+    ForkThoughHeard,
     /// A node that goes on alone does not write that down.
     ForkUnwritten,
     /// A node that has gone on alone acts by the record all the same, and speaks to the other copy.

@@ -4,6 +4,8 @@ use cluster::memory::Fault;
 use node::control::{ControlError, ForkDecision};
 use node::copies::{ForkShown, ForkState, StandingEntry, Strategy};
 
+use rt::sim::DiskLatency;
+
 use super::syncs::sync_of;
 use super::*;
 
@@ -544,6 +546,32 @@ fn what_may_be_written_down_and_was_not_done_is_nothing() {
     each_seed(3, half_written);
 }
 
+/// The nodes hear each other again while the fork is being written down, and the second one does not reach the record yet.
+fn heard_while_it_is_written(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    cluster.put(A, 0..10, 1);
+    let (record, second) = ("/ursa/record", cluster.servers[B]);
+    let slow = Duration::from_secs(3)..Duration::from_secs(4);
+    cluster.world.set_disk_latency(second, record, DiskLatency { flush: slow, ..DiskLatency::default() });
+    cluster.cut_nodes();
+    assert!(cluster.world.run_until(|| cluster.fork(B).is_some(), GOES_ON), "it begins");
+    cluster.world.heal_all();
+    cluster.put(A, 0..5, 100);
+    for _ in 0..100 {
+        cluster.world.run_for(Duration::from_millis(100));
+        assert!(!cluster.serves(B), "it goes on alone, and the other node is there and serves");
+    }
+    cluster.world.set_disk_latency(second, record, DiskLatency::default());
+    cluster.heal_nodes();
+    cluster.wait_until_one();
+    assert_eq!((cluster.read_block(B, 4), cluster.read_block(B, 9)), (100, 1));
+}
+
+#[test]
+fn a_fork_does_not_begin_when_the_other_node_was_heard_again() {
+    each_seed(3, heard_while_it_is_written);
+}
+
 /// Somebody decides while the node that is to give up what it has still serves, and goes on to.
 fn word_before_the_end(seed: u64) {
     let cluster = Cluster::both_gone_on(seed);
@@ -662,7 +690,7 @@ fn only_volumes_of_two_nodes_can_be_agreed_to() {
 #[test]
 fn a_rule_that_is_left_out_is_noticed() {
     use node::canary::{Canary, make};
-    let cases: [(Canary, fn(u64)); 10] = [
+    let cases: [(Canary, fn(u64)); 11] = [
         (Canary::ForkUnasked, unasked),
         (Canary::ForkUnled, left_behind),
         (Canary::ForkUnwritten, stopped_while_alone),
@@ -673,6 +701,7 @@ fn a_rule_that_is_left_out_is_noticed() {
         (Canary::ForkWordEarly, word_before_the_end),
         (Canary::ForkHalfWritten, half_written),
         (Canary::ForkForgotten, super::fork_ends::set_back),
+        (Canary::ForkThoughHeard, heard_while_it_is_written),
     ];
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));

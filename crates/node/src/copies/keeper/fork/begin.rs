@@ -102,7 +102,8 @@ impl Keeper {
             }
             return self.forks.set_phase(id, Phase::Void);
         }
-        if !silent(self.heard_of(other).await) || !self.is_named(id) {
+        let is_back = !silent(self.heard_of(other).await) && !makes(Canary::ForkThoughHeard);
+        if is_back || !self.is_named(id) {
             // It is back, or has said before that it goes on. Nothing was served.
             return self.forks.set_phase(id, Phase::Dormant);
         }
