@@ -33,7 +33,7 @@ impl Canary {
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 34] = [
+    pub const ALL: [Canary; 36] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
@@ -68,6 +68,8 @@ impl Canary {
         Canary::Rule(Rule::JoinerReplays),
         Canary::Rule(Rule::GrantBlind),
         Canary::Rule(Rule::OldWriteFresh),
+        Canary::Rule(Rule::NoFinished),
+        Canary::Rule(Rule::ClearOutside),
     ];
 
     /// The one of this name.

@@ -13,7 +13,10 @@ use base::ByteLen;
 use cluster::embedded::Files;
 use cluster::memory::Memory;
 use initiator::{Error, Lun, Options, Session, Timeouts};
-use node::control::{MapSpec, Member, NewVolume, Place, Placement, PoolSpec, RecordPlace, TargetSpec};
+use node::control::{
+    MapSpec, Member, NewVolume, Place, Placement, PoolSpec, RecordPlace, TargetSpec, Verification,
+    VerificationState,
+};
 use node::copies::{
     Answer, Ask, Copies, Keeper, NodeEntry, RECORD_DEADLINE, StandingEntry, VolumeEntry, json, node_key,
 };
@@ -37,8 +40,10 @@ pub const LUN: Lun = Lun(0);
 const DISK_BYTES: u64 = 16 << 20;
 const ISCSI_PORT: u16 = 3260;
 const LINK_PORT: u16 = 3270;
-const POOL: &str = "pool";
-const VOLUME: &str = "volume";
+/// Each node's pool.
+pub const POOL: &str = "pool";
+/// The volume.
+pub const VOLUME: &str = "volume";
 const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 
 /// What nodes need at most to find each other in a quiet world.
@@ -127,7 +132,7 @@ impl Cluster {
         let record = Rc::new(new_record(plan));
         let servers = (0..plan.nodes).map(|index| {
             let machine = world.add_machine(&format!("server-{}", index + 1), plan.cores);
-            world.add_disk(machine, DISK, DISK_BYTES, 512);
+            world.add_disk(machine, DISK, DISK_BYTES, plan.disk_block);
             Server::new(&world, machine, &record)
         });
         let servers: Vec<Server> = servers.collect();
@@ -325,6 +330,44 @@ impl Cluster {
         copy.is_some_and(|copy| copy.standing == StandingEntry::InSync)
     }
 
+    /// Whether the node has a copy, as the record has it.
+    pub fn has_copy(&self, index: usize) -> bool {
+        self.entry().copies.iter().any(|copy| usize::from(copy.node) == index + 1)
+    }
+
+    /// Whether the node's copy is to be taken off it.
+    pub fn is_to_leave(&self, index: usize) -> bool {
+        let entry = self.entry();
+        let copy = entry.copies.iter().find(|copy| usize::from(copy.node) == index + 1);
+        copy.is_some_and(|copy| entry.is_to_leave(copy))
+    }
+
+    /// Asks for something as an administrator of a node that has started, and does not wait for it.
+    pub fn ask_to<F: Future<Output = ()> + 'static>(
+        &self,
+        index: usize,
+        ask: impl FnOnce(Rc<Control>) -> F + 'static,
+    ) {
+        let ask = move || async move {
+            if let Some(control) = Control::try_current() {
+                ask(control).await;
+            }
+        };
+        drop(self.world.spawn_on(self.servers[index].machine, CoreId(0), ask));
+    }
+
+    /// Compares the copies of the volume, asked of a node that has started.
+    pub fn verify(&self, by: usize) -> Verification {
+        self.control(by, |control| async move {
+            let mut found = control.begin_verification(VOLUME).expect("all copies are in sync");
+            while found.state == VerificationState::Running {
+                rt::sleep(Duration::from_millis(10)).await;
+                found = control.verification(VOLUME).ok().flatten().expect("it was begun");
+            }
+            found
+        })
+    }
+
     /// Whether hosts are served through a node that has started.
     pub fn serves(&self, index: usize) -> bool {
         self.control(index, |control| async move {
@@ -348,12 +391,7 @@ impl Cluster {
 
     /// An administrator of a node that has started opens its pool anew, and does not wait for it.
     pub fn reopen_pool(&self, index: usize) {
-        let reopen = || async {
-            if let Some(control) = Control::try_current() {
-                let _ = control.reopen_pool(POOL).await;
-            }
-        };
-        drop(self.world.spawn_on(self.servers[index].machine, CoreId(0), reopen));
+        self.ask_to(index, |control| async move { drop(control.reopen_pool(POOL).await) });
     }
 
     /// Of a node that has started: in how many regions its copy says that another may differ.

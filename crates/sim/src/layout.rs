@@ -8,6 +8,11 @@ use base::BlockSize;
 /// The volume's capacity.
 pub const VOLUME_BYTES: u64 = 2 << 20;
 
+/// How much it grows at a time, and how large it becomes at most.
+pub const GROWTHS: [u64; 3] = [4096, 68 << 10, 1 << 20];
+/// See [`GROWTHS`].
+pub const GROWN_MAX: u64 = 5 << 20;
+
 /// Regions of the dirty map that are ever written to, with all slices: of 32.
 pub const REGIONS_MAX: usize = 4;
 

@@ -20,6 +20,7 @@
 pub mod canary;
 pub mod cluster;
 pub mod exchanges;
+pub mod floors;
 pub mod harm;
 pub mod history;
 pub mod inside;
@@ -29,6 +30,7 @@ pub mod media;
 pub mod onlooker;
 pub mod plan;
 pub mod record;
+mod rot;
 mod run;
 
 pub use canary::Canary;

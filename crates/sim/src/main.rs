@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use lexopt::prelude::{Long, Short, Value, ValueExt};
-use sim::{Canary, Plan, run};
+use rt::sim::FaultCounts;
+use sim::{Canary, Plan, floors, run};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
         log.with_env_filter(filter).init();
     }
     let (began, mut told) = (Instant::now(), Instant::now());
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut counts, mut faults) = (BTreeMap::<&'static str, u64>::new(), FaultCounts::default());
     for done in 0..wanted.count {
         let seed = wanted.from.wrapping_add(done);
         let plan = Plan::from_seed(seed);
@@ -80,11 +81,9 @@ fn main() -> ExitCode {
             println!("{} events in {seconds:.1} s of the world, hash {:016x}", outcome.events, outcome.hash);
         }
         for (what, count) in &outcome.counts {
-            *counts.entry((*what).to_owned()).or_default() += count;
+            *counts.entry(what).or_default() += count;
         }
-        for (fault, count) in outcome.faults.iter() {
-            *counts.entry(fault.to_string()).or_default() += count;
-        }
+        faults.merge(&outcome.faults);
         if told.elapsed() > TELL_EVERY {
             told = Instant::now();
             tell(done + 1, began);
@@ -92,7 +91,13 @@ fn main() -> ExitCode {
     }
     tell(wanted.count, began);
     counts.iter().for_each(|(what, count)| println!("{count:>10} {what}"));
-    ExitCode::SUCCESS
+    faults.iter().for_each(|(fault, count)| println!("{count:>10} {fault} (world)"));
+    let missed = floors::missed(wanted.count, &counts, &faults);
+    if missed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("too little happened:\n{}", missed.join("\n"));
+    ExitCode::FAILURE
 }
 
 fn tell(seeds: u64, began: Instant) {

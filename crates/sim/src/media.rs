@@ -1,7 +1,8 @@
 //! What is on the disks themselves, whatever the nodes say (A2, A8).
 //!
-//! Where a sector of the volume lies on a disk is found by its content when the world is new; it stays there, because nobody moves a copy.
+//! Where a sector of the volume lies on a disk is found by its content when the world is new; it stays there, until the copy is taken off its node.
 
+use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
 
 use rt::sim::DiskImage;
@@ -11,7 +12,9 @@ use crate::history::{History, value_of};
 use crate::layout::SECTOR;
 
 /// Where on each node's disk the sectors of the history are, in bytes.
-pub struct Media(Vec<BTreeMap<u64, u64>>);
+///
+/// Of a copy that was taken off its node nobody knows where it is when it is there again.
+pub struct Media(Vec<RefCell<BTreeMap<u64, u64>>>);
 
 impl Media {
     /// Finds the sectors by what each holds now: nothing else may hold the same.
@@ -24,14 +27,19 @@ impl Media {
         let places = (0..cluster.servers.len()).map(|index| {
             let found = places(&cluster.disk(index), &sector_of);
             assert_eq!(found.len(), held.len(), "all are on the disk of node {}", index + 1);
-            found
+            RefCell::new(found)
         });
         Media(places.collect())
     }
 
     /// By sector, where it is on a node's disk.
-    pub fn places(&self, index: usize) -> &BTreeMap<u64, u64> {
-        &self.0[index]
+    pub fn places(&self, index: usize) -> Ref<'_, BTreeMap<u64, u64>> {
+        self.0[index].borrow()
+    }
+
+    /// The node's copy is taken off it: from now on nothing is known of where it is.
+    pub fn forget(&self, index: usize) {
+        self.0[index].borrow_mut().clear();
     }
 
     /// A node that was in sync has lost power: all that was acknowledged is on its disk, or something newer.
@@ -40,7 +48,7 @@ impl Media {
     /// If not.
     pub fn check(&self, cluster: &Cluster, index: usize, history: &History) {
         let image = cluster.disk(index);
-        for (sector, place) in &self.0[index] {
+        for (sector, place) in &*self.places(index) {
             let mut bytes = [0; SECTOR];
             image.read(*place, &mut bytes);
             let found = value_of(&bytes);

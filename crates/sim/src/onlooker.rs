@@ -48,6 +48,15 @@ fn look(entry: VolumeEntry, seen: &mut BTreeMap<u64, VolumeEntry>, counts: &Coun
     }
     assert_eq!(entry.epoch, last + 1, "an epoch was left out");
     counts.count("epoch");
+    let before =
+        |node: u16| seen[&last].copies.iter().find(|copy| copy.node == node).map(|copy| &copy.standing);
+    for copy in &entry.copies {
+        match (before(copy.node), &copy.standing) {
+            (Some(StandingEntry::Joining), StandingEntry::InSync) => counts.count("copy in sync again"),
+            (Some(StandingEntry::Outside), StandingEntry::Joining) => counts.count("copy joins"),
+            _ => {}
+        }
+    }
     let in_sync = |copy: &&node::copies::CopyEntry| copy.standing == StandingEntry::InSync;
     assert!(entry.copies.iter().any(|copy| in_sync(&copy)), "nobody is in sync: {entry:?}");
     seen.insert(entry.epoch, entry);

@@ -23,6 +23,10 @@ pub struct Plan {
     pub raft: bool,
     /// The volume's blocks.
     pub block: BlockSize,
+    /// The blocks of all disks, in bytes: larger than the volume's, neighbours of what is written are written, too.
+    pub disk_block: u32,
+    /// When all is over a sector of one copy changes by itself, which a comparison must find.
+    pub rot: bool,
     /// What hosts do.
     pub load: Load,
     /// What goes wrong, and how often beside the others.
@@ -93,6 +97,8 @@ impl Plan {
             witness: nodes == 2 && rng.one_in(2),
             raft: rng.one_in(2),
             block: if rng.one_in(4) { BlockSize::B512 } else { BlockSize::B4096 },
+            disk_block: if part_of(seed, "disk block").one_in(2) { 4096 } else { 512 },
+            rot: part_of(seed, "rot").one_in(2),
             load,
             harms: draw_harms(seed),
             times,
@@ -127,7 +133,7 @@ fn part_of(seed: u64, part: &str) -> Rng {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan { seed, nodes, cores, block, load, times, gap, delay, break_one_in, .. } = self;
+        let Plan { seed, nodes, cores, block, disk_block, load, times, gap, delay, break_one_in, .. } = self;
         let votes = match (nodes, self.witness) {
             (2, true) => "with a witness",
             (2, false) => "of which the first has the vote",
@@ -136,7 +142,7 @@ impl fmt::Display for Plan {
         let record = if self.raft { "kept by Raft" } else { "simulated" };
         writeln!(
             f,
-            "seed {seed}: {nodes} nodes of {cores} cores {votes} in the record, {record}; blocks of {} bytes",
+            "seed {seed}: {nodes} nodes of {cores} cores {votes} in the record, {record}; blocks of {} bytes on disks with {disk_block}",
             block.bytes()
         )?;
         writeln!(f, "  {load:?}")?;

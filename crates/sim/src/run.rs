@@ -19,6 +19,7 @@ use crate::load::{self, Counts, Hurry};
 use crate::media::Media;
 use crate::onlooker;
 use crate::plan::Plan;
+use crate::rot;
 
 /// When nothing fails any more, all copies must be in sync again in this time, with hosts at work (A13).
 const IN_SYNC_MAX: Duration = Duration::from_secs(90);
@@ -85,6 +86,7 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     if let Err((sector, violation)) = history.check() {
         panic!("sector {sector}: {violation:?}\n{}", history.tail(sector));
     }
+    rot::check(plan, &cluster, &media, &counts);
     let last = epochs.borrow().keys().next_back().copied();
     assert_eq!(last, Some(cluster.entry().epoch), "each epoch was seen");
     Outcome {
@@ -171,7 +173,7 @@ fn come_in_sync(plan: &Plan, harms: &mut Harms<'_>) {
         harms.look_after();
         check_no_full_sync(plan, cluster);
         !harms.is_stopping()
-            && nodes.clone().all(|index| cluster.is_in_sync(index))
+            && nodes.clone().all(|index| cluster.is_in_sync(index) && !cluster.is_to_leave(index))
             && nodes.clone().all(|index| cluster.is_started(index) && cluster.serves(index))
     };
     if !wait(&cluster.world, IN_SYNC_MAX, all_serve) {

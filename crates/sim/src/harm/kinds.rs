@@ -4,7 +4,9 @@ use std::fmt;
 
 use base::Rng;
 
-use super::{Harms, disk, lapse, last_words, network, pause, power, process, record, stutter, turn};
+use super::{
+    Harms, disk, growth, lapse, last_words, network, pause, power, process, record, relocation, stutter, turn,
+};
 
 /// A kind of fault: a constant in the file that carries it out, and a line in [`ALL`]. Nothing else names it.
 pub struct Harm {
@@ -14,7 +16,7 @@ pub struct Harm {
     pub weight: u64,
     /// By which of these a plan multiplies the weight: 0 leaves the fault out of that run.
     pub measures: &'static [u64],
-    /// How often it happens at least in the seeds of a test run.
+    /// How often it happens at least in the seeds of a test run ([`crate::floors`]).
     pub floor: u64,
     /// Afterwards copies may have to copy everything: a run that has it in its plan does not look for that.
     pub costs_full_copies: bool,
@@ -52,7 +54,7 @@ impl Harm {
         strike: fn(&mut Harms<'_>, Victim, &mut Rng) -> bool,
     ) -> Harm {
         let nothing: fn(&mut Harms<'_>) = |_| {};
-        let (measures, floor, costs_full_copies) = (ANY, 1, false);
+        let (measures, floor, costs_full_copies) = (ANY, 5, false);
         Harm {
             name,
             weight,
@@ -68,7 +70,7 @@ impl Harm {
 
     /// It ends other faults: no plan leaves it out.
     pub const fn always(self) -> Harm {
-        Harm { measures: ALWAYS, ..self }
+        Harm { measures: ALWAYS, floor: 30, ..self }
     }
 
     /// It may cost a copy of everything: what must cost none would not be told from it, and so few plans have it.
@@ -114,4 +116,7 @@ pub static ALL: &[Harm] = &[
     record::ANSWERS_LOST,
     record::WATCH_HELD,
     record::BACK,
+    relocation::REMOVE,
+    relocation::ADD,
+    growth::GROW,
 ];

@@ -1,6 +1,7 @@
 //! Faults, as a plan has them: one file a family, in which each says what it is called, how often it happens, what it does, and how it ends.
 
 mod disk;
+mod growth;
 mod kinds;
 mod lapse;
 mod last_words;
@@ -9,9 +10,11 @@ mod pause;
 mod power;
 mod process;
 mod record;
+mod relocation;
 mod stutter;
 mod turn;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -25,6 +28,9 @@ use crate::inside::Inside;
 use crate::load::{Counts, Hurry};
 use crate::media::Media;
 use crate::plan::Plan;
+
+/// Nobody asks for a copy again for so long.
+const ASKED_FOR: Duration = Duration::from_secs(3);
 
 /// What is wrong at the moment, and what the world is told of it.
 pub struct Harms<'a> {
@@ -56,6 +62,8 @@ pub struct Harms<'a> {
     stopping: Vec<usize>,
     /// Nodes whose pools are being opened anew in the end, since when.
     reopening: BTreeMap<usize, Duration>,
+    /// When a node was last asked to give another one a copy.
+    asked: Cell<Option<Duration>>,
     /// Disks that lie: a mistake that is to be noticed.
     disks_lie: bool,
 }
@@ -86,6 +94,7 @@ impl<'a> Harms<'a> {
             paused: Vec::new(),
             stopping: Vec::new(),
             reopening: BTreeMap::new(),
+            asked: Cell::default(),
             disks_lie: false,
         }
     }

@@ -126,7 +126,13 @@ async fn fence(common: &Common, session: Session, name: &str, rng: &mut Rng) -> 
     }
     let Some(session) = session else { return Ok(()) };
     common.counts.count("fencing");
-    reserve(&session, out(ServiceAction::Release, 0)).await
+    let (action, counted) = match rng.below(4) {
+        0 => (ServiceAction::Clear, "reservation cleared"),
+        _ => (ServiceAction::Release, "reservation released"),
+    };
+    reserve(&session, out(action, 0)).await?;
+    common.counts.count(counted);
+    Ok(())
 }
 
 /// What the sectors of the block hold.

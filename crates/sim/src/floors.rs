@@ -1,0 +1,88 @@
+//! How often everything happens at least: a run in which hosts get nowhere proves nothing, however content its checkers are.
+//!
+//! What is counted here is success: a COMPARE AND WRITE that exchanged its block, not one that was sent.
+
+use std::collections::BTreeMap;
+
+use rt::sim::{Fault, FaultCounts};
+
+use crate::harm;
+
+/// The floors are for so many seeds.
+pub const SEEDS: u64 = 200;
+
+/// What hosts did and what was looked at: about a third of what was seen in the first [`SEEDS`] seeds.
+const DONE: &[(&str, u64)] = &[
+    ("read", 40_000),
+    ("write", 7000),
+    ("write with FUA", 3500),
+    ("WRITE SAME", 1500),
+    ("flush", 1500),
+    ("read by several paths", 3500),
+    ("write by several paths", 5000),
+    ("UNMAP", 1700),
+    ("WRITE SAME of zeros", 1700),
+    ("exchange", 7000),
+    ("miscompare", 1000),
+    ("write of a registrant", 4500),
+    ("fencing", 100),
+    ("look at registrations", 5000),
+    ("epoch", 450),
+    ("copy joins", 150),
+    ("copy in sync again", 150),
+    ("reservation released", 30),
+    ("reservation cleared", 5),
+    ("comparison of equal copies", 180),
+    ("comparison that finds rot", 50),
+    ("disk of a copy in sync after a power loss", 50),
+    ("two that may be read looked at", 400_000),
+    ("difference of two copies looked at", 100_000),
+];
+
+/// What the world does to nodes. It can do more: disks have all the space they want here.
+const FAULTS: &[(Fault, u64)] = &[
+    (Fault::NodeCrash, 60),
+    (Fault::NodeKill, 700),
+    (Fault::NodePause, 20),
+    (Fault::CoreDelay, 250),
+    (Fault::DiskSpike, 800),
+    (Fault::WriteError, 3),
+    (Fault::LostSector, 60),
+    (Fault::TornWrite, 5),
+    (Fault::ConnectionBreak, 90),
+    (Fault::LinkHold, 1500),
+    (Fault::ConnectionRefused, 10_000),
+    (Fault::NetSpike, 1600),
+    (Fault::ReadError, 50),
+    (Fault::FlushError, 1),
+    (Fault::Corruption, 50),
+];
+
+/// What happened less often in so many seeds than it must, a line each. Fewer than [`SEEDS`] prove nothing, and so nothing is said of them.
+pub fn missed(seeds: u64, counts: &BTreeMap<&'static str, u64>, faults: &FaultCounts) -> Vec<String> {
+    let done = DONE.iter().copied().chain(harm::ALL.iter().map(|harm| (harm.name, harm.floor)));
+    let done = done.map(|(what, floor)| (what.to_owned(), counts.get(what).copied().unwrap_or(0), floor));
+    let world = FAULTS.iter().map(|(fault, floor)| (format!("{fault} (world)"), faults.of(*fault), *floor));
+    let below = done.chain(world).filter_map(|(what, seen, floor)| {
+        let floor = floor * (seeds / SEEDS);
+        (seen < floor).then(|| format!("{what}: {seen} times, and {floor} is the least"))
+    });
+    below.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hardly_happens_is_named() {
+        let named = missed(SEEDS, &BTreeMap::from([("exchange", 0)]), &FaultCounts::default());
+        assert!(named.iter().any(|line| line.starts_with("exchange: 0 times")), "{named:?}");
+        assert_eq!(named.len(), DONE.len() + FAULTS.len() + harm::ALL.len());
+        let enough: BTreeMap<&str, u64> =
+            DONE.iter().copied().chain(harm::ALL.iter().map(|harm| (harm.name, harm.floor))).collect();
+        assert_eq!(missed(SEEDS, &enough, &FaultCounts::default()).len(), FAULTS.len());
+        assert_eq!(missed(2 * SEEDS, &enough, &FaultCounts::default()).len(), named.len(), "twice as many");
+        assert!(missed(SEEDS - 1, &BTreeMap::new(), &FaultCounts::default()).is_empty());
+    }
+}

@@ -1,0 +1,66 @@
+//! Copies that are taken off their nodes and added again.
+
+use node::control::AddedCopy;
+
+use super::{Harm, Harms};
+use crate::cluster::{POOL, VOLUME};
+
+/// A copy is taken off its node, if another one is in sync.
+pub const REMOVE: Harm = Harm::new("copy taken off", 4, |harms, victim, _| {
+    let cluster = harms.cluster;
+    let others = (0..cluster.servers.len()).filter(|index| *index != victim.index);
+    let others = others.filter(|index| cluster.is_in_sync(*index) && cluster.is_started(*index));
+    let Some(by) = others.last() else { return false };
+    if !cluster.has_copy(victim.index) {
+        return false;
+    }
+    // From here on nobody knows where on the disk its sectors are.
+    harms.media.forget(victim.index);
+    let number = victim.index as u16 + 1;
+    cluster.ask_to(by, move |control| async move { drop(control.remove_copy(VOLUME, number).await) });
+    true
+})
+.costs_full_copies()
+.floor(3);
+
+/// A node without a copy is given one; a removal that has not come to its end is taken back.
+pub const ADD: Harm = Harm {
+    repair: |harms| {
+        for index in 0..harms.cluster.servers.len() {
+            harms.add_copy(index);
+        }
+    },
+    ..Harm::new("copy added", 12, |harms, victim, _| {
+        let nodes = harms.cluster.servers.len();
+        let without = (0..nodes).map(|at| (at + victim.index) % nodes);
+        let without = { without }.find(|index| !harms.cluster.has_copy(*index));
+        without.is_some_and(|index| harms.add_copy(index))
+    })
+    .floor(3)
+};
+
+impl Harms<'_> {
+    /// Has a node that has a copy in sync give one to a node that has none, or keep one that was to leave. One at a time is asked for.
+    fn add_copy(&self, index: usize) -> bool {
+        let cluster = self.cluster;
+        let (here, stays) = (cluster.has_copy(index), !cluster.is_to_leave(index));
+        if here && stays || !cluster.is_started(index) {
+            return false;
+        }
+        let able = |by: &usize| cluster.is_started(*by) && cluster.is_in_sync(*by);
+        let Some(by) = (0..cluster.servers.len()).filter(|by| *by != index).find(able) else { return false };
+        if self.asked.get().is_some_and(|asked| cluster.world.now() < asked + super::ASKED_FOR) {
+            return false;
+        }
+        self.asked.set(Some(cluster.world.now()));
+        let node = index as u16 + 1;
+        cluster.ask_to(by, move |control| async move {
+            if here {
+                return drop(control.keep_copy(VOLUME, node).await);
+            }
+            let added = AddedCopy { node, pool: Some(POOL.to_owned()), instead_of: None };
+            drop(control.add_copy(VOLUME, added).await);
+        });
+        true
+    }
+}
