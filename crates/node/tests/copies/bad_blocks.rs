@@ -154,6 +154,41 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
     });
 }
 
+/// Reads that are under way when the copy is taken out: others have the data, so the path is lost, and nobody is told that the data are.
+#[test]
+fn no_read_is_told_of_lost_data_while_its_copy_leaves() {
+    const BLOCKS: u64 = 12;
+    each_seed(20, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_marked(0..BLOCKS);
+        cluster.spoil(0, 0..BLOCKS, DiskFaults::default());
+        let (client, portal) = (cluster.client("reader"), cluster.portal(0));
+        let found = cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "reader").await.unwrap();
+            let mut found = Vec::new();
+            for _ in 0..10 {
+                let reads = (0..BLOCKS).map(|lba| read(&session, lba));
+                let all = rt::join_all(reads.collect::<Vec<_>>()).await;
+                found.extend((0..BLOCKS).zip(all));
+            }
+            found
+        });
+        let mut lost = false;
+        for (lba, found) in found {
+            match found {
+                Ok(value) => assert_eq!(value, marked(lba)),
+                // MEDIUM ERROR and HARDWARE ERROR.
+                Err(error) => {
+                    assert!(!error.sense().is_some_and(|(key, _)| [0x03, 0x04].contains(&key)), "{error}");
+                    lost = true;
+                }
+            }
+        }
+        assert!(lost, "the copy leaves while somebody reads");
+    });
+}
+
 #[test]
 fn without_another_copy_only_commands_that_touch_the_block_fail() {
     let cluster = Cluster::new(1, 2, 2);

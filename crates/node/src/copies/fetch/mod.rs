@@ -78,7 +78,9 @@ impl SliceCopy {
 
     async fn fetch_part(self: &Rc<Self>, range: Range<u64>) -> Result<Chain, NotFetched> {
         let mut nowhere = NotFetched::Nowhere;
-        for slot in self.others_in_sync() {
+        // A copy that has just been taken out has nobody whom it may ask, and others have what it does not read: whoever wants it looks again whether this
+        // copy may be read at all.
+        for slot in self.others_in_sync().ok_or(NotFetched::Later)? {
             match self.fetch_from(slot, range.clone()).await {
                 Ok(data) => return Ok(data),
                 Err(NotFetched::Nowhere) => {}
@@ -88,10 +90,11 @@ impl SliceCopy {
         Err(nowhere)
     }
 
-    fn others_in_sync(&self) -> Vec<Slot> {
+    /// `None`: this copy is not in sync itself.
+    pub(super) fn others_in_sync(&self) -> Option<Vec<Slot>> {
         let replica = self.replica.borrow();
         let serves = replica.config().filter(|_| matches!(replica.standing(), Standing::InSync(_)));
-        serves.map_or(Vec::new(), |config| config.in_sync().without(replica.me()).iter().collect())
+        serves.map(|config| config.in_sync().without(replica.me()).iter().collect())
     }
 
     async fn fetch_from(self: &Rc<Self>, slot: Slot, range: Range<u64>) -> Result<Chain, NotFetched> {

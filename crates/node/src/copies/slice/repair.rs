@@ -111,8 +111,11 @@ impl SliceCopy {
                     read => read.map_err(Unread::Error),
                 };
             }
-            if !self.replica.borrow().has_others_in_sync() {
-                continue;
+            match self.others_in_sync() {
+                // It was taken out meanwhile: its hosts have other paths.
+                None => return Err(Unread::Again),
+                Some(others) if others.is_empty() => continue,
+                Some(_) => {}
             }
             self.note_silence();
             let mut fetched = pin!(self.fetch(range.clone()));
