@@ -48,6 +48,8 @@ pub enum Canary {
     NoFloor,
     /// R15: the source of a joiner forgets what all members hold, as others do.
     ForgetAsSource,
+    /// R20: members may owe acknowledgements for ever.
+    NoOverdue,
     /// R9: what was read in an earlier membership counts, whatever became of what was seen.
     MarksOutlive,
     /// R19: a region that was read for an earlier sync of the same number is given.

@@ -140,6 +140,9 @@ impl Replica {
 
     /// Members that owe acknowledgements for too long (R20), while this copy's own disk has done its part: if that hangs, too, the fault may be here.
     pub fn overdue(&self) -> Slots {
+        if left_out(Canary::NoOverdue) {
+            return Slots::NONE;
+        }
         let is_old = |round: &&Round| self.ticks.saturating_sub(round.since) > OVERDUE_TICKS;
         // They began in the order of their numbers.
         let old = self.rounds.values().take_while(is_old).map(|round| round.waiting);

@@ -16,6 +16,7 @@ use store::{BadBlock, SliceError};
 
 use super::super::fetch::NotFetched;
 use super::{LOOK_AGAIN, SliceCopy};
+use crate::canary::{Canary, makes};
 use crate::control::{note_bad_block_of_copy, note_repaired_block_of_copy};
 
 /// A read that the disk has not answered for so long is asked of another copy, too. A disk that works takes a hundredth; one that reads again and again what it cannot read takes
@@ -107,7 +108,9 @@ impl SliceCopy {
             if let Ok(read) = rt::timeout(ASKED_ELSEWHERE_AFTER, local.as_mut()).await {
                 self.repairs.silent_since.set(None);
                 return match read {
-                    Err(SliceError::Unreadable(bad)) => self.read_elsewhere(bad, range).await,
+                    Err(SliceError::Unreadable(bad)) if !makes(Canary::ReadHere) => {
+                        self.read_elsewhere(bad, range).await
+                    }
                     read => read.map_err(Unread::Error),
                 };
             }
