@@ -211,12 +211,19 @@ impl Shard {
         self.units.borrow_mut().insert(unit.id(), unit);
     }
 
-    /// Takes a unit away and waits until nobody uses it: commands, and sessions that have not looked again. Returns its last
-    /// state.
+    /// Takes a unit away and waits until no command uses it. Sessions that see it look at their LUNs again: one that is logged in and asks for nothing would
+    /// hold it for as long as it lives. Returns its last state.
     pub async fn remove_unit(&self, id: VolumeId) -> Option<LuState> {
         let removed = self.units.borrow_mut().remove(&id);
         self.turns.borrow_mut().remove(&id);
-        removed?.gone().await
+        let removed = removed?;
+        for session in self.sessions() {
+            let sees = session.view().luns().values().any(|unit| Rc::ptr_eq(unit, &removed));
+            if sees {
+                session.look_again();
+            }
+        }
+        removed.gone().await
     }
 
     /// Volumes whose pool is about to be reopened: sessions that look again find their LUNs busy instead of gone.

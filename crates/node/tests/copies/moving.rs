@@ -116,6 +116,28 @@ fn a_copy_is_added_and_another_taken_away_while_the_volume_is_used() {
     });
 }
 
+/// A host is logged in at each node, and uses one of them: the others hold nothing up.
+#[test]
+fn a_copy_goes_though_a_host_that_asks_for_nothing_is_logged_in_there() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let (client, portal) = (cluster.client("idle"), cluster.portal(1));
+        let session = cluster.world.block_on(client, CoreId(0), move || async move {
+            log_in(portal, "idle").await.expect("it serves")
+        });
+        assert!(cluster.remove_copy(0, 2).unwrap(), "it is gone at once");
+        cluster.wait_until("node 2 deletes its copy", || cluster.kept(1) == 0);
+        cluster.add_copy(0, 2);
+        cluster.wait_until_in_sync(0, 2);
+        // The host finds the volume again by itself.
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            session.make_ready(LUN).await.unwrap();
+            assert_eq!(read(&session, 0).await.unwrap(), 0);
+        });
+    });
+}
+
 #[test]
 fn a_copy_moves_and_leaves_when_the_new_one_is_in_sync() {
     each_seed(3, |seed| {
