@@ -130,7 +130,7 @@ impl Control {
             self.check_cluster()?;
             return Ok(false);
         };
-        if self.being_made.borrow().contains(&id) || keeper.volume(id).is_some() {
+        if self.being_made.borrow().contains_key(&id) || keeper.volume(id).is_some() {
             return Ok(true);
         }
         let found = keeper.store().get(&volume_key(id), super::forks::ASK_RECORD).await;
@@ -174,7 +174,7 @@ impl Control {
         keeper.commit(transaction).await?;
         // It is deleted, whatever becomes of this. Each node that is written down looks by itself and then says so: it knows whether a pool that is not open may have
         // something, too.
-        drop_copies(&keeper, &nodes, id).await;
+        drop_copies(&keeper, &nodes, id, None).await;
         Ok(())
     }
 
@@ -274,10 +274,15 @@ pub(super) async fn once_heard<T>(
 
 /// Deletes copies of a volume that is not in the record; gives the nodes that have done so. One that cannot be reached keeps its own, and shows it, until
 /// [`Control::tidy_deleted`] there.
-pub(super) async fn drop_copies(keeper: &Rc<Keeper>, nodes: &[NodeId], id: VolumeId) -> Vec<NodeId> {
+pub(super) async fn drop_copies(
+    keeper: &Rc<Keeper>,
+    nodes: &[NodeId],
+    id: VolumeId,
+    asker: Option<u64>,
+) -> Vec<NodeId> {
     let mut dropped = Vec::new();
     for node in nodes {
-        match keeper.ask(*node, Ask::DropCopy { id: id.to_string() }).await {
+        match keeper.ask(*node, Ask::DropCopy { id: id.to_string(), asker }).await {
             Ok(_) => dropped.push(*node),
             Err(error) => {
                 tracing::warn!(volume = %id, node = node.0, %error, "a copy was left on a node for now");

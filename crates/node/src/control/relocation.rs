@@ -90,7 +90,9 @@ impl Control {
             slices: info.stripe.slices(),
             created: info.created,
             blank: true,
+            asker: rt::random(),
         };
+        let asker = new.asker;
         let (node, size) = (NodeId(added.node), entry.size);
         let Answer::Done { incarnation } = keeper.ask(node, Ask::MakeCopy(new)).await? else {
             return Err(ControlError::Internal("a strange answer"));
@@ -124,7 +126,7 @@ impl Control {
         if let Err(error) = added {
             // One whose end is not known may have been made.
             if !matches!(&error, ControlError::Cluster(error) if error.may_be_committed()) {
-                drop_copies(&keeper, &[node], id).await;
+                drop_copies(&keeper, &[node], id, Some(asker)).await;
             }
             return Err(error);
         }
@@ -364,7 +366,7 @@ impl Control {
         let Some(id) = VolumeId::parse(&entry.id) else { return Ok(()) };
         // One that is being made is looked at again, unless it is the very one that is left: it came too late when the volume was made.
         let mut copies = self.copies_of(id).into_iter();
-        if self.being_made.borrow().contains(&id)
+        if self.being_made.borrow().contains_key(&id)
             && !copies.any(|(_, info)| self.is_left(keeper, &info, dropped))
         {
             return Ok(());
@@ -391,7 +393,7 @@ impl Control {
         info.copy.is_some_and(|kept| match kept.state {
             CopyState::Trusted { epoch } | CopyState::SetBack { epoch } => epoch == dropped.made,
             // Where there is a copy again, or is about to be, it may be that one.
-            CopyState::Blank => !self.being_made.borrow().contains(&info.id) && !is_copy(),
+            CopyState::Blank => !self.being_made.borrow().contains_key(&info.id) && !is_copy(),
         })
     }
 

@@ -37,7 +37,7 @@ impl Control {
     ) -> Result<(), ControlError> {
         let is_ours = |info: &VolumeInfo| info.copy.is_some_and(|copy| copy.cluster.0 == keeper.cluster().0);
         if self.copies_of(id).iter().any(|(_, info)| is_ours(info)) {
-            self.drop_copy(&id.to_string()).await?;
+            self.drop_copy(&id.to_string(), None).await?;
             tracing::info!(volume = deleted.name, "what was left here of a deleted volume is deleted");
         }
         let is_left = self.copies_of(id).iter().any(|(_, info)| is_ours(info));
@@ -63,7 +63,7 @@ impl Control {
                 }
             });
         };
-        if self.being_made.borrow().contains(&info.id) {
+        if self.being_made.borrow().contains_key(&info.id) {
             return None;
         }
         if keeper.has(info.id) {

@@ -17,6 +17,9 @@ pub enum Ask {
     DropCopy {
         /// The volume's identity.
         id: String,
+        /// Who gives up a copy that could not be made or added ([`NewCopy::asker`]); `None`: the volume is no more.
+        #[serde(default)]
+        asker: Option<u64>,
     },
     /// Make the copy of a volume as large as the volume is about to be.
     GrowCopy {

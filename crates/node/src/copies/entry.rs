@@ -417,6 +417,9 @@ pub struct NewCopy {
     /// The volume has data already, which this copy is to be given.
     #[serde(default)]
     pub blank: bool,
+    /// Who asks, by a number drawn at random: two may ask for one copy at the same time, and one of them give up.
+    #[serde(default)]
+    pub asker: u64,
 }
 
 impl NewCopy {

@@ -138,6 +138,29 @@ fn a_copy_goes_though_a_host_that_asks_for_nothing_is_logged_in_there() {
     });
 }
 
+/// Two ask for the same copy at the same time: what one of them gives up may be what the other one tells the record of.
+#[test]
+fn a_copy_that_two_ask_for_is_there_when_one_gives_up() {
+    each_seed(20, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let mut rng = Rng::new(seed);
+        let added: Vec<_> = [0, 1].map(|asked| {
+            cluster.world.run_for(Duration::from_micros(rng.below(2000)));
+            cluster.world.spawn_on(cluster.servers[asked], CoreId(0), move || async move {
+                let control = Control::current();
+                let added = AddedCopy { node: 3, pool: None, instead_of: None };
+                control.add_copy(&the_volume(&control), added).await.is_ok()
+            })
+        })
+        .into();
+        cluster.wait_until("one of them has added it", || cluster.nodes_of_copies(0) == [1, 2, 3]);
+        cluster.wait_until_in_sync(0, 3);
+        drop(added);
+        assert_eq!(cluster.checksum(0), cluster.checksum(2));
+    });
+}
+
 #[test]
 fn a_copy_moves_and_leaves_when_the_new_one_is_in_sync() {
     each_seed(3, |seed| {

@@ -21,7 +21,7 @@ impl Control {
         let keeper = self.keeper_or_why_not()?;
         match ask {
             Ask::MakeCopy(copy) => self.make_copy(copy).await?,
-            Ask::DropCopy { id } => self.drop_copy(&id).await?,
+            Ask::DropCopy { id, asker } => self.drop_copy(&id, asker).await?,
             Ask::GrowCopy { id, size } => self.grow_copy(&id, ByteLen(size)).await?,
             Ask::TellUnit { id, epoch } => {
                 let told = VolumeId::parse(&id).and_then(|id| keeper.tell(id, Epoch(epoch)));
@@ -97,9 +97,10 @@ impl Control {
             let pool = control.pool_named(&pool)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             if control.has_made_already(&keeper, &pool, &spec).await? {
+                control.add_asker(id, copy.asker);
                 return Ok(());
             }
-            control.being_made.borrow_mut().insert(id);
+            control.add_asker(id, copy.asker);
             let made = pool.create_volume_watched(spec, changing.zeroing()).await;
             if made.is_err() {
                 control.being_made.borrow_mut().remove(&id);
@@ -132,7 +133,6 @@ impl Control {
                 && (info.name.as_str(), info.kind, info.capacity, info.stripe.slices())
                     == (spec.name.as_str(), spec.kind, spec.capacity, spec.slices.unwrap_or_default());
             if same {
-                self.being_made.borrow_mut().insert(id);
                 return Ok(true);
             }
             other.delete_volume(id).await?;
@@ -140,7 +140,24 @@ impl Control {
         Ok(false)
     }
 
-    pub(in crate::control) async fn drop_copy(self: &Rc<Control>, id: &str) -> Result<(), ControlError> {
+    fn add_asker(&self, id: VolumeId, asker: u64) {
+        self.being_made.borrow_mut().entry(id).or_default().insert(asker);
+    }
+
+    /// One that asked for a copy here has given up. Says whether another one has asked for it, too, and may be telling the cluster's record of it now.
+    fn is_wanted_by_another(&self, id: VolumeId, asker: u64) -> bool {
+        let mut being_made = self.being_made.borrow_mut();
+        being_made.get_mut(&id).is_some_and(|askers| {
+            askers.remove(&asker);
+            !askers.is_empty()
+        })
+    }
+
+    pub(in crate::control) async fn drop_copy(
+        self: &Rc<Control>,
+        id: &str,
+        asker: Option<u64>,
+    ) -> Result<(), ControlError> {
         let (control, id) = (Rc::clone(self), id.to_owned());
         self.change(Work::new("deleting a copy of volume", &id), |changing| async move {
             let Ok((pool, info)) = control.volume_named(&id) else { return Ok(()) };
@@ -159,6 +176,9 @@ impl Control {
                 volume.entry.copy_on(me).is_some() || copy.state != CopyState::Blank
             }) {
                 return Err(ControlError::Internal("a volume that is in use was to be deleted"));
+            }
+            if asker.is_some_and(|asker| control.is_wanted_by_another(info.id, asker)) {
+                return Ok(());
             }
             control.being_made.borrow_mut().remove(&info.id);
             control.close_volume(&changing, &pool, info.id).await;

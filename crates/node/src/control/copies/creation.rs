@@ -90,6 +90,7 @@ impl Control {
         }
         let id = VolumeId::random();
         changing.concerns(id);
+        let asker = rt::random();
         let copy = |slot: usize| NewCopy {
             id: id.to_string(),
             slot: slot as u8,
@@ -102,6 +103,7 @@ impl Control {
             slices: new.slices_on_nodes(),
             created: new.created,
             blank: false,
+            asker,
         };
         let size = whole_blocks(new.size, new.block_size)?.0;
         let make = |slot: usize, node: NodeId| {
@@ -111,14 +113,14 @@ impl Control {
         let made = make_copies(&ranking, make).await;
         let touched: Vec<NodeId> = made.all_nodes().collect();
         if made.copies.len() < ranking.wanted {
-            drop_copies(&keeper, &touched, id).await;
+            drop_copies(&keeper, &touched, id, Some(asker)).await;
             return Err(made.why_too_few(&ranking));
         }
         changing.waits_for(WaitsFor::ClusterRecord);
         if let Err(error) = record_volume(&keeper, id, name.as_str(), size, &made).await {
             // Where nobody knows whether the volume is there its copies stay: it would be one without data.
             if !matches!(&error, ControlError::Cluster(error) if error.may_be_committed()) {
-                drop_copies(&keeper, &touched, id).await;
+                drop_copies(&keeper, &touched, id, Some(asker)).await;
             }
             return Err(error);
         }
