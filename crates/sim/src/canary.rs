@@ -33,7 +33,7 @@ impl Canary {
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 36] = [
+    pub const ALL: [Canary; 46] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
@@ -45,6 +45,13 @@ impl Canary {
         Canary::Node(Mistake::TakeOlder),
         Canary::Node(Mistake::NotStored),
         Canary::Node(Mistake::LockHere),
+        Canary::Node(Mistake::FaultIgnored),
+        Canary::Node(Mistake::ReadHere),
+        Canary::Node(Mistake::FetchOnce),
+        Canary::Node(Mistake::FullIsBroken),
+        Canary::Node(Mistake::RoomUnasked),
+        Canary::Node(Mistake::AgeByStep),
+        Canary::Node(Mistake::TrustSetBack),
         Canary::Rule(Rule::AckSuperseded),
         Canary::Rule(Rule::NoIntent),
         Canary::Rule(Rule::CoordinatorIntent),
@@ -68,6 +75,9 @@ impl Canary {
         Canary::Rule(Rule::JoinerReplays),
         Canary::Rule(Rule::GrantBlind),
         Canary::Rule(Rule::OldWriteFresh),
+        Canary::Rule(Rule::NoOverdue),
+        Canary::Rule(Rule::RepairLate),
+        Canary::Rule(Rule::RepairWithoutIntent),
         Canary::Rule(Rule::NoFinished),
         Canary::Rule(Rule::ClearOutside),
     ];

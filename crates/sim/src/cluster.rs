@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use base::ByteLen;
+use base::{ByteLen, ByteOffset};
 use cluster::embedded::Files;
 use cluster::memory::Memory;
 use initiator::{Error, Lun, Options, Session, Timeouts};
@@ -18,11 +18,12 @@ use node::control::{
     VerificationState,
 };
 use node::copies::{
-    Answer, Ask, Copies, Keeper, NodeEntry, RECORD_DEADLINE, StandingEntry, VolumeEntry, json, node_key,
+    Answer, Ask, Copies, Keeper, NodeEntry, RECORD_DEADLINE, SliceCopy, StandingEntry, VolumeEntry, json,
+    node_key,
 };
 use node::{Config, Control, StartError, Wanted};
 use rt::CoreId;
-use rt::sim::{NodeId, NodeStatus, World};
+use rt::sim::{DiskImage, NodeId, NodeStatus, World};
 use rt::sync::Receiver;
 use store::{NewDisk, VolumeKind};
 
@@ -40,6 +41,8 @@ pub const LUN: Lun = Lun(0);
 const DISK_BYTES: u64 = 16 << 20;
 const ISCSI_PORT: u16 = 3260;
 const LINK_PORT: u16 = 3270;
+/// What each node itself has written down.
+pub const RECORD: &str = "/ursa/record";
 /// Each node's pool.
 pub const POOL: &str = "pool";
 /// The volume.
@@ -77,6 +80,10 @@ pub struct Cluster {
     pub watcher: NodeId,
     /// Of each node.
     pub cores: usize,
+    /// The blocks of all disks, in bytes.
+    disk_block: u32,
+    /// Pools are in files, whose file systems may be full.
+    in_files: bool,
     volume_key: String,
 }
 
@@ -132,7 +139,11 @@ impl Cluster {
         let record = Rc::new(new_record(plan));
         let servers = (0..plan.nodes).map(|index| {
             let machine = world.add_machine(&format!("server-{}", index + 1), plan.cores);
-            world.add_disk(machine, DISK, DISK_BYTES, plan.disk_block);
+            let image = DiskImage::new(DISK_BYTES, plan.disk_block);
+            match plan.has_pools_in_files() {
+                true => world.put_file(machine, DISK, image),
+                false => world.put_disk(machine, DISK, image),
+            }
             Server::new(&world, machine, &record)
         });
         let servers: Vec<Server> = servers.collect();
@@ -140,7 +151,9 @@ impl Cluster {
         let witness = plan.witness.then(|| idle("witness"));
         let watcher = idle("watcher");
         let volume_key = String::new();
-        let mut cluster = Cluster { world, record, servers, witness, watcher, cores: plan.cores, volume_key };
+        let (cores, disk_block, in_files) = (plan.cores, plan.disk_block, plan.has_pools_in_files());
+        let mut cluster =
+            Cluster { world, record, servers, witness, watcher, cores, disk_block, in_files, volume_key };
         cluster.found(plan);
         cluster
     }
@@ -323,6 +336,12 @@ impl Cluster {
         &self.volume_key
     }
 
+    /// Of which of the node's lives the record has a copy; 0: it has none there.
+    pub fn life_of(&self, index: usize) -> u64 {
+        let copies = self.entry().copies;
+        copies.iter().find(|copy| usize::from(copy.node) == index + 1).map_or(0, |copy| copy.incarnation)
+    }
+
     /// Whether the record says that the node's copy is in sync.
     pub fn is_in_sync(&self, index: usize) -> bool {
         let copies = self.entry().copies;
@@ -405,6 +424,20 @@ impl Cluster {
         cores.sum()
     }
 
+    /// Whether the copy of a node that has started says that another may differ there in the volume.
+    pub fn notes(&self, index: usize, offset: ByteOffset) -> bool {
+        let region_bytes = u64::from(replica::Geometry::REGION_BYTES);
+        (0..self.cores).any(|core| {
+            self.world.inspect(self.servers[index].machine, CoreId(core as u16), || {
+                let notes = |copy: &SliceCopy| {
+                    let place = copy.place_of(offset);
+                    place.is_some_and(|at| !copy.replica().map().get(at.0 / region_bytes).is_empty())
+                };
+                Copies::current().slices().iter().any(|copy| notes(copy))
+            })
+        })
+    }
+
     /// What slices of a node that has started have not finished, for a person.
     pub fn unrest(&self, index: usize) -> String {
         let cores = (0..self.cores).map(|core| {
@@ -440,8 +473,53 @@ impl Cluster {
     }
 
     /// Bytes of a node's disk as a read finds them now.
-    pub fn disk(&self, index: usize) -> rt::sim::DiskImage {
+    pub fn disk(&self, index: usize) -> DiskImage {
         self.world.disk_image(self.servers[index].machine, Path::new(DISK))
+    }
+
+    /// Bytes of a file of a node that is its own record, as a read finds them now.
+    pub fn node_record(&self, index: usize) -> DiskImage {
+        self.world.disk_image(self.servers[index].machine, RECORD)
+    }
+
+    /// Puts another disk in the place of a node's disk.
+    pub fn put_disk(&self, index: usize, image: DiskImage) {
+        let machine = self.servers[index].machine;
+        self.world.remove_disk(machine, DISK);
+        match self.in_files {
+            true => self.world.put_file(machine, DISK, image),
+            false => self.world.put_disk(machine, DISK, image),
+        }
+    }
+
+    /// Puts an empty disk in the place of a node's disk.
+    pub fn put_blank_disk(&self, index: usize) {
+        self.put_disk(index, DiskImage::new(DISK_BYTES, self.disk_block));
+    }
+
+    /// Puts an earlier state in the place of what a node itself has written down.
+    pub fn put_node_record(&self, index: usize, image: DiskImage) {
+        let machine = self.servers[index].machine;
+        self.world.remove_disk(machine, RECORD);
+        self.world.put_file(machine, RECORD, image);
+    }
+
+    /// Whether a node that has started has a pool that works.
+    pub fn has_well_pool(&self, index: usize) -> bool {
+        self.control(index, |control| async move {
+            let pools = control.pools();
+            !pools.is_empty()
+                && pools.iter().all(|pool| pool.state.as_ref().is_ok_and(|it| it.failed.is_empty()))
+        })
+    }
+
+    /// An administrator of a node that has started forgets its pool and makes one on the disk that is there now. Does not wait for it.
+    pub fn make_pool_again(&self, index: usize) {
+        self.ask_to(index, |control| async move {
+            let _ = control.forget_pool(POOL, false).await;
+            let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
+            drop(control.create_pool(PoolSpec { name: POOL.into(), disks, wipe: false }).await);
+        });
     }
 
     /// A machine for a host.

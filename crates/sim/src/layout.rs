@@ -14,7 +14,7 @@ pub const GROWTHS: [u64; 3] = [4096, 68 << 10, 1 << 20];
 pub const GROWN_MAX: u64 = 5 << 20;
 
 /// Regions of the dirty map that are ever written to, with all slices: of 32.
-pub const REGIONS_MAX: usize = 4;
+pub const REGIONS_MAX: usize = 5;
 
 /// What is written as one piece on every disk.
 pub const SECTOR: usize = 512;
@@ -33,6 +33,11 @@ pub const EXCHANGED: Range<u64> = 6..8;
 
 /// The block that hosts write until they are fenced off.
 pub const FENCED: u64 = 8;
+
+/// A block in a region of its own, which is written when a fault begins, and otherwise left alone: what it should hold is noted by no bit of a dirty map later.
+pub fn quiet(size: BlockSize) -> u64 {
+    (STRIPE_UNIT + STRIPE_UNIT / 2) / u64::from(size.bytes())
+}
 
 /// Blocks of a host that has them for itself.
 pub fn own(host: u64) -> Range<u64> {

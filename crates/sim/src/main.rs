@@ -92,7 +92,8 @@ fn main() -> ExitCode {
     tell(wanted.count, began);
     counts.iter().for_each(|(what, count)| println!("{count:>10} {what}"));
     faults.iter().for_each(|(fault, count)| println!("{count:>10} {fault} (world)"));
-    let missed = floors::missed(wanted.count, &counts, &faults);
+    let is_default = wanted.canary.is_none() && (wanted.from, wanted.count) == (0, floors::SEEDS);
+    let missed = if is_default { floors::missed(&counts, &faults) } else { Vec::new() };
     if missed.is_empty() {
         return ExitCode::SUCCESS;
     }

@@ -109,6 +109,11 @@ impl Plan {
         }
     }
 
+    /// Whether pools are in files, whose file system may be full; else they are on block devices.
+    pub fn has_pools_in_files(&self) -> bool {
+        self.harms.iter().any(|(harm, _)| harm.name == harm::FULL.name)
+    }
+
     /// Whether a copy may have to copy everything.
     pub fn costs_full_copies(&self) -> bool {
         self.harms.iter().any(|(harm, _)| harm.costs_full_copies)
@@ -117,7 +122,9 @@ impl Plan {
 
 /// Each fault's measure hangs on the seed and its own name: a fault that is new changes nothing in plans that leave it out.
 fn draw_harms(seed: u64) -> Vec<(&'static Harm, u64)> {
-    let drawn = harm::ALL.iter().map(|harm| {
+    let may_cost_full_copies = part_of(seed, "full copies").one_in(3);
+    let can = harm::ALL.iter().filter(|harm| may_cost_full_copies || !harm.costs_full_copies);
+    let drawn = can.map(|harm| {
         let mut rng = part_of(seed, harm.name);
         (harm, harm.weight * harm.measures[rng.below(harm.measures.len() as u64) as usize])
     });

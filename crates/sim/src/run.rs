@@ -27,6 +27,8 @@ const IN_SYNC_MAX: Duration = Duration::from_secs(90);
 const REMOVAL: Duration = Duration::from_secs(1);
 /// How long a command may be under way in a node whose host is gone, before it writes.
 const UNDER_WAY_MAX: Duration = Duration::from_secs(2);
+/// How often a fault is drawn, at most, until one can be done.
+const DRAWS_MAX: usize = 4;
 /// When hosts are silent besides, no dirty map has a bit after this time: bits stay for five seconds.
 const CLEAN_MAX: Duration = Duration::from_secs(30);
 
@@ -106,7 +108,7 @@ fn mark(cluster: &Cluster, history: &History) -> Media {
         let session = log_in(portal, "marker").await.expect("nothing has failed yet");
         let size = written.block_size();
         let mut held = BTreeMap::new();
-        for block in layout::hot(size).into_iter().flatten() {
+        for block in layout::hot(size).into_iter().flatten().chain([layout::quiet(size)]) {
             // Each sector holds something else, so that it is told from the block's other sectors.
             let values: Vec<(u64, u64)> =
                 written.sectors_of(block).map(|sector| (sector, written.value())).collect();
@@ -137,13 +139,18 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
         let gap = Duration::from_micros(rng.below(plan.gap.as_micros() as u64));
         harms.inside.run_for(gap);
         harms.tick();
-        let mut at = rng.below(total);
-        let drawn = plan.harms.iter().find_map(|(harm, weight)| {
-            let hit = at < *weight;
-            at = at.saturating_sub(*weight);
-            hit.then_some(*harm)
-        });
-        harms.happen(drawn.expect("it is below the sum"), &mut rng);
+        // What cannot be done in that moment leaves its turn to another fault.
+        for _ in 0..DRAWS_MAX {
+            let mut at = rng.below(total);
+            let drawn = plan.harms.iter().find_map(|(harm, weight)| {
+                let hit = at < *weight;
+                at = at.saturating_sub(*weight);
+                hit.then_some(*harm)
+            });
+            if harms.happen(drawn.expect("it is below the sum"), &mut rng) {
+                break;
+            }
+        }
         check_no_full_sync(plan, harms.cluster);
     }
 }
@@ -173,6 +180,7 @@ fn come_in_sync(plan: &Plan, harms: &mut Harms<'_>) {
         harms.look_after();
         check_no_full_sync(plan, cluster);
         !harms.is_stopping()
+            && !harms.has_hung()
             && nodes.clone().all(|index| cluster.is_in_sync(index) && !cluster.is_to_leave(index))
             && nodes.clone().all(|index| cluster.is_started(index) && cluster.serves(index))
     };
@@ -215,7 +223,8 @@ fn read_everywhere(plan: &Plan, cluster: &Cluster, history: &History) {
         let (portal, history, size) = (server.portal, history.clone(), plan.block);
         cluster.world.block_on(machine, CoreId(0), move || async move {
             let session = log_in(portal, "reader").await.expect("all nodes serve");
-            for blocks in layout::hot(size).into_iter().chain([layout::EXCHANGED]) {
+            let quiet = layout::quiet(size);
+            for blocks in layout::hot(size).into_iter().chain([layout::EXCHANGED, quiet..quiet + 1]) {
                 let call = history.tick();
                 let count = BlockCount(blocks.end - blocks.start);
                 // Nodes tell each other of the end of a sync a moment later, and hosts of the states of paths.

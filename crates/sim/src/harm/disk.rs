@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rt::sim::{DiskFaults, DiskLatency};
 
+use super::dead_disk::HUNG_MAX;
 use super::{Harm, Harms};
 use crate::cluster::DISK;
 
@@ -14,7 +15,7 @@ pub const SLOW: Harm = Harm::new("slow disk", 4, |harms, victim, rng| {
     let slow = Duration::from_millis(1 + rng.below(max));
     let spike_one_in = 1 + rng.below(50);
     let latency = DiskLatency { spike_one_in, spike: slow / 4..slow, ..harms.latency(victim.index) };
-    harms.cluster.world.set_disk_latency(harms.machine(victim.index), DISK, latency);
+    harms.set_latency(victim.index, latency);
     true
 });
 
@@ -29,7 +30,7 @@ pub const FAILING: Harm = Harm {
             flush_error_one_in: one_in(),
             ..DiskFaults::default()
         };
-        harms.set_disk_faults(victim.index, faults);
+        harms.harm_disk(victim.index, faults);
         true
     })
     .costs_full_copies()
@@ -55,6 +56,16 @@ impl Harms<'_> {
         self.cluster.world.set_disk_faults(self.machine(index), DISK, faults);
     }
 
+    pub(super) fn harm_disk(&self, index: usize, faults: DiskFaults) {
+        self.disks_ill.set(true);
+        self.set_disk_faults(index, faults);
+    }
+
+    pub(super) fn set_latency(&self, index: usize, latency: DiskLatency) {
+        self.disks_ill.set(true);
+        self.cluster.world.set_disk_latency(self.machine(index), DISK, latency);
+    }
+
     pub(super) fn latency(&self, index: usize) -> DiskLatency {
         DiskLatency { read: Duration::from_micros(60)..self.plan.reads[index], ..DiskLatency::default() }
     }
@@ -62,18 +73,29 @@ impl Harms<'_> {
     /// All disks are as the plan has them.
     pub fn make_disks_well(&self) {
         self.make_disks_fast();
-        (0..self.cluster.servers.len()).for_each(|index| self.set_disk_faults(index, DiskFaults::default()));
+        for index in 0..self.cluster.servers.len() {
+            self.set_disk_faults(index, DiskFaults::default());
+            self.cluster.world.set_disk_dead(self.machine(index), DISK, false);
+        }
+        self.disks_ill.set(false);
+        self.spoilt.set(None);
     }
 
     pub(super) fn make_disks_fast(&self) {
         for (index, server) in self.cluster.servers.iter().enumerate() {
             self.cluster.world.set_disk_latency(server.machine, DISK, self.latency(index));
         }
+        if self.hangs.replace(false) {
+            self.hung_until.set(self.cluster.world.now() + HUNG_MAX);
+        }
     }
 
     /// Whether somebody has to look after the pool of a node, which is not about to end.
-    fn pool_failed(&self, index: usize) -> bool {
-        self.cluster.is_started(index) && !self.stopping.contains(&index) && self.cluster.pool_failed(index)
+    pub(super) fn pool_failed(&self, index: usize) -> bool {
+        self.cluster.is_started(index)
+            && !self.stopping.contains(&index)
+            && !self.gone.contains(&index)
+            && self.cluster.pool_failed(index)
     }
 
     /// Opens anew the pools that do not work, as an administrator does when a disk is well again.

@@ -5,7 +5,8 @@ use std::fmt;
 use base::Rng;
 
 use super::{
-    Harms, disk, growth, lapse, last_words, network, pause, power, process, record, relocation, stutter, turn,
+    Harms, bad_blocks, dead_disk, disk, full_disk, growth, lapse, last_words, network, pause, power, process,
+    record, relocation, set_back, stutter, turn,
 };
 
 /// A kind of fault: a constant in the file that carries it out, and a line in [`ALL`]. Nothing else names it.
@@ -24,7 +25,7 @@ pub struct Harm {
     pub strike: fn(&mut Harms<'_>, Victim, &mut Rng) -> bool,
     /// Is called before each fault: ends what has lasted for long enough.
     pub tick: fn(&mut Harms<'_>),
-    /// Ends all of it that lasts, when nothing is to fail any more. Is called once, whether it happened or not.
+    /// Ends all of it that lasts: when nothing is to fail any more, and before what begins in a quiet moment. Is called whether it happened or not.
     pub heal: fn(&mut Harms<'_>),
     /// What an administrator does about what it has left, once nothing fails any more. Is called again and again until all copies are in sync.
     pub repair: fn(&mut Harms<'_>),
@@ -43,8 +44,6 @@ pub struct Victim {
 const ANY: &[u64] = &[0, 0, 2, 4, 4, 16];
 /// What ends other faults is in each plan.
 const ALWAYS: &[u64] = &[2, 4, 4, 8];
-/// In a ninth of all plans.
-const RARE: &[u64] = &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 4, 4, 16];
 
 impl Harm {
     /// One that leaves nothing behind that somebody has to end.
@@ -73,9 +72,9 @@ impl Harm {
         Harm { measures: ALWAYS, floor: 30, ..self }
     }
 
-    /// It may cost a copy of everything: what must cost none would not be told from it, and so few plans have it.
+    /// It may cost a copy of everything: what must cost none would not be told from it, and so only a third of all plans may have such faults.
     pub const fn costs_full_copies(self) -> Harm {
-        Harm { measures: RARE, costs_full_copies: true, ..self }
+        Harm { costs_full_copies: true, ..self }
     }
 
     /// It happens at least so often in the seeds of a test run.
@@ -112,6 +111,8 @@ pub static ALL: &[Harm] = &[
     disk::SLOW,
     disk::FAILING,
     disk::WELL,
+    full_disk::FULL,
+    full_disk::ROOM,
     record::GONE,
     record::ANSWERS_LOST,
     record::WATCH_HELD,
@@ -119,4 +120,12 @@ pub static ALL: &[Harm] = &[
     relocation::REMOVE,
     relocation::ADD,
     growth::GROW,
+    bad_blocks::BAD,
+    bad_blocks::LOST,
+    bad_blocks::UNREADABLE,
+    dead_disk::HANG,
+    dead_disk::DEAD,
+    dead_disk::GONE,
+    set_back::DISK_BACK,
+    set_back::MACHINE_BACK,
 ];

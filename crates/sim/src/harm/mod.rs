@@ -1,6 +1,9 @@
 //! Faults, as a plan has them: one file a family, in which each says what it is called, how often it happens, what it does, and how it ends.
 
+mod bad_blocks;
+mod dead_disk;
 mod disk;
+mod full_disk;
 mod growth;
 mod kinds;
 mod lapse;
@@ -11,16 +14,19 @@ mod power;
 mod process;
 mod record;
 mod relocation;
+mod set_back;
 mod stutter;
 mod turn;
+mod unharmed;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Rng;
 use rt::sim::{DiskFaults, NodeId, NodeStatus};
 
+pub use self::full_disk::FULL;
 pub use self::kinds::{ALL, Harm, Victim};
 use crate::cluster::Cluster;
 use crate::history::History;
@@ -64,6 +70,20 @@ pub struct Harms<'a> {
     reopening: BTreeMap<usize, Duration>,
     /// When a node was last asked to give another one a copy.
     asked: Cell<Option<Duration>>,
+    /// Something is wrong with a disk.
+    disks_ill: Cell<bool>,
+    /// A disk hangs.
+    hangs: Cell<bool>,
+    /// Until then a disk may not have answered what it was asked for while it hung.
+    hung_until: Cell<Duration>,
+    /// The node whose disk has blocks that cannot be read.
+    spoilt: Cell<Option<usize>>,
+    /// Nodes whose disks were lost for good, until they have others.
+    gone: Vec<usize>,
+    /// Copies whose disks were set back.
+    older: Vec<set_back::Older>,
+    /// Machines of hosts that look at one fault.
+    guests: RefCell<Vec<NodeId>>,
     /// Disks that lie: a mistake that is to be noticed.
     disks_lie: bool,
 }
@@ -95,6 +115,13 @@ impl<'a> Harms<'a> {
             stopping: Vec::new(),
             reopening: BTreeMap::new(),
             asked: Cell::default(),
+            disks_ill: Cell::default(),
+            hangs: Cell::default(),
+            hung_until: Cell::default(),
+            spoilt: Cell::default(),
+            gone: Vec::new(),
+            older: Vec::new(),
+            guests: RefCell::default(),
             disks_lie: false,
         }
     }
@@ -105,16 +132,18 @@ impl<'a> Harms<'a> {
         (0..self.cluster.servers.len()).for_each(|index| self.set_disk_faults(index, DiskFaults::default()));
     }
 
-    /// Does it to somebody, if it can be done.
-    pub fn happen(&mut self, harm: &Harm, rng: &mut Rng) {
+    /// Does it to somebody, if it can be done; says whether it was.
+    pub fn happen(&mut self, harm: &Harm, rng: &mut Rng) -> bool {
         let nodes = self.cluster.servers.len() as u64;
         let index = rng.below(nodes) as usize;
         let other = (index + 1 + rng.below(nodes - 1) as usize) % nodes as usize;
-        if (harm.strike)(self, Victim { index, other }, rng) {
+        let done = (harm.strike)(self, Victim { index, other }, rng);
+        if done {
             self.counts.count(harm.name);
             self.cluster.world.note(format!("{harm:?} {} {}", index + 1, other + 1));
         }
         self.reach_record();
+        done
     }
 
     /// Ends what has lasted for long enough.
@@ -126,6 +155,7 @@ impl<'a> Harms<'a> {
     /// Ends all faults. What is left for an administrator to do is done in the next moments by [`Harms::look_after`].
     pub fn end(&mut self) {
         ALL.iter().for_each(|harm| (harm.heal)(self));
+        self.guests.take().into_iter().for_each(|guest| self.cluster.world.kill(guest));
         self.reach_record();
     }
 
@@ -142,6 +172,11 @@ impl<'a> Harms<'a> {
     /// Whether a node that was told to stop is still there.
     pub fn is_stopping(&self) -> bool {
         !self.stopping.is_empty()
+    }
+
+    /// Whether a disk that hung may not have answered yet what it was asked for meanwhile: a copy that is in sync may leave once more for that.
+    pub fn has_hung(&self) -> bool {
+        self.cluster.world.now() < self.hung_until.get()
     }
 
     fn machine(&self, index: usize) -> NodeId {

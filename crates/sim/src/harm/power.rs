@@ -21,8 +21,9 @@ impl Harms<'_> {
     /// Takes the power of these nodes away at once, and looks at their disks.
     pub(super) fn power_loss(&self, indices: &[usize]) {
         let cluster = self.cluster;
-        let in_sync: Vec<usize> =
-            indices.iter().copied().filter(|index| cluster.is_in_sync(*index)).collect();
+        // The record may not know yet that a disk was set back.
+        let has_all = |index: &usize| cluster.is_in_sync(*index) && !self.holds_older_data(*index);
+        let in_sync: Vec<usize> = indices.iter().copied().filter(has_all).collect();
         indices.iter().for_each(|index| cluster.world.crash(self.machine(*index)));
         for index in in_sync {
             self.counts.count("disk of a copy in sync after a power loss");

@@ -6,22 +6,9 @@ use super::{Harm, Harms};
 use crate::cluster::{POOL, VOLUME};
 
 /// A copy is taken off its node, if another one is in sync.
-pub const REMOVE: Harm = Harm::new("copy taken off", 4, |harms, victim, _| {
-    let cluster = harms.cluster;
-    let others = (0..cluster.servers.len()).filter(|index| *index != victim.index);
-    let others = others.filter(|index| cluster.is_in_sync(*index) && cluster.is_started(*index));
-    let Some(by) = others.last() else { return false };
-    if !cluster.has_copy(victim.index) {
-        return false;
-    }
-    // From here on nobody knows where on the disk its sectors are.
-    harms.media.forget(victim.index);
-    let number = victim.index as u16 + 1;
-    cluster.ask_to(by, move |control| async move { drop(control.remove_copy(VOLUME, number).await) });
-    true
-})
-.costs_full_copies()
-.floor(3);
+pub const REMOVE: Harm = Harm::new("copy taken off", 4, |harms, victim, _| harms.remove_copy(victim.index))
+    .costs_full_copies()
+    .floor(3);
 
 /// A node without a copy is given one; a removal that has not come to its end is taken back.
 pub const ADD: Harm = Harm {
@@ -40,19 +27,48 @@ pub const ADD: Harm = Harm {
 };
 
 impl Harms<'_> {
-    /// Has a node that has a copy in sync give one to a node that has none, or keep one that was to leave. One at a time is asked for.
+    /// Has a node that has a copy in sync take the copy off another one.
+    pub(super) fn remove_copy(&self, index: usize) -> bool {
+        let cluster = self.cluster;
+        let others = (0..cluster.servers.len()).filter(|other| *other != index);
+        // One whose disk was set back may be called in sync for a moment.
+        let mut able = others.filter(|other| {
+            cluster.is_in_sync(*other) && cluster.is_started(*other) && !self.holds_older_data(*other)
+        });
+        let Some(by) = able.next_back() else { return false };
+        if !cluster.has_copy(index) || !self.may_ask() {
+            return false;
+        }
+        // From here on nobody knows where on the disk its sectors are.
+        self.media.forget(index);
+        let number = index as u16 + 1;
+        cluster.ask_to(by, move |control| async move { drop(control.remove_copy(VOLUME, number).await) });
+        true
+    }
+
+    /// Whether nobody was asked for a copy, or for a pool, for a while. Who asks does so at once.
+    pub(super) fn may_ask(&self) -> bool {
+        let now = self.cluster.world.now();
+        let may = self.asked.get().is_none_or(|asked| now >= asked + super::ASKED_FOR);
+        if may {
+            self.asked.set(Some(now));
+        }
+        may
+    }
+
+    /// Has a node that has a copy in sync give one to a node that has none, or keep one that was to leave. One at a time is asked for, and none where there is no
+    /// pool.
     fn add_copy(&self, index: usize) -> bool {
         let cluster = self.cluster;
         let (here, stays) = (cluster.has_copy(index), !cluster.is_to_leave(index));
-        if here && stays || !cluster.is_started(index) {
+        if here && stays || !cluster.is_started(index) || self.gone.contains(&index) {
             return false;
         }
         let able = |by: &usize| cluster.is_started(*by) && cluster.is_in_sync(*by);
         let Some(by) = (0..cluster.servers.len()).filter(|by| *by != index).find(able) else { return false };
-        if self.asked.get().is_some_and(|asked| cluster.world.now() < asked + super::ASKED_FOR) {
+        if !self.may_ask() {
             return false;
         }
-        self.asked.set(Some(cluster.world.now()));
         let node = index as u16 + 1;
         cluster.ask_to(by, move |control| async move {
             if here {

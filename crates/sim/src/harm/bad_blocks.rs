@@ -1,0 +1,81 @@
+//! Blocks that a disk does not read: one, several beside each other, or all of it; and disks that take a rewrite, or do not.
+//!
+//! One node's disk at a time: of blocks that no disk reads the truth is MEDIUM ERROR, and of that the scenarios of `node/tests/copies/bad_blocks.rs` tell. While all
+//! else is well, a host that reads what is bad, through the very node, must not notice.
+
+use std::ops::Range;
+
+use base::Rng;
+use rt::sim::DiskFaults;
+
+use super::{Harm, Harms};
+use crate::layout::{self, SECTOR};
+
+/// Some blocks of a disk cannot be read until they are written again.
+pub const BAD: Harm =
+    Harm::new("bad blocks", 8, |harms, victim, rng| harms.spoil(victim.index, Spoilt::Blocks, rng)).floor(10);
+
+/// Some blocks of a disk cannot be read, and not written either.
+pub const LOST: Harm = Harm::new("blocks lost for good", 8, |harms, victim, rng| {
+    harms.spoil(victim.index, Spoilt::ForGood, rng)
+})
+.costs_full_copies()
+.floor(5);
+
+/// No block of a disk can be read.
+pub const UNREADABLE: Harm =
+    Harm::new("unreadable disk", 4, |harms, victim, rng| harms.spoil(victim.index, Spoilt::Whole, rng))
+        .costs_full_copies()
+        .floor(3);
+
+/// How much of a disk is bad.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spoilt {
+    /// A block or several, which a write makes good.
+    Blocks,
+    /// A block or several, which no write makes good.
+    ForGood,
+    /// All blocks, for reading.
+    Whole,
+}
+
+/// Blocks that are bad at once, at most.
+const BLOCKS_MAX: u64 = 3;
+
+impl Harms<'_> {
+    fn spoil(&mut self, index: usize, spoilt: Spoilt, rng: &mut Rng) -> bool {
+        let is_calm = rng.one_in(2) && self.calm_down();
+        if self.spoilt.get().is_some() {
+            return false;
+        }
+        let blocks = self.draw_blocks(rng);
+        let sectors =
+            self.history.sectors_of(blocks.start).start..self.history.sectors_of(blocks.end - 1).end;
+        let places: Vec<u64> = self.media.places(index).range(sectors).map(|(_, place)| *place).collect();
+        if places.is_empty() {
+            return false;
+        }
+        let faults = places.into_iter().fold(DiskFaults::default(), |faults, at| {
+            let sector = at..at + SECTOR as u64;
+            match spoilt {
+                Spoilt::Blocks => faults.with_unreadable(sector).remapping(),
+                Spoilt::ForGood => faults.with_unreadable(sector.clone()).with_unwritable(sector),
+                Spoilt::Whole => faults.with_unreadable(0..u64::MAX),
+            }
+        });
+        self.spoilt.set(Some(index));
+        self.harm_disk(index, faults);
+        if is_calm {
+            self.read_unharmed(index, blocks);
+        }
+        true
+    }
+
+    /// Blocks that many hosts use, beside each other.
+    fn draw_blocks(&self, rng: &mut Rng) -> Range<u64> {
+        let areas = layout::hot(self.plan.block);
+        let area = &areas[usize::from(rng.one_in(3))];
+        let first = area.start + rng.below(area.end - area.start);
+        first..(first + 1 + rng.below(BLOCKS_MAX)).min(area.end)
+    }
+}

@@ -1,0 +1,103 @@
+//! Disks that hang, and disks that die: for a while, or for good, until somebody has put another one in.
+
+use std::time::Duration;
+
+use rt::sim::DiskLatency;
+
+use super::{Harm, Harms};
+use crate::cluster::DISK;
+
+/// A disk answers nothing for so long that others go on without it.
+pub const HANG: Harm = Harm::new("hanging disk", 4, |harms, victim, rng| {
+    let is_calm = rng.one_in(2) && harms.calm_down();
+    let latency =
+        DiskLatency { read: READ_HANGS, write: HANGS, flush: HANGS, ..harms.latency(victim.index) };
+    harms.set_latency(victim.index, latency);
+    harms.hangs.set(true);
+    if is_calm {
+        // Hosts of the other nodes notice that it takes longer, and nothing else.
+        harms.write_unharmed(victim.other);
+    }
+    true
+})
+.costs_full_copies()
+.floor(5);
+
+/// A disk fails all that it is asked for, until it is there again with all it had.
+pub const DEAD: Harm = Harm::new("dead disk", 4, |harms, victim, rng| {
+    let is_calm = rng.one_in(2) && harms.calm_down();
+    harms.kill_disk(victim.index);
+    if is_calm {
+        harms.write_unharmed(victim.other);
+    }
+    true
+})
+.costs_full_copies()
+.floor(5);
+
+/// A disk is gone for good with all it had: an empty one is put in its place, and an administrator has the node have a copy there again.
+pub const GONE: Harm = Harm {
+    repair: |harms| harms.replace_copies(),
+    ..Harm::new("disk gone for good", 6, |harms, victim, _| {
+        harms.calm_down() && {
+            harms.lose_disk(victim.index, victim.other);
+            true
+        }
+    })
+    .costs_full_copies()
+    .floor(3)
+};
+
+/// How long a read of a disk that hangs takes: longer than others wait for it.
+const READ_HANGS: std::ops::Range<Duration> = Duration::from_secs(20)..Duration::from_secs(30);
+/// How long a write takes, and a flush: a durable write is both.
+const HANGS: std::ops::Range<Duration> = Duration::from_secs(10)..Duration::from_secs(15);
+/// How long what a disk was asked for while it hung may take when it does not hang any more.
+pub(super) const HUNG_MAX: Duration = Duration::from_secs(30);
+/// How long it takes at most until a copy whose disk is gone counts as that, where nothing else happens.
+const LEAVES_WITHIN: Duration = Duration::from_secs(15);
+
+impl Harms<'_> {
+    fn kill_disk(&self, index: usize) {
+        self.disks_ill.set(true);
+        self.cluster.world.set_disk_dead(self.machine(index), DISK, true);
+    }
+
+    fn lose_disk(&mut self, index: usize, other: usize) {
+        let cluster = self.cluster;
+        self.kill_disk(index);
+        self.write_unharmed(other);
+        let until = cluster.world.now() + LEAVES_WITHIN;
+        while cluster.is_in_sync(index) {
+            assert!(
+                cluster.world.now() < until,
+                "the copy of node {} has no disk, and is in sync",
+                index + 1
+            );
+            self.inside.run_for(Duration::from_millis(100));
+        }
+        cluster.world.kill(self.machine(index));
+        cluster.put_blank_disk(index);
+        self.media.forget(index);
+        self.gone.push(index);
+    }
+
+    /// What an administrator does about disks that are gone: he forgets the pool, makes one on the new disk, and has the copy that is no more taken off its
+    /// node. Then it is given a new one, as every node that has none.
+    fn replace_copies(&mut self) {
+        let cluster = self.cluster;
+        for index in self.gone.clone() {
+            if !cluster.is_started(index) {
+                continue;
+            }
+            if cluster.has_copy(index) {
+                self.remove_copy(index);
+            } else if cluster.has_well_pool(index) {
+                self.counts.count("disk replaced");
+                self.gone.retain(|gone| *gone != index);
+            } else if self.may_ask() {
+                cluster.make_pool_again(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Hosts that must notice nothing of a fault but time, since all else is well: they read and write in the very moment.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{BlockCount, Lba};
+use initiator::Error;
+use rt::CoreId;
+
+use super::Harms;
+use crate::cluster::{LUN, log_in};
+use crate::history::filled;
+use crate::layout;
+use crate::load::hot::attended;
+
+/// How long a command of such a host takes at most, over all of its attempts: others go on without a copy after two seconds, and an initiator of ours
+/// gives up a path after eight.
+const UNHARMED_MAX: Duration = Duration::from_secs(20);
+/// How long it takes at most until all is well again. Where it takes longer, other faults are waited for.
+const CALM_WITHIN: Duration = Duration::from_secs(30);
+/// How often it is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Between two attempts.
+const AGAIN: Duration = Duration::from_millis(100);
+
+impl Harms<'_> {
+    /// Nothing is wrong that was not from the beginning: all nodes run, reach each other and the record, have disks that work, are in sync and serve.
+    pub(super) fn is_calm(&self) -> bool {
+        let cluster = self.cluster;
+        let all = || 0..cluster.servers.len();
+        self.cut.is_empty()
+            && self.record_gone.is_empty()
+            && !self.news_held.contains(&true)
+            && self.stopping.is_empty()
+            && !self.disks_ill.get()
+            && !self.has_hung()
+            && self.gone.is_empty()
+            && all().all(|index| {
+                cluster.is_started(index)
+                    && cluster.is_in_sync(index)
+                    && !cluster.is_to_leave(index)
+                    && !self.holds_older_data(index)
+            })
+            && all().all(|index| cluster.is_started(index) && cluster.serves(index))
+    }
+
+    /// Ends all that is wrong, as an administrator would, and waits until all is well; says whether it is.
+    pub(super) fn calm_down(&mut self) -> bool {
+        self.end();
+        let until = self.cluster.world.now() + CALM_WITHIN;
+        while !self.is_calm() {
+            if self.cluster.world.now() > until {
+                return false;
+            }
+            self.look_after();
+            self.inside.run_for(LOOK_EVERY);
+        }
+        true
+    }
+
+    /// A host writes a block of which nobody speaks otherwise, through this node, until it is answered well. Says then that it was.
+    pub(super) fn write_quietly(&self, by: usize) -> Rc<Cell<bool>> {
+        let done = Rc::new(Cell::new(false));
+        let (answered, history, portal) =
+            (Rc::clone(&done), self.history.clone(), self.cluster.servers[by].portal);
+        let (block, size) = (layout::quiet(self.plan.block), self.plan.block);
+        let machine = self.cluster.add_host("unharmed");
+        self.guests.borrow_mut().push(machine);
+        let write = move || async move {
+            loop {
+                if let Ok(session) = log_in(portal, "unharmed").await {
+                    let value = history.value();
+                    let begun = history.begin_write(block..block + 1, value);
+                    let write = async || session.write(LUN, Lba(block), filled(value, 1, size), size).await;
+                    match attended(write).await {
+                        Ok(()) => {
+                            history.end_write(&begun);
+                            return answered.set(true);
+                        }
+                        Err(error) => check_harmless(&error),
+                    }
+                }
+                rt::sleep(AGAIN).await;
+            }
+        };
+        drop(self.cluster.world.spawn_on(machine, CoreId(0), write));
+        done
+    }
+
+    /// A host writes through this node, and is answered in time.
+    pub(super) fn write_unharmed(&self, by: usize) {
+        let done = self.write_quietly(by);
+        self.expect("write", &done);
+        self.counts.count("write of a host that is not harmed");
+    }
+
+    /// A host reads these blocks through this node, or through another one when this one is no path any more, and is answered in time.
+    pub(super) fn read_unharmed(&self, by: usize, blocks: Range<u64>) {
+        let done = Rc::new(Cell::new(false));
+        let (answered, history, size) = (Rc::clone(&done), self.history.clone(), self.plan.block);
+        let servers = &self.cluster.servers;
+        let portals: Vec<_> =
+            (0..servers.len()).map(|at| servers[(by + at) % servers.len()].portal).collect();
+        let machine = self.cluster.add_host("unharmed");
+        self.guests.borrow_mut().push(machine);
+        let read = move || async move {
+            for portal in portals.iter().cycle() {
+                if let Ok(session) = log_in(*portal, "unharmed").await {
+                    let call = history.tick();
+                    let count = BlockCount(blocks.end - blocks.start);
+                    let read = async || session.read(LUN, Lba(blocks.start), count, size).await;
+                    match attended(read).await {
+                        Ok(data) => {
+                            history.read(blocks.start, &data, call);
+                            return answered.set(true);
+                        }
+                        Err(error) => check_harmless(&error),
+                    }
+                }
+                rt::sleep(AGAIN).await;
+            }
+        };
+        drop(self.cluster.world.spawn_on(machine, CoreId(0), read));
+        self.expect("read", &done);
+        self.counts.count("read of a host that is not harmed");
+    }
+
+    fn expect(&self, what: &str, done: &Cell<bool>) {
+        let world = &self.cluster.world;
+        let until = world.now() + UNHARMED_MAX;
+        while !done.get() {
+            assert!(world.now() < until, "a {what} is not answered though all is well but one disk");
+            self.inside.run_for(LOOK_EVERY);
+        }
+    }
+}
+
+/// A path may be lost, but no host is told that data are.
+fn check_harmless(error: &Error) {
+    const MEDIUM_ERROR: u8 = 3;
+    const HARDWARE_ERROR: u8 = 4;
+    let key = error.sense().map(|(key, _)| key);
+    assert!(
+        !matches!(key, Some(MEDIUM_ERROR | HARDWARE_ERROR)),
+        "a host is told of a fault of one disk: {error}"
+    );
+}
