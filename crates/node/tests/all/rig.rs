@@ -185,6 +185,9 @@ impl Rig {
     }
 }
 
+/// When volumes are made, in seconds since 1970.
+pub(crate) const CREATED: u64 = 1_700_000_000;
+
 pub(crate) fn new_volume(pool: &str, shape: Shape) -> NewVolume {
     NewVolume {
         name: shape.name.into(),
@@ -194,7 +197,7 @@ pub(crate) fn new_volume(pool: &str, shape: Shape) -> NewVolume {
         block_size: shape.block,
         native_512: false,
         slices: None,
-        created: 1_700_000_000,
+        created: CREATED,
         map: None,
         copies: None,
     }

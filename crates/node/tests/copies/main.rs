@@ -59,7 +59,7 @@ use rt::sim::linear::{Kind, NEVER, Op, check};
 use rt::sim::{NodeId, World};
 use store::{NewDisk, VolumeKind};
 
-use crate::rig::{DISK, MIB, POOL, Shape, TARGET, map, named, new_volume};
+use crate::rig::{CREATED, DISK, MIB, POOL, Shape, TARGET, map, named, new_volume};
 use crate::seeds::{each_seed, each_seed_twice};
 
 const LUN: Lun = Lun(0);

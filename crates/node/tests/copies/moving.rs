@@ -145,15 +145,16 @@ fn a_copy_that_two_ask_for_is_there_when_one_gives_up() {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
         let mut rng = Rng::new(seed);
-        let added: Vec<_> = [0, 1].map(|asked| {
-            cluster.world.run_for(Duration::from_micros(rng.below(2000)));
-            cluster.world.spawn_on(cluster.servers[asked], CoreId(0), move || async move {
-                let control = Control::current();
-                let added = AddedCopy { node: 3, pool: None, instead_of: None };
-                control.add_copy(&the_volume(&control), added).await.is_ok()
+        let added: Vec<_> = [0, 1]
+            .map(|asked| {
+                cluster.world.run_for(Duration::from_micros(rng.below(2000)));
+                cluster.world.spawn_on(cluster.servers[asked], CoreId(0), move || async move {
+                    let control = Control::current();
+                    let added = AddedCopy { node: 3, pool: None, instead_of: None };
+                    control.add_copy(&the_volume(&control), added).await.is_ok()
+                })
             })
-        })
-        .into();
+            .into();
         cluster.wait_until("one of them has added it", || cluster.nodes_of_copies(0) == [1, 2, 3]);
         cluster.wait_until_in_sync(0, 3);
         drop(added);
