@@ -28,6 +28,7 @@ pub(super) async fn run(common: Common, portal: SocketAddr, name: String, mut rn
         };
         let lanes = (0..DEPTH).map(|_| lane(&common, &session, portal, rng.fork()));
         rt::join_all(lanes.collect::<Vec<_>>()).await;
+        common.recover(&mut rng).await;
     }
 }
 

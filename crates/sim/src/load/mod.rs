@@ -83,7 +83,17 @@ impl Common {
 
     /// Thinks for a while before the next command.
     async fn think(&self, rng: &mut Rng) {
-        let mut left = Duration::from_micros(rng.below(self.pause.as_micros() as u64 * 2));
+        self.wait(self.pause, rng).await;
+    }
+
+    /// Waits before the next session, since the last one failed: a node that takes logins and no commands would have little else to do.
+    async fn recover(&self, rng: &mut Rng) {
+        self.wait(LOG_IN_AGAIN, rng).await;
+    }
+
+    /// Waits for as long as that on average; hardly at all where it is to hurry.
+    async fn wait(&self, average: Duration, rng: &mut Rng) {
+        let mut left = Duration::from_micros(rng.below(average.as_micros() as u64 * 2));
         while !left.is_zero() && !self.hurries() {
             rt::sleep(left.min(LOOK_UP)).await;
             left = left.saturating_sub(LOOK_UP);

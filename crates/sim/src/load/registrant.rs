@@ -27,6 +27,7 @@ pub(super) async fn run(common: Common, portal: SocketAddr, number: u64, name: S
         while turn(&common, &session, number, &mut key, &mut rng).await.is_ok() {
             common.think(&mut rng).await;
         }
+        common.recover(&mut rng).await;
     }
 }
 
