@@ -18,7 +18,7 @@ pub enum Canary {
 
 impl Canary {
     /// Those that one of the first 200 seeds notices.
-    pub const NOTICED: [Canary; 11] = [
+    pub const NOTICED: [Canary; 12] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
@@ -30,10 +30,11 @@ impl Canary {
         Canary::Rule(Rule::NoIntent),
         Canary::Rule(Rule::NoEpoch),
         Canary::Rule(Rule::NoFloor),
+        Canary::Rule(Rule::Unconfirmed),
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 46] = [
+    pub const ALL: [Canary; 47] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
@@ -59,6 +60,7 @@ impl Canary {
         Canary::Rule(Rule::NoEpoch),
         Canary::Rule(Rule::NoLease),
         Canary::Rule(Rule::NoJoinerLease),
+        Canary::Rule(Rule::Unconfirmed),
         Canary::Rule(Rule::NoRevision),
         Canary::Rule(Rule::NoWait),
         Canary::Rule(Rule::NoBootWait),

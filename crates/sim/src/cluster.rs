@@ -61,7 +61,10 @@ pub struct Server {
     pub machine: NodeId,
     /// Its address for initiators.
     pub portal: SocketAddr,
+    /// How it runs.
     config: Arc<Config>,
+    /// Until then leases that it was given before its clock stood still may seem to last.
+    pub misled_until: Cell<Duration>,
     /// Tells when the life that was begun last serves, or why it does not.
     starting: RefCell<Option<Receiver<Started>>>,
 }
@@ -88,11 +91,12 @@ pub struct Cluster {
 }
 
 impl Server {
-    fn new(world: &World, machine: NodeId, record: &Record) -> Server {
+    fn new(world: &World, machine: NodeId, record: &Record, read_confirm: bool) -> Server {
         let portal = SocketAddr::new(world.address(machine), ISCSI_PORT);
         let (data_dir, portals, record) = ("/ursa".into(), vec![portal], record.engine());
-        let config = Arc::new(Config { data_dir, portals, record, ..Config::default() });
-        Server { machine, portal, config, starting: RefCell::default() }
+        let config = Arc::new(Config { data_dir, portals, record, read_confirm, ..Config::default() });
+        let misled_until = Cell::default();
+        Server { machine, portal, config, misled_until, starting: RefCell::default() }
     }
 
     fn is_started(&self, world: &World) -> bool {
@@ -144,7 +148,7 @@ impl Cluster {
                 true => world.put_file(machine, DISK, image),
                 false => world.put_disk(machine, DISK, image),
             }
-            Server::new(&world, machine, &record)
+            Server::new(&world, machine, &record, plan.confirms[index])
         });
         let servers: Vec<Server> = servers.collect();
         let idle = |name: &str| world.add_node(name, 1, |_| std::future::pending());
@@ -275,7 +279,7 @@ impl Cluster {
     /// It has a vote in the record, and no volumes. It is never harmed, but cut off.
     fn start_witness(&self, machine: NodeId) {
         self.world.kill(machine);
-        let server = Server::new(&self.world, machine, &self.record);
+        let server = Server::new(&self.world, machine, &self.record, false);
         self.start_server(&server);
         let started = || server.is_started(&self.world);
         assert!(self.world.run_until(started, MEETING_MAX), "the witness starts");

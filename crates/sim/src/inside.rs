@@ -90,7 +90,7 @@ impl<'a> Inside<'a> {
         seen.iter().for_each(|copy| self.check_acts(copy));
         for (x, y) in seen.iter().flat_map(|x| seen.iter().map(move |y| (x, y))) {
             if x.slice == y.slice && x.node != y.node {
-                check_alone(x, y);
+                self.check_alone(x, y);
                 self.check_equal(x, y);
                 self.check_noted(x, y);
             }
@@ -149,6 +149,27 @@ impl<'a> Inside<'a> {
         }
     }
 
+    /// A5: nobody gives hosts anything while another acts in a later epoch, in which it is not in sync. A node whose clock
+    /// stood relies on answers instead of leases for a while (R24): what hosts are given then shows it alone (A1).
+    fn check_alone(&self, x: &Seen, y: &Seen) {
+        if self.cluster.world.now() < self.cluster.servers[x.node].misled_until.get() {
+            return;
+        }
+        let acts = matches!(y.config.standing(y.slot, y.life), Standing::InSync(_));
+        if y.config.epoch <= x.config.epoch || !acts || y.config.in_sync_incarnation(x.slot) == Some(x.life) {
+            return;
+        }
+        let readable = x.sectors.values().any(|sector| sector.readable);
+        assert!(
+            !readable,
+            "node {} may be read in epoch {}, and node {} acts in {} without it",
+            x.node + 1,
+            x.config.epoch.0,
+            y.node + 1,
+            y.config.epoch.0
+        );
+    }
+
     /// A3: what two copies would give to hosts in one epoch is equal.
     fn check_equal(&self, x: &Seen, y: &Seen) {
         if x.node > y.node || x.config.epoch != y.config.epoch {
@@ -197,21 +218,4 @@ impl<'a> Inside<'a> {
 /// The sectors of both.
 fn both<'a>(x: &'a Seen, y: &'a Seen) -> impl Iterator<Item = (u64, &'a Sector, &'a Sector)> {
     x.sectors.iter().filter_map(|(sector, at_x)| Some((*sector, at_x, y.sectors.get(sector)?)))
-}
-
-/// A5: nobody gives hosts anything while another acts in a later epoch, in which it is not in sync.
-fn check_alone(x: &Seen, y: &Seen) {
-    let acts = matches!(y.config.standing(y.slot, y.life), Standing::InSync(_));
-    if y.config.epoch <= x.config.epoch || !acts || y.config.in_sync_incarnation(x.slot) == Some(x.life) {
-        return;
-    }
-    let readable = x.sectors.values().any(|sector| sector.readable);
-    assert!(
-        !readable,
-        "node {} may be read in epoch {}, and node {} acts in {} without it",
-        x.node + 1,
-        x.config.epoch.0,
-        y.node + 1,
-        y.config.epoch.0
-    );
 }

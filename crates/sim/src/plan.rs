@@ -37,6 +37,8 @@ pub struct Plan {
     pub gap: Duration,
     /// How much faster than true time the nodes' clocks run, in parts per million.
     pub drifts: Vec<i32>,
+    /// On which nodes reads are confirmed (R24): only their clocks stop. Elsewhere a stop is a known risk.
+    pub confirms: Vec<bool>,
     /// What packets take at most.
     pub delay: Duration,
     /// What reads of each node's disk take at most: what happens while somebody reads is seen only where that takes long.
@@ -104,6 +106,7 @@ impl Plan {
             times,
             gap,
             drifts,
+            confirms: draw_confirms(seed, nodes),
             delay: Duration::from_micros([100, 300, 3000][rng.below(3) as usize]),
             break_one_in: [0, 0, 20_000][rng.below(3) as usize],
         }
@@ -131,6 +134,13 @@ fn draw_harms(seed: u64) -> Vec<(&'static Harm, u64)> {
     drawn.filter(|(_, weight)| *weight > 0).collect()
 }
 
+/// In half of all plans on no node: confirmed reads need no leases, and a fault in the rules of leases must be noticed.
+fn draw_confirms(seed: u64, nodes: usize) -> Vec<bool> {
+    let mut rng = part_of(seed, "confirms");
+    let some = rng.one_in(2);
+    (0..nodes).map(|_| some && !rng.one_in(3)).collect()
+}
+
 /// Numbers for a part of a plan, which change by nothing that is drawn for other parts.
 fn part_of(seed: u64, part: &str) -> Rng {
     // FNV-1a.
@@ -156,8 +166,8 @@ impl fmt::Display for Plan {
         writeln!(f, "  {times} times in up to {gap:?} each: {:?}", self.harms)?;
         write!(
             f,
-            "  packets take up to {delay:?}, one in {break_one_in} breaks; drifts {:?}; reads up to {:?}",
-            self.drifts, self.reads
+            "  packets take up to {delay:?}, one in {break_one_in} breaks; drifts {:?}; reads up to {:?}, confirmed {:?}",
+            self.drifts, self.reads, self.confirms
         )
     }
 }

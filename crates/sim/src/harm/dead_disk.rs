@@ -10,8 +10,7 @@ use crate::cluster::DISK;
 /// A disk answers nothing for so long that others go on without it.
 pub const HANG: Harm = Harm::new("hanging disk", 4, |harms, victim, rng| {
     let is_calm = rng.one_in(2) && harms.calm_down();
-    let latency =
-        DiskLatency { read: READ_HANGS, write: HANGS, flush: HANGS, ..harms.latency(victim.index) };
+    let latency = DiskLatency { read: READ_HANGS, write: HANGS, flush: HANGS, ..harms.latency(victim.index) };
     harms.set_latency(victim.index, latency);
     harms.hangs.set(true);
     if is_calm {

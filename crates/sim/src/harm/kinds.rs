@@ -5,8 +5,8 @@ use std::fmt;
 use base::Rng;
 
 use super::{
-    Harms, bad_blocks, dead_disk, disk, full_disk, growth, lapse, last_words, network, pause, power, process,
-    record, relocation, set_back, stutter, turn,
+    Harms, bad_blocks, clock, dead_disk, disk, full_disk, growth, lapse, last_words, network, pause, power,
+    process, record, relocation, set_back, stutter, turn,
 };
 
 /// A kind of fault: a constant in the file that carries it out, and a line in [`ALL`]. Nothing else names it.
@@ -99,6 +99,7 @@ pub static ALL: &[Harm] = &[
     process::START,
     process::STOP,
     pause::PAUSE,
+    clock::STOP,
     network::CUT,
     network::CUT_ONE_WAY,
     network::ISOLATE,

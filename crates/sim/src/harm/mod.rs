@@ -1,6 +1,7 @@
 //! Faults, as a plan has them: one file a family, in which each says what it is called, how often it happens, what it does, and how it ends.
 
 mod bad_blocks;
+mod clock;
 mod dead_disk;
 mod disk;
 mod full_disk;

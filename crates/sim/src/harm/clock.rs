@@ -1,0 +1,70 @@
+//! Virtual machines that are paused, and their clocks with them.
+
+use std::time::Duration;
+
+use base::Rng;
+use cluster::memory::Fault;
+use replica::LEASE_LENGTH;
+
+use super::{Harm, Harms, number};
+
+/// A machine stands still for a moment, or until the others go on without it, and its clock with it. Only where reads are
+/// confirmed (R24): leases alone are worth nothing then.
+pub const STOP: Harm = Harm::new("clock stop", 8, |harms, victim, rng| {
+    let cluster = harms.cluster;
+    let can = harms.plan.confirms[victim.index]
+        && cluster.is_started(victim.index)
+        && cluster.is_in_sync(victim.index);
+    if can {
+        harms.stop_clock(victim.index, victim.other, rng);
+    }
+    can
+});
+
+/// Whoever stands still for so long is taken out, where the record can be reached.
+const STOP_MAX: Duration = Duration::from_secs(2);
+/// For so long at most it stands still after that: the others act without it once the leases that it holds have run out
+/// by their clocks.
+const OUT_MAX: Duration = Duration::from_secs(2);
+/// How long it hears of no change of the record when it runs again, at most: longer than its leases seem to last.
+const UNAWARE_MAX: Duration = Duration::from_millis(1500);
+/// How often it is looked whether the others have gone on.
+const LOOK: Duration = Duration::from_millis(20);
+/// What its leases may seem to last when it runs again: clocks drift by half a percent.
+const MISLED_MAX: Duration = LEASE_LENGTH.saturating_add(Duration::from_millis(20));
+
+impl Harms<'_> {
+    /// Hosts write through another node meanwhile, and read through this one as soon as it runs again.
+    fn stop_clock(&self, index: usize, other: usize, rng: &mut Rng) {
+        let (world, machine) = (&self.cluster.world, self.machine(index));
+        let mut up_to = |most: Duration| Duration::from_micros(rng.below(most.as_micros() as u64));
+        let (short, out, unaware) = (up_to(STOP_MAX), up_to(OUT_MAX), up_to(UNAWARE_MAX));
+        let unheard = !rng.one_in(3) && !self.news_held[index];
+        world.freeze(machine);
+        if unheard {
+            self.cluster.record.begin(number(index), Fault::WatchHeld);
+        }
+        if rng.one_in(4) {
+            // As for a snapshot.
+            self.inside.run_for(short);
+        } else {
+            let until = world.now() + STOP_MAX;
+            while self.cluster.is_in_sync(index) && world.now() < until {
+                self.inside.run_for(LOOK);
+            }
+            self.hurry.begin(other);
+            self.inside.run_for(out);
+        }
+        if rng.one_in(4) {
+            world.resume_with_time_of_day(machine);
+        } else {
+            world.resume(machine);
+        }
+        self.cluster.servers[index].misled_until.set(world.now() + MISLED_MAX);
+        self.inside.run_for(unaware);
+        self.hurry.end();
+        if unheard {
+            self.cluster.record.end(number(index), Fault::WatchHeld);
+        }
+    }
+}
