@@ -4,6 +4,8 @@
   vm.py snapshot                 boot once, keep the ready guest (e2e/guest/build does it)
   vm.py start NAME [--nics N]    start a guest from the snapshot; NIC i has 10.0.(2+i).15, and 10.0.(2+i).2 is the
                                  loopback interface outside
+  vm.py start NAME --own-time    boot a guest without a network, whose clock counts its instructions: it stands still
+                                 while the guest gets no processor
   vm.py run NAME [-t SECONDS]    run the bash script on standard input in it; exits with its status, or 125 if the
                                  guest is gone or the time is over
   vm.py disk NAME FILE           plug in a disk that can only be read: /dev/vdb
@@ -28,6 +30,8 @@ MEMORY = "768M"
 # Emulation is greedy: whatever else the machine does comes first.
 QEMU = ["nice", "-n", "10", "qemu-system-x86_64"]
 BOOT_SECONDS = 600
+# With a clock that counts instructions each takes 2 to the power of this many nanoseconds.
+INSTRUCTION_SHIFT = 1
 
 
 def main():
@@ -37,6 +41,7 @@ def main():
     start_parser = commands.add_parser("start")
     start_parser.add_argument("name")
     start_parser.add_argument("--nics", type=int, default=1)
+    start_parser.add_argument("--own-time", action="store_true")
     run_parser = commands.add_parser("run")
     run_parser.add_argument("name")
     run_parser.add_argument("-t", type=float, default=600)
@@ -53,7 +58,10 @@ def main():
     if options.command == "snapshot":
         snapshot()
     elif options.command == "start":
-        start(guest, options.name, options.nics)
+        if options.own_time:
+            start_with_own_time(guest, options.name)
+        else:
+            start(guest, options.name, options.nics)
     elif options.command == "run":
         sys.exit(run(guest, sys.stdin.read(), options.t))
     elif options.command == "disk":
@@ -87,13 +95,7 @@ def start(guest, name, nics):
     while "inmigrate" in monitor(guest, "info status"):
         time.sleep(0.02)
     monitor(guest, "cont")
-    script = [
-        f"date -s @{time.time():.3f} >/dev/null",  # the snapshot's clock stood still
-        f"echo {name} >/proc/sys/kernel/hostname",
-        f"echo 127.0.0.1 localhost {name} >/etc/hosts",
-        f"echo InitiatorName=iqn.2026-11.e2e.guest:{name} >/etc/iscsi/initiatorname.iscsi",
-        "head -c 64 /proc/sys/kernel/random/uuid >/dev/urandom",
-    ]
+    script = first_script(name)
     for i in range(nics):
         backend = {"type": "user", "id": f"n{i}", "net": f"10.0.{2 + i}.0/24"}
         monitor(
@@ -106,6 +108,24 @@ def start(guest, name, nics):
             f"ip link set eth{i} up && ip addr add 10.0.{2 + i}.15/24 dev eth{i} || exit 1",
         ]
     sys.exit(run(guest, "\n".join(script), BOOT_SECONDS))
+
+
+def start_with_own_time(guest, name):
+    """Not from the snapshot, whose clock is another one."""
+    fresh(guest)
+    memory = f"memory-backend-ram,id=ram,size={MEMORY}"
+    launch(guest, memory, ["-icount", f"shift={INSTRUCTION_SHIFT}"], "tcg,thread=single")
+    sys.exit(run(guest, "\n".join(first_script(name)), BOOT_SECONDS))
+
+
+def first_script(name):
+    return [
+        f"date -s @{time.time():.3f} >/dev/null",  # the snapshot's clock stood still
+        f"echo {name} >/proc/sys/kernel/hostname",
+        f"echo 127.0.0.1 localhost {name} >/etc/hosts",
+        f"echo InitiatorName=iqn.2026-11.e2e.guest:{name} >/etc/iscsi/initiatorname.iscsi",
+        "head -c 64 /proc/sys/kernel/random/uuid >/dev/urandom",
+    ]
 
 
 def run(guest, script, seconds, out=sys.stdout):
@@ -174,9 +194,9 @@ def kill(guest):
     os.unlink(f"{guest}/pid")
 
 
-def launch(guest, memory, more=()):
+def launch(guest, memory, more=(), accelerator="tcg,thread=multi"):
     arguments = [
-        *("-accel", "tcg,thread=multi", "-M", "pc,memory-backend=ram", "-cpu", "max", "-smp", "1"),
+        *("-accel", accelerator, "-M", "pc,memory-backend=ram", "-cpu", "max", "-smp", "1"),
         *("-m", MEMORY, "-object", memory, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-pidfile", f"{guest}/pid", "-qmp", f"unix:{guest}/monitor,server=on,wait=off"),
         *("-kernel", f"{CACHE}/vmlinux", "-initrd", f"{CACHE}/initrd.cpio"),

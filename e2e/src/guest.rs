@@ -14,7 +14,8 @@ use crate::program::{self, Finished};
 
 /// The image takes a minute and a half on a busy machine; another test process may be at it.
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
-const START_LIMIT: Duration = Duration::from_secs(120);
+/// One that boots takes a minute on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(600);
 /// For making a disk of our own program.
 const PACK_LIMIT: Duration = Duration::from_secs(120);
 /// For one script. Emulation is slow: they take seconds on an idle machine.
@@ -51,6 +52,15 @@ impl Drop for Turn {
 impl Guest {
     /// Starts a guest with two network cards, when it has its turn; builds the image first if need be. `None` if `URSA_E2E_SKIP` is `guest`.
     pub fn start(name: &str) -> Option<Guest> {
+        Guest::start_as(name, &["--nics", "2"])
+    }
+
+    /// The same without a network, and with a clock that stands still while the guest gets no processor: what runs in it keeps to its times however busy the machine is.
+    pub fn start_with_own_time(name: &str) -> Option<Guest> {
+        Guest::start_as(name, &["--own-time"])
+    }
+
+    fn start_as(name: &str, how: &[&str]) -> Option<Guest> {
         if env::var("URSA_E2E_SKIP").is_ok_and(|what| what == "guest") {
             println!("skipped: URSA_E2E_SKIP=guest");
             return None;
@@ -61,8 +71,9 @@ impl Guest {
         });
         let turn = Turn::take();
         let name = format!("{name}-{}", std::process::id());
-        program::run(vm().args(["start", &name, "--nics", "2"]), START_LIMIT).expect_ok();
-        Some(Guest { name, _turn: turn })
+        let guest = Guest { name, _turn: turn };
+        program::run(vm().args(["start", &guest.name]).args(how), START_LIMIT).expect_ok();
+        Some(guest)
     }
 
     /// Brings the program under test into the guest: as `ursa` on the squashfs of `/dev/vdb`, without what only debuggers need.
@@ -90,11 +101,14 @@ impl Guest {
     /// Runs a script with the shell variables TARGET and PORTALS set to `export`, as the guest reaches it.
     pub fn run(&self, export: &Export, variables: &str, script: &str) -> Finished {
         let portals = Guest::portals(export).join(" ");
-        let head = format!("TARGET={} PORTALS='{portals}'\n{variables}\n", export.target);
+        let variables = format!("TARGET={} PORTALS='{portals}'\n{variables}", export.target);
+        self.run_alone(&variables, script)
+    }
+
+    /// Runs a script that needs nobody outside.
+    pub fn run_alone(&self, variables: &str, script: &str) -> Finished {
         let mut file = tempfile::tempfile().expect("a temporary file can be made");
-        file.write_all(head.as_bytes())
-            .and_then(|()| file.write_all(script.as_bytes()))
-            .expect("it can be written");
+        write!(file, "{variables}\n{script}").expect("it can be written");
         std::io::Seek::rewind(&mut file).expect("a file can be rewound");
         let limit = SCRIPT_LIMIT.as_secs().to_string();
         let mut command = vm();

@@ -1,4 +1,4 @@
-# host-setup: does what `ursa host-setup linux` prints, which is in /run/host-setup, word by word; $DISK is there then.
+# host-setup: does what `ursa host-setup linux` prints, which is in /run/host-setup, word by word; /run/disk is the disk then.
 # Four words mean something else here: nothing is installed, nobody starts services, and discovery would find the server's own idea of
 # its addresses.
 mkdir -p /run/words
@@ -33,7 +33,7 @@ export TARGET
 echo '# Debian has none' >/etc/multipath.conf
 PATH=/run/words:$PATH bash -e /run/host-setup || { echo 'the printed commands failed'; exit 1; }
 for _ in $(seq 100); do
-  multipath -ll | grep -q active && ln -sf /dev/dm-0 /run/disk && exit 0
+  multipath -ll | grep -q active && ln -sf "/dev/$(multipath -ll | grep -om 1 'dm-[0-9]*')" /run/disk && exit 0
   sleep 0.2
 done
 multipath -v3; exit 1

@@ -9,9 +9,10 @@ for pass in $(seq 1000); do
 done
 touch /run/over
 END
+stat=/sys/block/$(basename "$(readlink -f /run/disk)")/stat
 setsid bash /run/passes >/run/fio.err 2>&1 &
 for _ in $(seq 300); do
-  grep -q fio /proc/[0-9]*/comm 2>/dev/null && [ "$(cut -d' ' -f7 /sys/block/dm-0/stat | head -1)" != 0 ] && exit 0
+  grep -q fio /proc/[0-9]*/comm 2>/dev/null && [ "$(awk '{print $5}' "$stat")" != 0 ] && exit 0
   [ -e /run/failed ] && break
   sleep 0.2
 done

@@ -12,6 +12,7 @@ mod drill;
 mod etcd;
 mod forks;
 mod guest;
+mod guest_bad_blocks;
 mod guest_cluster;
 mod guest_failed_disk;
 mod isolation;

@@ -1,0 +1,147 @@
+//! A disk that fails reads and writes under one of two nodes, by device mapper's targets `error`, `flakey` and `snapshot`, with the Linux kernel's initiator and
+//! dm-multipath as hosts. Both nodes run in the guest, whose kernel the disk needs; its clock counts instructions, so that they keep to their times on a busy machine.
+
+use e2e::Guest;
+use serde_json::Value;
+
+use crate::guest::script;
+
+/// Where everybody is. A node of its own is behind each portal; the first one has the disk that fails.
+const PLACES: &str = "TARGET=iqn.2026-11.io.ursa:shared FIRST=127.0.0.1:3260 SECOND=127.0.0.2:3260 PORTALS='127.0.0.1:3260 127.0.0.2:3260'";
+
+/// What a script ends with in whose guest the program does not run.
+const MISSING: i32 = 77;
+
+/// All blocks, by each path and by multipath.
+const ALL: &str = "FROM=0 COUNT=4096 BY=\"$PORTALS disk\"";
+
+/// Two nodes in a guest that uses their volume.
+struct Nodes(Guest);
+
+/// What is to be seen from outside.
+struct Seen {
+    volume: Value,
+    events: Vec<Value>,
+}
+
+impl Nodes {
+    /// `None`: guests are not wanted, or the program does not run in this one.
+    fn start() -> Option<Nodes> {
+        let guest = Guest::start_with_own_time("bad-blocks")?;
+        guest.bring_program();
+        let nodes = Nodes(guest);
+        let started = nodes.0.run_alone(&variables(""), script!("nodes-start"));
+        if started.status.and_then(|status| status.code()) == Some(MISSING) {
+            println!("skipped: {}", started.output.trim());
+            return None;
+        }
+        started.expect_ok();
+        nodes.run("", script!("host-setup"));
+        nodes.run("", script!("nodes-fill"));
+        Some(nodes)
+    }
+
+    #[track_caller]
+    fn run(&self, more: &str, script: &str) -> String {
+        self.0.run_alone(&variables(more), script).expect_ok()
+    }
+
+    /// Waits until the first node's copy is in this state, `ursa status` says this, and these events were told so many times since the start. Hosts have seen no error until then.
+    #[track_caller]
+    fn look(&self, state: &str, health: &str, events: &[(&str, usize)]) -> Seen {
+        self.look_tolerating("^$", state, health, events)
+    }
+
+    /// The same; lines of the kernel's log that match this expression are no errors.
+    #[track_caller]
+    fn look_tolerating(&self, errors: &str, state: &str, health: &str, events: &[(&str, usize)]) -> Seen {
+        let wanted: Vec<String> = events.iter().map(|(code, times)| format!("{code}={times}")).collect();
+        let wanted = wanted.join(" ");
+        let shown = self.run(
+            &format!("STATE={state} HEALTH={health} EVENTS='{wanted}' TOLERATED='{errors}'"),
+            script!("nodes-look"),
+        );
+        let mut shown: Value =
+            serde_json::from_str(&shown).unwrap_or_else(|error| panic!("not JSON ({error}): {shown}"));
+        let seen = Seen {
+            volume: shown["volume"].take(),
+            events: shown["events"]["items"].as_array().expect("it is a list").clone(),
+        };
+        assert_eq!(seen.volume["copies"][0]["state"], state, "{}", seen.volume);
+        assert_eq!(shown["status"]["health"], health, "{}", shown["status"]);
+        for (code, times) in events {
+            assert_eq!(seen.told(code).len(), *times, "{code}: {:#?}", seen.events);
+        }
+        seen
+    }
+
+    /// Reads by a way, or several, as `nodes-read` says.
+    #[track_caller]
+    fn read(&self, what: &str) {
+        self.run(what, script!("nodes-read"));
+    }
+
+    /// The disk is well again, for the nth time. All that is wanted is read by each path then, and people have nothing to do.
+    #[track_caller]
+    fn recover(&self, nth: usize) {
+        self.run("", script!("nodes-well"));
+        self.look("in_sync", "healthy", &[("pool_reopened", nth)]);
+        self.run("WANTED='active active'", script!("paths"));
+        self.read(ALL);
+    }
+}
+
+impl Seen {
+    /// The causes that events with this code were told with.
+    fn told(&self, code: &str) -> Vec<Option<&str>> {
+        let events = self.events.iter().filter(|event| event["code"] == code);
+        events.map(|event| event["cause"].as_str()).collect()
+    }
+}
+
+/// In one guest, one after the other: it takes long until nodes and paths are there.
+#[test]
+fn hosts_see_no_error_of_a_disk_that_fails_reads_or_writes() {
+    let Some(nodes) = Nodes::start() else { return };
+    // Blocks that can neither be read nor written. The read that meets one is answered by the first node itself.
+    nodes.run("", "table 2000 2001 2003 3000 | becomes");
+    nodes.read("FROM=2000 COUNT=16 BY=$FIRST");
+    let seen = nodes.look("outside", "degraded", &[("copy_lost", 1)]);
+    assert_eq!(seen.told("copy_lost"), [Some("block_unrepaired")]);
+    assert_eq!(seen.told("read_failed"), [Some("medium_error")]);
+    nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
+    nodes.recover(1);
+
+    // A disk that reads nothing: what was written again cannot be read back.
+    nodes.run("", "echo \"0 $SECTORS flakey $(cat /run/loop1) 0 0 3600 1 error_reads\" | becomes");
+    nodes.read("FROM=2000 COUNT=16 BY=$FIRST");
+    let seen = nodes.look("outside", "degraded", &[("copy_lost", 2), ("read_failed", 2)]);
+    assert_eq!(seen.told("copy_lost")[1], Some("block_unrepaired"));
+    nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
+    nodes.recover(2);
+
+    // A disk that writes nothing. Its node answers the write that finds out NOT READY, and multipath sends it to the other node: only the path has an error.
+    nodes.run("", "echo \"0 $SECTORS flakey $(cat /run/loop1) 0 0 3600 1 error_writes\" | becomes");
+    nodes.run("FROM=0 COUNT=256", script!("nodes-write"));
+    let path_error = "Sense Key : Not Ready|I/O error, dev sd";
+    let seen =
+        nodes.look_tolerating(path_error, "outside", "degraded", &[("copy_lost", 3), ("disk_failed", 1)]);
+    assert_eq!(seen.told("copy_lost")[2], Some("disk_failed"));
+    nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
+    nodes.recover(3);
+
+    // Blocks that cannot be read until they are written: nobody leaves.
+    nodes.run("BAD='2000 2001 2003'", script!("nodes-wear"));
+    nodes.read("FROM=2000 COUNT=16 BY=\"$FIRST $SECOND disk\"");
+    let told = [("block_repaired", 3), ("read_failed", 2 + 3), ("copy_lost", 3)];
+    // Somebody has to look after the disk.
+    nodes.look("in_sync", "degraded", &told);
+    nodes.run("BAD='2000 2001 2003'", script!("nodes-reread"));
+    nodes.read(ALL);
+    // The blocks are good again: nothing more was told.
+    nodes.look("in_sync", "degraded", &told);
+}
+
+fn variables(more: &str) -> String {
+    format!("{PLACES}\n{more}\n{}{}", script!("ways"), script!("nodes"))
+}
