@@ -55,7 +55,7 @@ const FAULTS: &[(Fault, u64)] = &[
     (Fault::NetSpike, 1600),
     (Fault::ReadError, 50),
     (Fault::FlushError, 1),
-    (Fault::DiskFull, 100),
+    (Fault::DiskFull, 30),
     (Fault::Corruption, 50),
 ];
 

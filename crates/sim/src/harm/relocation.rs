@@ -1,20 +1,34 @@
 //! Copies that are taken off their nodes and added again.
 
+use std::time::Duration;
+
 use node::control::AddedCopy;
 
 use super::{Harm, Harms};
 use crate::cluster::{POOL, VOLUME};
 
-/// A copy is taken off its node, if another one is in sync.
-pub const REMOVE: Harm = Harm::new("copy taken off", 4, |harms, victim, _| harms.remove_copy(victim.index))
-    .costs_full_copies()
-    .floor(3);
+/// How long it takes until a copy is gone, mostly, and how often that is looked at.
+const GONE_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A copy is taken off its node, if another one is in sync. Half of the time it is to have one again at once, while the rest of the faults last.
+pub const REMOVE: Harm = Harm::new("copy taken off", 4, |harms, victim, rng| {
+    let removed = harms.remove_copy(victim.index);
+    if removed && rng.one_in(2) {
+        harms.add_copy_again(victim.index);
+    }
+    removed
+})
+.costs_full_copies()
+.floor(3);
 
 /// A node without a copy is given one; a removal that has not come to its end is taken back.
 pub const ADD: Harm = Harm {
     repair: |harms| {
         for index in 0..harms.cluster.servers.len() {
-            harms.add_copy(index);
+            if harms.can_add_copy(index) && harms.may_ask() {
+                harms.add_copy(index);
+            }
         }
     },
     ..Harm::new("copy added", 12, |harms, victim, _| {
@@ -46,6 +60,17 @@ impl Harms<'_> {
         true
     }
 
+    /// Gives a node a copy as soon as the one that was taken off it is gone, or takes that back if it takes too long.
+    fn add_copy_again(&self, index: usize) {
+        let until = self.cluster.world.now() + GONE_WITHIN;
+        while self.cluster.has_copy(index) && self.cluster.world.now() < until {
+            self.inside.run_for(LOOK_EVERY);
+        }
+        if self.add_copy(index) {
+            self.counts.count(ADD.name);
+        }
+    }
+
     /// Whether nobody was asked for a copy, or for a pool, for a while. Who asks does so at once.
     pub(super) fn may_ask(&self) -> bool {
         let now = self.cluster.world.now();
@@ -56,20 +81,25 @@ impl Harms<'_> {
         may
     }
 
-    /// Has a node that has a copy in sync give one to a node that has none, or keep one that was to leave. One at a time is asked for, and none where there is no
-    /// pool.
+    /// Whether a node has no copy, or one that is to leave, and a pool for one; and another node has a copy in sync.
+    fn can_add_copy(&self, index: usize) -> bool {
+        let cluster = self.cluster;
+        let stays = cluster.has_copy(index) && !cluster.is_to_leave(index);
+        !stays && cluster.is_started(index) && !self.gone.contains(&index) && self.giver(index).is_some()
+    }
+
+    /// Another node that has a copy in sync.
+    fn giver(&self, index: usize) -> Option<usize> {
+        let cluster = self.cluster;
+        let able = |by: &usize| cluster.is_started(*by) && cluster.is_in_sync(*by);
+        (0..cluster.servers.len()).filter(|by| *by != index).find(able)
+    }
+
+    /// Has a node that has a copy in sync give one to a node that has none, or keep one that was to leave. Says whether that could be asked for.
     fn add_copy(&self, index: usize) -> bool {
         let cluster = self.cluster;
-        let (here, stays) = (cluster.has_copy(index), !cluster.is_to_leave(index));
-        if here && stays || !cluster.is_started(index) || self.gone.contains(&index) {
-            return false;
-        }
-        let able = |by: &usize| cluster.is_started(*by) && cluster.is_in_sync(*by);
-        let Some(by) = (0..cluster.servers.len()).filter(|by| *by != index).find(able) else { return false };
-        if !self.may_ask() {
-            return false;
-        }
-        let node = index as u16 + 1;
+        let Some(by) = self.giver(index).filter(|_| self.can_add_copy(index)) else { return false };
+        let (here, node) = (cluster.has_copy(index), index as u16 + 1);
         cluster.ask_to(by, move |control| async move {
             if here {
                 return drop(control.keep_copy(VOLUME, node).await);

@@ -22,7 +22,7 @@ use store::VolumeId;
 
 use super::super::HOLD_MAX;
 use super::super::ask::{Answer, Ask};
-use super::{Keeper, Kept};
+use super::{ClusterError, Keeper, Kept};
 use crate::canary::{Canary, makes};
 use crate::control::Control;
 use crate::shard::Shard;
@@ -234,7 +234,7 @@ impl Keeper {
             return self.tell(id, members.epoch).map(|told| (node, told)).ok_or(TryAgain);
         }
         let ask = Ask::TellUnit { id: id.to_string(), epoch: members.epoch.0 };
-        match self.ask_within(node, ask, TELL_MAX).await {
+        match self.ask_of(id, members, node, ask, TELL_MAX).await {
             Ok(Answer::Unit(Some(told))) => Ok((node, *told)),
             _ => Err(TryAgain),
         }
@@ -254,9 +254,23 @@ impl Keeper {
         } else {
             let agreed = Box::new(agreed.clone());
             let ask = Ask::InstallUnit { id: id.to_string(), epoch: epoch.0, expected, agreed };
-            matches!(self.ask_within(node, ask, INSTALL_MAX).await, Ok(Answer::Taken(true)))
+            let answer = self.ask_of(id, members, node, ask, INSTALL_MAX).await;
+            matches!(answer, Ok(Answer::Taken(true)))
         };
         if taken { Ok(()) } else { Err(TryAgain) }
+    }
+
+    /// Asks a member for as long as these are the members: one whose disk hangs answers nothing until it hangs no more, and the others go on without it.
+    async fn ask_of(
+        self: &Rc<Self>,
+        id: VolumeId,
+        members: &Members,
+        node: NodeId,
+        ask: Ask,
+        deadline: Duration,
+    ) -> Result<Answer, ClusterError> {
+        let same = || self.members_of(id).is_some_and(|now| now.epoch == members.epoch);
+        self.ask_while(node, ask, deadline, same).await
     }
 
     /// What this node knows of the unit, if it is a member in this epoch.

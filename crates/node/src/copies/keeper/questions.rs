@@ -14,6 +14,8 @@ use crate::control::Control;
 
 /// How long another node may take to answer.
 const ASK_DEADLINE: Duration = Duration::from_secs(30);
+/// How often it is looked whether an answer matters still.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Keeper {
     /// Asks another node for something, or this one.
@@ -34,18 +36,38 @@ impl Keeper {
         ask: Ask,
         deadline: Duration,
     ) -> Result<Answer, ClusterError> {
+        self.ask_while(node, ask, deadline, || true).await
+    }
+
+    /// The same, and the answer is waited for while `matters` says so.
+    ///
+    /// # Errors
+    /// As [`Keeper::ask`].
+    pub(super) async fn ask_while(
+        self: &Rc<Self>,
+        node: NodeId,
+        ask: Ask,
+        deadline: Duration,
+        matters: impl Fn() -> bool,
+    ) -> Result<Answer, ClusterError> {
         let refused = |reason| ClusterError::Refused { node, reason };
         if node == self.me() {
             return self.carry_out(ask).await.map_err(refused);
         }
         let link = self.peers.borrow().get(&node).and_then(|peer| peer.link.clone());
         let Some(link) = link else { return Err(ClusterError::Unreached(node)) };
-        let (sender, answer) = oneshot();
+        let (sender, mut answer) = oneshot();
         let number = self.last_question.get() + 1;
         self.last_question.set(number);
         self.questions.borrow_mut().insert(number, (node, sender));
         link.send(message::frame(message::ASK, number, json(&ask)));
-        let answer = rt::timeout(deadline, answer).await;
+        let until = rt::now() + deadline;
+        let answer = loop {
+            let answered = rt::timeout(LOOK_AGAIN.min(until.since(rt::now())), &mut answer).await;
+            if answered.is_ok() || !matters() || rt::now() >= until {
+                break answered;
+            }
+        };
         self.questions.borrow_mut().remove(&number);
         match answer {
             Ok(Ok(answer)) => answer.map_err(refused),

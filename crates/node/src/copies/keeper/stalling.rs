@@ -1,8 +1,9 @@
 //! Nodes whose copy of the cluster's record cannot be written: their disk is full, or fails.
 //!
-//! Such a node is there and serves hosts, but its vote is missing, and it does not learn of changes: not of groups that may not log in any more, either. So
-//! it tells the others over each control link ([`message::RECORD_STATE`]), everybody shows it, and after [`LOGINS_WITHIN`] it lets no host log in that is not
-//! there already. It takes part again by itself when its disk can be written.
+//! Its vote is missing, and it does not learn of changes: not of groups that may not log in any more, either. So it tells the others over each control link
+//! ([`message::RECORD_STATE`]), everybody shows it, and after [`LOGINS_WITHIN`] it lets no host log in that is not there already. It serves hosts until the
+//! others have applied a change that it has not: their leases count from that revision on (R10), and hosts use their other paths. It takes part again by
+//! itself when its disk can be written.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
