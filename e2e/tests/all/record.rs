@@ -223,7 +223,7 @@ fn a_node_that_was_removed_comes_back_with_its_local_volumes() {
     nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
     // A volume of its own; the target is made in the cluster.
     nodes[1].ursa(&["volume", "create", "local", "--size", "64M", "--target", TARGET]).expect_ok();
-    nodes[1].ursa(&["target", "delete", TARGET, "--yes"]).expect_ok();
+    nodes[1].ursa(&["target", "delete", TARGET, "--force", "--yes"]).expect_ok();
     join(&nodes[0], &nodes[1]);
     join(&nodes[0], &nodes[2]);
     nodes[1].ursa(&["target", "create", TARGET]).expect_ok();
