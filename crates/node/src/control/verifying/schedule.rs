@@ -53,7 +53,7 @@ pub fn pause(took: Duration, bytes: u64) -> Duration {
 /// A part of an interval, always the same for a volume: those that were made together are not due together.
 fn share_of(id: VolumeId, every: u64) -> u64 {
     let [.., a, b, c, d] = id.0;
-    (u128::from(every) * u128::from(u32::from_be_bytes([a, b, c, d])) >> u32::BITS) as u64
+    ((u128::from(every) * u128::from(u32::from_be_bytes([a, b, c, d]))) >> u32::BITS) as u64
 }
 
 #[cfg(test)]

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use base::{ByteLen, Instant};
 use cluster::{Event, Watch};
-use replica::{Activation, Membership, NodeId, Revision, SILENCE_MAX, Steward};
+use replica::{Activation, Membership, NodeId, Revision, SILENCE_MAX, Slot, Steward};
 use store::VolumeId;
 
 use super::super::core::{Copies, on_every_core};
-use super::super::entry::{LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, link_roles_key, peer};
+use super::super::entry::{
+    LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry, link_roles_key, peer,
+};
 use super::super::strategy::strategy_key;
 use super::agreement::Agreement;
 use super::doubt::Doubt;
@@ -108,11 +110,24 @@ impl Keeper {
         };
         let here = entry.copy_on(self.me()).map(|(slot, copy)| (slot, copy.made));
         let Some((slot, made)) = here else { return self.forget(id).await };
-        let config = entry.config(revision).expect("what is read has one");
         if self.volumes.borrow().get(&id).is_some_and(|kept| (kept.slot, kept.made) != (slot, made)) {
             // It was taken off this node and put there again while nobody told this node so.
             self.forget(id).await;
         }
+        if self.take_entry(id, (entry, legible), revision, (slot, made)) {
+            self.go_on_serving(id).await;
+        }
+    }
+
+    /// Takes what the record says of a volume with a copy here. Says whether that was held back because nothing could be read, and may serve again.
+    fn take_entry(
+        &self,
+        id: VolumeId,
+        (entry, legible): (VolumeEntry, Legible),
+        revision: Revision,
+        (slot, made): (Slot, u64),
+    ) -> bool {
+        let config = entry.config(revision).expect("what is read has one");
         let mut volumes = self.volumes.borrow_mut();
         let life = self.copies.incarnation();
         let kept = volumes.entry(id).or_insert_with(|| Kept {
@@ -157,11 +172,7 @@ impl Keeper {
             kept.held &= self.forks.has(id) || config.in_sync().contains(slot);
             kept.membership.learn(config);
         }
-        let is_free = was == Legible::Nothing && !kept.held;
-        drop(volumes);
-        if is_free {
-            self.go_on_serving(id).await;
-        }
+        was == Legible::Nothing && !kept.held
     }
 
     /// Has copies act in what they may act in now.

@@ -91,10 +91,11 @@ fn who_serves(mut value: Value) -> Option<VolumeEntry> {
 
 /// Whether this version can read what is at a key. Of keys that are not here somebody else sees to that: each is read in one place only, which leaves alone what it cannot read.
 fn can_read(key: &str, value: &[u8]) -> bool {
+    type Reader = fn(&[u8]) -> bool;
     fn is<T: DeserializeOwned>(value: &[u8]) -> bool {
         serde_json::from_slice::<T>(value).is_ok()
     }
-    let readers: [(&str, fn(&[u8]) -> bool); 11] = [
+    let readers: [(&str, Reader); 11] = [
         (VOLUMES, |value| matches!(read(value), Reading::Whole(_))),
         (DELETED, is::<DeletedVolume>),
         (NODES, is::<NodeEntry>),
