@@ -1,6 +1,6 @@
 //! Whether this machine is virtual: then its clocks may stop while time goes on elsewhere.
 //!
-//! On x86 the processor says so: CPUID.1:ECX[31], the flag `hypervisor` of `/proc/cpuinfo`, is reserved for that and
+//! On x86 the processor says so: CPUID.1:ECX bit 31, the flag `hypervisor` of `/proc/cpuinfo`, is reserved for that and
 //! zero on every real processor; containers see it, too. Where a hypervisor hides it, and on other architectures, the
 //! firmware's tables and devices that only hypervisors have tell. A wrong yes costs a round trip; a wrong no is what
 //! `read-confirm = always` is for.
