@@ -3,6 +3,7 @@
 
 mod buf;
 mod crc;
+mod error;
 mod rng;
 mod send_batch;
 mod time;
@@ -10,6 +11,7 @@ mod units;
 
 pub use buf::{ALIGNMENT, Buf, Chain, SharedBuf, pool_bytes, prefetch};
 pub use crc::{Crc32c, crc32c};
+pub use error::chain;
 pub use rng::Rng;
 pub use send_batch::SendBatch;
 pub use time::Instant;

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use base::chain;
 use rt::{DetachedStream, Listener};
 
-use crate::error::chain;
 use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal, Refused};
 use crate::hub::Hub;
 use crate::join::{self, Admission, JoinAnswered, JoinWireError};

@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::Instant;
+use base::{Instant, chain};
 use rt::Stream;
 
-use crate::error::chain;
 use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal, Refused};
 use crate::hub::{Hub, Member};
 use crate::seat::Seat;

@@ -16,7 +16,6 @@
 mod acceptor;
 mod credentials;
 mod dialler;
-mod error;
 mod frame;
 mod hello;
 mod hub;

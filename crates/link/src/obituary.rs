@@ -56,7 +56,7 @@ impl Obituary {
     /// # Errors
     /// See [`ObituaryError`].
     pub async fn tell(&self, to: NodeId, address: SocketAddr, limits: &Limits) -> Result<(), ObituaryError> {
-        let unreached = |error: WireError| ObituaryError::Unreached(address, crate::error::chain(&error));
+        let unreached = |error: WireError| ObituaryError::Unreached(address, base::chain(&error));
         let exchange = async {
             let stream = Stream::connect(address, limits.connect).await?;
             let mut wire = Wire::new(stream, Versions::CURRENT);

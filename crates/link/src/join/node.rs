@@ -4,12 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use base::chain;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
 use rt::Stream;
 
 use super::message::{ABOUT_MAX, JoinRequest, JoinWireError, receive_verdict};
 use crate::credentials::fingerprint;
-use crate::error::chain;
 use crate::hello::{Preamble, Purpose};
 use crate::tls;
 use crate::wire::{Wire, WireError};

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::Instant;
+use base::{Instant, chain};
 use replica::Revision;
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +100,7 @@ impl Control {
     }
 
     fn note_cluster_failure(&self, error: &ControlError) {
-        let why = words(error);
+        let why = chain(error);
         let mut failure = self.cluster_failure.borrow_mut();
         if failure.as_ref().is_some_and(|known| known.why == why) {
             return;
@@ -145,19 +145,4 @@ impl Control {
             }
         }
     }
-}
-
-/// The error with its causes.
-fn words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        // A transparent error says what its cause does.
-        if !text.ends_with(&words) {
-            text = format!("{text}: {words}");
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-/// The error with its causes.
-pub(crate) fn chain(error: &dyn Error) -> String {
+/// The error with its causes. One that says what its cause does (a transparent one) is said once.
+pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
