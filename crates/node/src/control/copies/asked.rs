@@ -96,11 +96,11 @@ impl Control {
             let _name = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
             let pool = control.pool_named(&pool)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            if control.has_made_already(&keeper, &pool, &spec).await? {
-                control.add_asker(id, copy.asker);
+            let is_made = control.has_made_already(&keeper, &pool, &spec).await?;
+            control.add_asker(id, copy.asker);
+            if is_made {
                 return Ok(());
             }
-            control.add_asker(id, copy.asker);
             let made = pool.create_volume_watched(spec, changing.zeroing()).await;
             if made.is_err() {
                 control.being_made.borrow_mut().remove(&id);

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use store::VolumeId;
 
 use super::super::entry::{VOLUMES, VolumeEntry, volume_key, volume_name_key};
+use super::unreadable::legible;
 use super::{CopiesStatus, Keeper, parse};
 use crate::parts::A_TURN;
 
@@ -38,11 +39,8 @@ impl Keeper {
                 let mut last = None;
                 for (key, value) in part {
                     last = Some(key.clone());
-                    let value = match unreadable.get(key) {
-                        Some(stands_in) => stands_in.as_ref(),
-                        None => Some(value),
-                    };
-                    value.and_then(|value| parse(key, &value.value)).into_iter().for_each(&mut each);
+                    let legible = legible(&unreadable, key, value);
+                    legible.and_then(|value| parse(key, &value.value)).into_iter().for_each(&mut each);
                 }
                 match last {
                     Some(key) => after = key,

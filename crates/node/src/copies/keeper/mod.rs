@@ -62,7 +62,7 @@ pub use self::membership::Expelled;
 use self::stalling::Stalls;
 pub use self::syncs::Counted;
 use self::syncs::Syncs;
-use self::unreadable::{Legible, Unreadable};
+use self::unreadable::{Legible, Unreadable, legible};
 use super::ask::Answer;
 use super::core::Copies;
 use super::entry::{NODES, NodeEntry, VolumeEntry, maintenance_key};
@@ -320,10 +320,7 @@ impl Keeper {
     /// The value at `key`, as far as this node has followed the record; of one that it cannot read what stands for that, which is not to be written.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<(T, cluster::Revision)> {
         let (record, unreadable) = (self.record.borrow(), self.unreadable.borrow());
-        let value = match unreadable.get(key) {
-            Some(stands_in) => stands_in.as_ref()?,
-            None => record.entries.get(key)?,
-        };
+        let value = legible(&unreadable, key, record.entries.get(key)?)?;
         Some((parse(key, &value.value)?, value.revision))
     }
 
@@ -333,10 +330,7 @@ impl Keeper {
         let range = record.entries.range(prefix.to_owned()..);
         range
             .take_while(|(key, _)| key.starts_with(prefix))
-            .filter_map(|(key, value)| match unreadable.get(key) {
-                Some(stands_in) => parse(key, &stands_in.as_ref()?.value),
-                None => parse(key, &value.value),
-            })
+            .filter_map(|(key, value)| parse(key, &legible(&unreadable, key, value)?.value))
             .collect()
     }
 

@@ -33,6 +33,15 @@ use crate::shard::on_all_cores;
 /// What stands for entries that cannot be read, by key; `None`: nothing that could be read was there before.
 pub(super) type Unreadable = BTreeMap<String, Option<Versioned>>;
 
+/// The value that the record has at `key`, or what stands for it; `None`: nothing does.
+pub(super) fn legible<'a>(
+    unreadable: &'a Unreadable,
+    key: &str,
+    value: &'a Versioned,
+) -> Option<&'a Versioned> {
+    unreadable.get(key).map_or(Some(value), Option::as_ref)
+}
+
 /// How much this version can read of a volume's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
