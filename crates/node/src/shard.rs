@@ -13,6 +13,7 @@ use std::time::Duration;
 use proto::scsi::{ItNexus, LuState};
 use rt::CoreId;
 use rt::sync::{Notify, Semaphore};
+use slab::Slab;
 use store::{CoreDisks, PoolId};
 
 use crate::access::{Access, Concerned};
@@ -23,7 +24,7 @@ use crate::floating::FloatingPortal;
 use crate::port_numbers::{NodeNumber, PortNumbers};
 use crate::session::Session;
 use crate::unit::{Unit, Waiting};
-use crate::volume::{Volume, VolumeId};
+use crate::volume::{TakenRange, Volume, VolumeId};
 
 /// One core's state.
 pub struct Shard {
@@ -33,6 +34,8 @@ pub struct Shard {
     expected: RefCell<BTreeSet<VolumeId>>,
     access: RefCell<Arc<Access>>,
     sessions: RefCell<BTreeMap<u16, Rc<Session>>>,
+    /// Ranges of slices of this core that commands of other cores have taken, until they send word: also when the volume is closed meanwhile.
+    taken: RefCell<Slab<TakenRange>>,
     /// On the home core: one change a unit at a time.
     turns: RefCell<BTreeMap<VolumeId, Rc<Semaphore>>>,
     /// Logins are refused, since the node is about to stop.
@@ -64,6 +67,7 @@ impl Shard {
             expected: RefCell::default(),
             access: RefCell::default(),
             sessions: RefCell::default(),
+            taken: RefCell::default(),
             turns: RefCell::default(),
             draining: Cell::new(false),
             disks: RefCell::default(),
@@ -224,6 +228,16 @@ impl Shard {
             }
         }
         removed.gone().await
+    }
+
+    /// Keeps a range of a slice of this core for a command of another one, which gives it back by this number.
+    pub fn keep_taken(&self, taken: TakenRange) -> usize {
+        self.taken.borrow_mut().insert(taken)
+    }
+
+    /// Ends what [`Shard::keep_taken`] began.
+    pub fn give_back(&self, entry: usize) -> Option<TakenRange> {
+        self.taken.borrow_mut().try_remove(entry)
     }
 
     /// Volumes whose pool is about to be reopened: sessions that look again find their LUNs busy instead of gone.

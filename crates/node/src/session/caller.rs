@@ -28,7 +28,6 @@ pub struct Caller {
     cid: u16,
     /// When it had come, with all of its data.
     came: Instant,
-    view: Rc<View>,
 }
 
 /// The command was aborted: it must not begin anything any more.
@@ -36,8 +35,8 @@ pub struct Caller {
 pub struct Aborted;
 
 impl Caller {
-    pub(super) fn new(session: Rc<Session>, id: CommandId, cid: u16, view: Rc<View>) -> Caller {
-        Caller { session, id, cid, came: rt::now(), view }
+    pub(super) fn new(session: Rc<Session>, id: CommandId, cid: u16) -> Caller {
+        Caller { session, id, cid, came: rt::now() }
     }
 
     /// When it had come, with all of its data.
@@ -45,9 +44,9 @@ impl Caller {
         self.came
     }
 
-    /// What its session saw when it came.
-    pub fn view(&self) -> &View {
-        &self.view
+    /// What its session sees now. To be kept for a moment only: who closes a volume waits for everybody who has its unit.
+    pub fn view(&self) -> Rc<View> {
+        self.session.view()
     }
 
     /// Whether it is to end, since nobody waits for its answer, or it will be TASK ABORTED.

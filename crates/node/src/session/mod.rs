@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use base::Instant;
@@ -383,7 +383,7 @@ impl Session {
         let is_copy = cdb.0[0] == EXTENDED_COPY;
         let request = Request { nexus: self.birth.nexus, cdb, data_out };
         let on = Rc::clone(&unit);
-        let caller = Caller::new(Rc::clone(self), id, cid, view);
+        let caller = Caller::new(Rc::clone(self), id, cid);
         let mut execution = Box::pin(async move { unit.execute(&caller, request).await });
         match execution.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => self.brain.borrow_mut().complete(id, outcome),
@@ -455,6 +455,9 @@ impl Session {
             return;
         }
         let view = self.view.replace(Rc::new(self.empty_view()));
+        // A unit that is closed before the last command has ended has nobody to tell.
+        let units: Vec<Weak<Unit>> = view.luns().values().map(Rc::downgrade).collect();
+        drop(view);
         self.deadline_changed.notify();
         self.stop(|_| true);
         let session = Rc::clone(self);
@@ -462,8 +465,10 @@ impl Session {
             // A write that is still at a disk must not land after what the initiator writes in its next session, so that one
             // begins (see `portal`) when the last command of this one has ended.
             session.quiet(None).await;
-            for unit in view.luns().values() {
-                unit.detach(session.birth.nexus).await;
+            for unit in units {
+                if let Some(unit) = unit.upgrade() {
+                    unit.detach(session.birth.nexus).await;
+                }
             }
             // Only now may a login of the same names begin: what it takes anew must not be dropped as the old one's.
             Shard::current().remove_session(session.birth.tsih);

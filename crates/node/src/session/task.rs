@@ -1,7 +1,7 @@
 //! Task management: what is aborted must take no effect after the answer.
 
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use base::Instant;
@@ -45,17 +45,20 @@ impl Session {
                     view if view.unit(lun).is_some() || view.is_away(lun) => TaskResponse::Complete,
                     _ => TaskResponse::LunDoesNotExist,
                 },
-                TaskFunction::ClearTaskSet => match self.view().unit(lun) {
-                    Some(unit) => self.clear(unit).await,
+                TaskFunction::ClearTaskSet => match self.unit(lun) {
+                    Some(unit) => self.clear(&unit).await,
                     None => TaskResponse::LunDoesNotExist,
                 },
-                TaskFunction::LogicalUnitReset => match self.view().unit(lun) {
-                    Some(unit) => self.reset(unit, Reset::LogicalUnit).await,
+                TaskFunction::LogicalUnitReset => match self.unit(lun) {
+                    Some(unit) => self.reset(&unit, Reset::LogicalUnit).await,
                     None => TaskResponse::LunDoesNotExist,
                 },
                 TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset => {
-                    for unit in self.view().luns().values() {
-                        self.reset(unit, Reset::Target).await;
+                    let units: Vec<Weak<Unit>> = self.view().luns().values().map(Rc::downgrade).collect();
+                    for unit in units {
+                        if let Some(unit) = unit.upgrade() {
+                            self.reset(&unit, Reset::Target).await;
+                        }
                     }
                     TaskResponse::Complete
                 }
@@ -102,6 +105,10 @@ impl Session {
             }
         })
         .await;
+    }
+
+    fn unit(&self, lun: [u8; 8]) -> Option<Rc<Unit>> {
+        self.view().unit(lun).cloned()
     }
 
     fn stop_these(&self, commands: &[CommandId]) {

@@ -9,7 +9,8 @@ use crate::shard::Shard;
 use crate::unit::{Unit, naa};
 use crate::volume::VolumeId;
 
-/// The units behind a session's LUNs, at one moment. Commands keep the view they began with.
+/// The units behind a session's LUNs, at one moment. Nobody keeps one while he waits: commands keep the unit that they are for, and so a volume is closed when
+/// its own commands have ended, whatever becomes of those of the other LUNs.
 pub struct View {
     nexus: ItNexus,
     luns: BTreeMap<Lun, Rc<Unit>>,

@@ -58,9 +58,11 @@ async fn copy_segment(
     segment: &CopySegment,
     written: &mut BlockCount,
 ) -> Result<(), Stop> {
-    let view = caller.view();
-    let source = view.by_naa(&segment.source).ok_or(CopyFault::Unreachable)?;
-    let target = view.by_naa(&segment.target).ok_or(CopyFault::Unreachable)?;
+    let (name, source, target) = {
+        let view = caller.view();
+        let unit = |naa| view.by_naa(naa).ok_or(CopyFault::Unreachable);
+        (view.nexus().clone(), unit(&segment.source)?, unit(&segment.target)?)
+    };
     check(&source, segment.source_range, segment.source_block_size)?;
     check(&target, segment.target_range, segment.target_block_size)?;
     let (source_shift, target_shift) =
@@ -76,12 +78,12 @@ async fn copy_segment(
         let _held = caller.admit(step as usize).await?;
         // Each step asks anew, and is seen by those who wait for a unit's commands: the copy of an initiator that was
         // preempted, or to a unit that was protected, ends here.
-        let data = read(&source, view.nexus(), nexus, part(segment.source_range, source_shift));
+        let data = read(&source, &name, nexus, part(segment.source_range, source_shift));
         let data = data.await.map_err(CopyFault::Source)?;
         let range = part(segment.target_range, target_shift);
         // What was read may have taken its time.
         let came = caller.word().await.map_err(|_| Stop::Aborted)?;
-        write(&target, came, (view.nexus(), nexus), range, data).await.map_err(CopyFault::Target)?;
+        write(&target, came, (&name, nexus), range, data).await.map_err(CopyFault::Target)?;
         done += step;
         written.0 += range.count.0;
     }

@@ -23,7 +23,7 @@ use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe};
 
 pub use self::order::{Exclusive, Order};
 use self::piece::{PieceOp, Taken};
-pub use self::slice::{Slice, Standing};
+pub use self::slice::{Slice, Standing, TakenRange};
 use crate::control::note_bad_block;
 
 /// How much of what a long operation reads for itself (VERIFY, ORWRITE) or makes (WRITE SAME) is in memory at once.

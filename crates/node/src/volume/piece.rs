@@ -6,7 +6,7 @@ use std::rc::Rc;
 use store::{Piece, SliceError};
 
 use super::slice::TakenRange;
-use super::{Slice, Standing, Volume, VolumeId, core_of};
+use super::{Slice, Standing, Volume, core_of};
 use crate::shard::Shard;
 
 /// What is to be done with a piece.
@@ -29,19 +29,13 @@ pub enum Taken {
 /// arrives.
 pub struct TakenThere {
     core: CoreId,
-    volume: VolumeId,
-    slice: u16,
     entry: usize,
 }
 
 impl Drop for TakenThere {
     fn drop(&mut self) {
-        let TakenThere { core, volume, slice, entry } = *self;
-        rt::send(core, move || {
-            if let Some(slice) = Shard::current().volume(volume).and_then(|volume| volume.slice_here(slice)) {
-                slice.give_back(entry);
-            }
-        });
+        let TakenThere { core, entry } = *self;
+        rt::send(core, move || drop(Shard::current().give_back(entry)));
     }
 }
 
@@ -82,10 +76,9 @@ impl Volume {
             return Ok(Taken::Here { _range: slice.take(piece.offset, piece.len).await? });
         }
         let Piece { slice, offset, len, .. } = piece;
-        let (core, volume) = (core_of(slice, rt::cores()), self.id);
         let take = move |owner: Rc<Slice>| async move {
-            let entry = owner.take_for_later(offset, len).await?;
-            Ok(TakenThere { core, volume, slice, entry })
+            let taken = owner.take(offset, len).await?;
+            Ok(TakenThere { core: rt::core(), entry: Shard::current().keep_taken(taken) })
         };
         Ok(Taken::There { _range: self.on_owner(slice, take).await? })
     }

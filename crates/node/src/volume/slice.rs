@@ -1,13 +1,11 @@
 //! A slice: one core's part of a volume. Everything that is done to its bytes is done here.
 
-use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::Payload;
 use rt::Durability;
-use slab::Slab;
 use store::{CoreDisks, SliceError, SliceSpec};
 
 use super::order::{Exclusive, Order};
@@ -19,8 +17,6 @@ pub struct Slice {
     /// If other nodes have copies of it.
     copy: Option<Rc<SliceCopy>>,
     order: Rc<Order>,
-    /// Ranges that commands of other cores have taken, until they send word.
-    taken: RefCell<Slab<TakenRange>>,
 }
 
 /// A range that a command has for itself, until this is dropped.
@@ -47,7 +43,7 @@ fn bytes(offset: ByteOffset, len: ByteLen) -> Range<u64> {
 impl Slice {
     /// The slice that this layout keeps, and that no other node has.
     pub fn new(layout: store::Slice) -> Slice {
-        Slice { layout: Rc::new(layout), copy: None, order: Rc::default(), taken: RefCell::default() }
+        Slice { layout: Rc::new(layout), copy: None, order: Rc::default() }
     }
 
     /// The slice that this layout keeps a copy of.
@@ -61,7 +57,7 @@ impl Slice {
             true => None,
             false => Some(SliceCopy::open(Rc::clone(&layout), opening, Rc::clone(&order)).await?),
         };
-        Ok(Slice { layout, copy, order, taken: RefCell::default() })
+        Ok(Slice { layout, copy, order })
     }
 
     /// Which slice of its volume it is.
@@ -105,21 +101,6 @@ impl Slice {
             None => TakenRange::Here { _exclusive: self.order.exclusive(range).await },
             Some(copy) => TakenRange::Everywhere { _lock: copy.lock(range).await? },
         })
-    }
-
-    /// Takes the range for a command of another core, which gives it back by this number.
-    ///
-    /// # Errors
-    /// As [`Slice::take`].
-    pub async fn take_for_later(&self, offset: ByteOffset, len: ByteLen) -> Result<usize, SliceError> {
-        let taken = self.take(offset, len).await?;
-        Ok(self.taken.borrow_mut().insert(taken))
-    }
-
-    /// Ends what [`Slice::take_for_later`] began.
-    pub fn give_back(&self, entry: usize) {
-        let taken = self.taken.borrow_mut().try_remove(entry);
-        drop(taken);
     }
 
     /// Reads.

@@ -152,6 +152,28 @@ fn a_volume_with_commands_at_a_silent_disk_is_deleted_when_it_answers_and_holds_
     });
 }
 
+/// Found by the simulator: commands, resets and sessions that ended kept the units of all LUNs that their initiator had seen.
+#[test]
+fn a_volume_is_deleted_though_commands_of_another_one_do_not_come_back() {
+    each_seed(4, |seed| {
+        let (rig, session) = two_pools(seed);
+        rig.world.set_disk_latency(rig.server, DISK, silence());
+        // The initiator gives the command up, resets its unit, and is gone.
+        let client = rig.client("client-2");
+        let _write = client.spawn(move |portal| async move {
+            drop(session);
+            let session = log_in(portal, "client-2", 0).await;
+            let data = stamped(volume_number(0), 0, 8, Stamp { client: 1, sequence: 1 });
+            session.write(Lun(0), Lba(0), data, BlockSize::B4096).await
+        });
+        rig.world.run_for(Duration::from_secs(seed * 20));
+        let began = rig.world.now();
+        rig.control(|control| async move { control.delete_volume(OTHER, true).await }).unwrap();
+        let took = rig.world.now() - began;
+        assert!(took < MOMENT, "{took:?}");
+    });
+}
+
 #[test]
 fn a_volume_that_is_made_on_a_silent_disk_is_there_when_it_answers() {
     each_seed(4, |seed| {

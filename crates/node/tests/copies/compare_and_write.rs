@@ -9,13 +9,14 @@ use std::time::Duration;
 use base::{Lba, Rng};
 use initiator::Session;
 use initiator::command::CompareAndWrite;
+use node::control::ControlError;
 use rt::CoreId;
-use rt::sim::DiskLatency;
 use rt::sim::linear::{Kind, NEVER, Op};
+use rt::sim::{DiskFaults, DiskLatency};
 use store::VolumeKind;
 
 use super::{Cluster, History, LUN, SIZE, block, check_all, log_in, read, watcher, write};
-use crate::rig::DISK;
+use crate::rig::{DISK, MIB, POOL};
 use crate::seeds::each_seed;
 
 const HOT: u64 = 2;
@@ -121,6 +122,8 @@ enum Harm {
     Any,
     /// One of three loses its power and is back before the others miss it.
     Restarts,
+    /// A disk of one of two fails for a moment, again and again, and its pool is reopened while hosts work.
+    Reopens,
 }
 
 impl Harm {
@@ -128,6 +131,21 @@ impl Harm {
         match self {
             Harm::None => {}
             Harm::Any => cluster.disturb(rng),
+            Harm::Reopens => {
+                let faults = |faults| cluster.world.set_disk_faults(cluster.servers[1], DISK, faults);
+                for _ in 0..8 {
+                    cluster.world.run_for(Duration::from_millis(600 + rng.below(500)));
+                    faults(DiskFaults::default().with_unwritable(0..64 * MIB));
+                    cluster.world.run_for(Duration::from_micros(rng.below(20_000)));
+                    faults(DiskFaults::default());
+                    match cluster.control(1, |control| async move { control.reopen_pool(POOL).await }) {
+                        // Nobody wrote in that moment.
+                        Ok(_) | Err(ControlError::PoolWorks(_)) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                    cluster.wait_until_in_sync(0, cluster.servers.len());
+                }
+            }
             Harm::Restarts => {
                 for _ in 0..12 {
                     // Its hosts need a moment to log in again.
@@ -148,7 +166,11 @@ impl Harm {
 
 fn exchanges(seed: u64, writes: bool, harm: Harm) {
     let mut rng = Rng::new(seed);
-    let nodes = if harm == Harm::Restarts { 3 } else { 2 + rng.below(2) as usize };
+    let nodes = match harm {
+        Harm::Restarts => 3,
+        Harm::Reopens => 2,
+        Harm::None | Harm::Any => 2 + rng.below(2) as usize,
+    };
     let cluster = Cluster::new(seed, nodes, 1 + rng.below(2) as usize);
     cluster.add_volume(VolumeKind::Thick, nodes as u8);
     let history: History = Rc::new(RefCell::new(vec![Vec::new(); HOT as usize]));
@@ -174,6 +196,13 @@ fn exchanges(seed: u64, writes: bool, harm: Harm) {
     check_all(seed, &history.borrow());
     let count: usize = exchanges.borrow().iter().map(BTreeMap::len).sum();
     assert!(count > 100, "only {count} exchanges");
+}
+
+/// Found by the simulator: a command that ended after its copy was taken out did not give its range back, those that waited there for it never ended, and the pool
+/// was never closed.
+#[test]
+fn a_pool_is_reopened_while_commands_wait_for_ranges() {
+    each_seed(6, |seed| exchanges(300 + seed, true, Harm::Reopens));
 }
 
 #[test]

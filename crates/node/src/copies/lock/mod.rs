@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use base::Chain;
 use replica::{Blocks, Epoch, Incarnation, NodeId, Slot, Slots, Standing};
-use rt::CoreId;
 use store::SliceError;
 
 pub use self::message::LockMessage;
@@ -41,6 +40,8 @@ pub(super) struct Locks {
     given: RefCell<BTreeMap<(NodeId, u64), Rc<Given>>>,
     own: RefCell<BTreeMap<u64, Own>>,
     last: Cell<u64>,
+    /// The copy was taken out: nothing is given or taken any more.
+    left: Cell<bool>,
 }
 
 /// A range that a command of another node has here, or waits for.
@@ -68,18 +69,26 @@ struct Own {
 /// A range that a command has on all nodes, until this is dropped.
 pub struct RangeLock {
     copy: Rc<SliceCopy>,
-    core: CoreId,
     number: u64,
 }
 
 impl Locks {
     pub fn new(hosts: Rc<Order>) -> Locks {
-        Locks { hosts, given: RefCell::default(), own: RefCell::default(), last: Cell::new(0) }
+        let (given, own) = (RefCell::default(), RefCell::default());
+        Locks { hosts, given, own, last: Cell::new(0), left: Cell::new(false) }
     }
 
     /// Another epoch is acted in: what was given in earlier ones is given back.
     pub fn enter(&self, epoch: Epoch) {
         self.given.borrow_mut().retain(|_, given| given.epoch == epoch);
+    }
+
+    /// The copy is taken out. No command writes here any more, and nobody says what others need no more: commands that wait here for a range come to their end,
+    /// or their volume is never closed.
+    pub fn leave(&self) {
+        self.left.set(true);
+        self.given.take();
+        self.own.borrow_mut().values_mut().for_each(|own| own.here = None);
     }
 
     /// Whether a command has taken the range on all nodes in this epoch.
@@ -118,7 +127,7 @@ impl SliceCopy {
         let own =
             Own { epoch, range: range.clone(), asked, taken, refused: false, complete: false, here: None };
         self.locks.own.borrow_mut().insert(number, own);
-        let lock = RangeLock { copy: Rc::clone(self), core: rt::core(), number };
+        let lock = RangeLock { copy: Rc::clone(self), number };
         for slot in members.iter() {
             if slot == me {
                 let here = self.locks.hosts.exclusive(range.clone()).await;
@@ -131,8 +140,8 @@ impl SliceCopy {
             self.with_own(number, |own| own.asked = own.asked.with(slot));
             self.say(slot, &LockMessage::Take { number, epoch, range: range.clone() });
             let answered = || self.with_own(number, |own| own.refused || own.taken.contains(slot));
-            self.happened.until(|| answered() || self.epoch() != Some(epoch)).await;
-            if self.with_own(number, |own| own.refused) || self.epoch() != Some(epoch) {
+            self.happened.until(|| answered() || !self.acts_in(epoch)).await;
+            if self.with_own(number, |own| own.refused) || !self.acts_in(epoch) {
                 return None;
             }
         }
@@ -154,6 +163,10 @@ impl SliceCopy {
     /// What is acted in.
     pub(super) fn epoch(&self) -> Option<Epoch> {
         self.replica.borrow().config().map(|config| config.epoch)
+    }
+
+    fn acts_in(&self, epoch: Epoch) -> bool {
+        !self.locks.left.get() && self.epoch() == Some(epoch)
     }
 
     fn say(&self, slot: Slot, message: &LockMessage) {
@@ -213,7 +226,7 @@ impl SliceCopy {
     }
 
     fn give(self: &Rc<SliceCopy>, to: NodeId, number: u64, epoch: Epoch, range: Range<u64>) {
-        if self.epoch() != Some(epoch) || range.end > self.layout.len().0 {
+        if !self.acts_in(epoch) || range.end > self.layout.len().0 {
             return self.say_to(to, &LockMessage::Refused(number));
         }
         let blocks = self.blocks_of(&range);
@@ -241,7 +254,7 @@ impl SliceCopy {
             self.with_own(number, |own| (own.epoch, own.range.clone(), own.complete));
         let blocks = self.blocks_of(&range);
         let is_over = move |copy: &SliceCopy| {
-            !complete || copy.epoch() != Some(epoch) || copy.replica.borrow().is_settled(blocks)
+            !complete || !copy.acts_in(epoch) || copy.replica.borrow().is_settled(blocks)
         };
         if is_over(self) {
             return self.release(number);
@@ -274,13 +287,10 @@ impl SliceCopy {
 
 impl Drop for RangeLock {
     fn drop(&mut self) {
-        // Not at once: a node that stops drops its commands when nothing can be said any more.
-        let (address, number) = (self.copy.address(), self.number);
-        rt::send(self.core, move || {
-            if let Some(copy) = Copies::current().slice(address) {
-                copy.give_back(number);
-            }
-        });
+        // Not at once: a node that stops drops its commands when nothing can be said any more. Of a copy that was taken out meanwhile, too: commands that wait
+        // here for the range come to their end only then, and its volume is not closed before.
+        let (copy, number) = (Rc::clone(&self.copy), self.number);
+        rt::spawn(async move { copy.give_back(number) }).detach();
     }
 }
 

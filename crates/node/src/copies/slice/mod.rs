@@ -345,6 +345,7 @@ impl SliceCopy {
 
     /// This node has no copy of the volume any more: hosts' writes end with an outcome that nobody knows, and no more is served.
     pub fn leave(self: &Rc<Self>) {
+        self.locks.leave();
         let config = self.replica.borrow().config().cloned();
         let Some(config) = config else { return };
         let nobody = Config::recorded(config.epoch, config.revision, [None; Slot::MAX]);
