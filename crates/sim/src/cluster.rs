@@ -1,4 +1,5 @@
-//! Whole nodes in a simulated world, with the record of their cluster, one volume with a copy on each, and a machine that looks on.
+//! Whole nodes in a simulated world, with the record of their cluster, a volume with a copy on each, and a machine that looks on.
+//! Some plans have a second volume beside it, in the same pool or in one of its own.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -18,8 +19,8 @@ use node::control::{
     VerificationState,
 };
 use node::copies::{
-    Answer, Ask, Copies, Keeper, NodeEntry, RECORD_DEADLINE, SliceCopy, StandingEntry, VolumeEntry, json,
-    node_key,
+    Answer, Ask, Copies, CopyEntry, Keeper, NodeEntry, RECORD_DEADLINE, SliceCopy, StandingEntry,
+    VolumeEntry, json, node_key,
 };
 use node::{Config, Control, StartError, Wanted};
 use rt::CoreId;
@@ -27,12 +28,14 @@ use rt::sim::{DiskImage, NodeId, NodeStatus, World};
 use rt::sync::Receiver;
 use store::{NewDisk, VolumeKind};
 
-use crate::layout::VOLUME_BYTES;
-use crate::plan::Plan;
+use crate::layout::{BESIDE_BYTES, VOLUME_BYTES};
+use crate::plan::{Beside, Plan};
 use crate::record::Record;
 
 /// Each node's disk.
 pub const DISK: &str = "/dev/disk";
+/// Where the volume beside has a pool of its own: the disk of that. Nothing but a loss of power happens to it.
+const DISK_BESIDE: &str = "/dev/beside";
 /// The target.
 pub const TARGET: &str = "iqn.2026-01.org.ursa:target";
 /// The volume's number there.
@@ -45,8 +48,13 @@ const LINK_PORT: u16 = 3270;
 pub const RECORD: &str = "/ursa/record";
 /// Each node's pool.
 pub const POOL: &str = "pool";
+/// See [`DISK_BESIDE`].
+const POOL_BESIDE: &str = "pool-beside";
 /// The volume.
 pub const VOLUME: &str = "volume";
+const VOLUME_BESIDE: &str = "beside";
+/// The number of the volume beside it.
+pub const LUN_BESIDE: Lun = Lun(1);
 const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 
 /// What nodes need at most to find each other in a quiet world.
@@ -69,6 +77,20 @@ pub struct Server {
     starting: RefCell<Option<Receiver<Started>>>,
 }
 
+/// A volume with a copy on each node.
+pub struct Volume {
+    /// What administrators call it.
+    pub name: &'static str,
+    /// The pool of its copies.
+    pub pool: &'static str,
+    lun: Lun,
+    bytes: u64,
+    /// Its key in the record, once it is made.
+    key: String,
+    /// How nodes number it, once it is made.
+    number: u32,
+}
+
 /// See the module.
 pub struct Cluster {
     /// Where all happens.
@@ -87,7 +109,10 @@ pub struct Cluster {
     disk_block: u32,
     /// Pools are in files, whose file systems may be full.
     in_files: bool,
-    volume_key: String,
+    /// Of each node, with their disks.
+    pools: Vec<(&'static str, &'static str)>,
+    /// The first is the one that histories are about.
+    pub volumes: Vec<Volume>,
 }
 
 impl Server {
@@ -140,13 +165,27 @@ impl Cluster {
     /// Nodes that have found each other, with the volume mapped.
     pub fn new(plan: &Plan) -> Cluster {
         let world = World::new(plan.seed);
+        let volume =
+            |name, pool, lun, bytes| Volume { name, pool, lun, bytes, key: String::new(), number: 0 };
+        let mut pools = vec![(POOL, DISK)];
+        let mut volumes = vec![volume(VOLUME, POOL, LUN, VOLUME_BYTES)];
+        if let Some(beside) = plan.beside {
+            let pool = match beside {
+                Beside::SamePool => POOL,
+                Beside::OwnPool => POOL_BESIDE,
+            };
+            volumes.push(volume(VOLUME_BESIDE, pool, LUN_BESIDE, BESIDE_BYTES));
+            pools.extend((beside == Beside::OwnPool).then_some((POOL_BESIDE, DISK_BESIDE)));
+        }
         let record = Rc::new(new_record(plan));
         let servers = (0..plan.nodes).map(|index| {
             let machine = world.add_machine(&format!("server-{}", index + 1), plan.cores);
-            let image = DiskImage::new(DISK_BYTES, plan.disk_block);
-            match plan.has_pools_in_files() {
-                true => world.put_file(machine, DISK, image),
-                false => world.put_disk(machine, DISK, image),
+            for (_, disk) in &pools {
+                let image = DiskImage::new(DISK_BYTES, plan.disk_block);
+                match plan.has_pools_in_files() {
+                    true => world.put_file(machine, disk, image),
+                    false => world.put_disk(machine, disk, image),
+                }
             }
             Server::new(&world, machine, &record, plan.confirms[index])
         });
@@ -154,10 +193,9 @@ impl Cluster {
         let idle = |name: &str| world.add_node(name, 1, |_| std::future::pending());
         let witness = plan.witness.then(|| idle("witness"));
         let watcher = idle("watcher");
-        let volume_key = String::new();
         let (cores, disk_block, in_files) = (plan.cores, plan.disk_block, plan.has_pools_in_files());
         let mut cluster =
-            Cluster { world, record, servers, witness, watcher, cores, disk_block, in_files, volume_key };
+            Cluster { world, record, servers, witness, watcher, cores, disk_block, in_files, pools, volumes };
         cluster.found(plan);
         cluster
     }
@@ -169,9 +207,11 @@ impl Cluster {
             let there = self.world.run_until(|| self.is_started(index), MEETING_MAX);
             assert!(there, "node {} starts", index + 1);
             let place = self.place(index, false);
+            let pools: Vec<PoolSpec> = self.pools.iter().map(|(name, disk)| pool(name, disk)).collect();
             self.control(index, move |control| async move {
-                let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
-                control.create_pool(PoolSpec { name: POOL.into(), disks, wipe: false }).await?;
+                for pool in pools {
+                    control.create_pool(pool).await?;
+                }
                 control.enter_cluster(place, 1).await
             })
             .expect("nothing has failed yet");
@@ -199,15 +239,29 @@ impl Cluster {
             (0..nodes).all(|index| self.control(index, heard) == nodes)
         };
         assert!(wait(&self.world, MEETING_MAX, all_there), "the nodes find each other");
-        let (block_size, copies) = (plan.block, nodes as u8);
-        let volume = self.control(0, move |control| async move {
+        self.control(0, |control| async move {
             let target = TargetSpec { name: TARGET.to_owned(), alias: None, chap: None };
-            control.create_target(target).await?;
+            control.create_target(target).await
+        })
+        .expect("nothing has failed yet");
+        for at in 0..self.volumes.len() {
+            self.volumes[at].key = self.make_volume(&self.volumes[at], plan);
+            self.volumes[at].number = self.entry_of(&self.volumes[at]).number;
+        }
+        let all_serve = || (0..nodes).all(|index| self.serves(index));
+        assert!(wait(&self.world, MEETING_MAX, all_serve), "all nodes serve");
+    }
+
+    /// Makes a volume and maps it for everybody; gives its key in the record.
+    fn make_volume(&self, volume: &Volume, plan: &Plan) -> String {
+        let Volume { name, pool, lun, bytes, .. } = *volume;
+        let (block_size, copies) = (plan.block, self.servers.len() as u8);
+        let made = self.control(0, move |control| async move {
             let new = NewVolume {
-                name: VOLUME.into(),
-                pool: Some(POOL.into()),
+                name: name.into(),
+                pool: Some(pool.into()),
                 kind: VolumeKind::Thick,
-                size: ByteLen(VOLUME_BYTES),
+                size: ByteLen(bytes),
                 block_size,
                 native_512: false,
                 slices: None,
@@ -215,15 +269,12 @@ impl Cluster {
                 map: None,
                 copies: Some(Placement::Count(copies)),
             };
-            let volume = control.create_volume(new).await?;
-            let everybody = MapSpec { target: TARGET.into(), host: "any".into(), lun: Some(LUN.0) };
-            control.map(VOLUME, everybody).await?;
-            Ok::<_, node::control::ControlError>(volume)
+            let made = control.create_volume(new).await?;
+            let everybody = MapSpec { target: TARGET.into(), host: "any".into(), lun: Some(lun.0) };
+            control.map(name, everybody).await?;
+            Ok::<_, node::control::ControlError>(made)
         });
-        let volume = volume.expect("nothing has failed yet");
-        self.volume_key = node::copies::volume_key(volume);
-        let all_serve = || (0..nodes).all(|index| self.serves(index));
-        assert!(wait(&self.world, MEETING_MAX, all_serve), "all nodes serve");
+        node::copies::volume_key(made.expect("nothing has failed yet"))
     }
 
     /// The place of the node at `index`, or of the witness, which comes after all others.
@@ -331,38 +382,54 @@ impl Cluster {
 
     /// The volume as the record has it now.
     pub fn entry(&self) -> VolumeEntry {
-        let value = self.record.value(&self.volume_key).expect("nobody deletes the volume");
+        self.entry_of(&self.volumes[0])
+    }
+
+    fn entry_of(&self, volume: &Volume) -> VolumeEntry {
+        let value = self.record.value(&volume.key).expect("nobody deletes the volume");
         serde_json::from_slice(&value).expect("nodes write what they can read")
     }
 
     /// The key of the volume in the record.
     pub fn volume_key(&self) -> &str {
-        &self.volume_key
+        &self.volumes[0].key
     }
 
-    /// Of which of the node's lives the record has a copy; 0: it has none there.
-    pub fn life_of(&self, index: usize) -> u64 {
-        let copies = self.entry().copies;
-        copies.iter().find(|copy| usize::from(copy.node) == index + 1).map_or(0, |copy| copy.incarnation)
+    /// Of which of the node's lives the record has copies of the volumes in its pool; 0: it has none there.
+    pub fn lives_of(&self, index: usize) -> Vec<u64> {
+        let volumes = self.volumes.iter().filter(|volume| volume.pool == POOL);
+        volumes.map(|volume| self.copy_of(volume, index).map_or(0, |copy| copy.incarnation)).collect()
     }
 
-    /// Whether the record says that the node's copy is in sync.
+    /// A node's copy, as the record has it.
+    fn copy_of(&self, volume: &Volume, index: usize) -> Option<CopyEntry> {
+        self.entry_of(volume).copies.into_iter().find(|copy| usize::from(copy.node) == index + 1)
+    }
+
+    /// Whether the record says that the node's copy of the first volume is in sync.
     pub fn is_in_sync(&self, index: usize) -> bool {
-        let copies = self.entry().copies;
-        let copy = copies.iter().find(|copy| usize::from(copy.node) == index + 1);
-        copy.is_some_and(|copy| copy.standing == StandingEntry::InSync)
+        self.has_in_sync(&self.volumes[0], index)
+    }
+
+    /// Whether the record says that the node's copy of this volume is in sync.
+    pub fn has_in_sync(&self, volume: &Volume, index: usize) -> bool {
+        self.copy_of(volume, index).is_some_and(|copy| copy.standing == StandingEntry::InSync)
+    }
+
+    /// Whether the record says that the node's copies of all volumes are in sync, and none is to be taken off it.
+    pub fn has_all(&self, index: usize) -> bool {
+        let mut volumes = self.volumes.iter();
+        volumes.all(|volume| self.has_in_sync(volume, index) && !self.is_to_leave(volume, index))
     }
 
     /// Whether the node has a copy, as the record has it.
-    pub fn has_copy(&self, index: usize) -> bool {
-        self.entry().copies.iter().any(|copy| usize::from(copy.node) == index + 1)
+    pub fn has_copy(&self, volume: &Volume, index: usize) -> bool {
+        self.copy_of(volume, index).is_some()
     }
 
     /// Whether the node's copy is to be taken off it.
-    pub fn is_to_leave(&self, index: usize) -> bool {
-        let entry = self.entry();
-        let copy = entry.copies.iter().find(|copy| usize::from(copy.node) == index + 1);
-        copy.is_some_and(|copy| entry.is_to_leave(copy))
+    pub fn is_to_leave(&self, volume: &Volume, index: usize) -> bool {
+        self.copy_of(volume, index).is_some_and(|copy| self.entry_of(volume).is_to_leave(&copy))
     }
 
     /// Asks for something as an administrator of a node that has started, and does not wait for it.
@@ -391,10 +458,12 @@ impl Cluster {
         })
     }
 
-    /// Whether hosts are served through a node that has started.
+    /// Whether hosts are served with all volumes through a node that has started.
     pub fn serves(&self, index: usize) -> bool {
-        self.control(index, |control| async move {
-            control.keeper().is_some_and(|keeper| keeper.volumes().first().is_some_and(|it| it.serving))
+        let count = self.volumes.len();
+        self.control(index, move |control| async move {
+            let volumes = control.keeper().map_or_else(Vec::new, |keeper| keeper.volumes());
+            volumes.len() == count && volumes.iter().all(|volume| volume.serving)
         })
     }
 
@@ -412,12 +481,17 @@ impl Cluster {
         of_pool || of_copies.any(|failed| failed)
     }
 
-    /// An administrator of a node that has started opens its pool anew, and does not wait for it.
-    pub fn reopen_pool(&self, index: usize) {
-        self.ask_to(index, |control| async move { drop(control.reopen_pool(POOL).await) });
+    /// An administrator of a node that has started opens its pools anew, and does not wait for it.
+    pub fn reopen_pools(&self, index: usize) {
+        let names: Vec<&str> = self.pools.iter().map(|(name, _)| *name).collect();
+        self.ask_to(index, |control| async move {
+            for name in names {
+                drop(control.reopen_pool(name).await);
+            }
+        });
     }
 
-    /// Of a node that has started: in how many regions its copy says that another may differ.
+    /// Of a node that has started: in how many regions its copies say that another may differ.
     pub fn dirty_regions(&self, index: usize) -> usize {
         // In no time: one that was told to stop might end while it is asked.
         let cores = (0..self.cores).map(|core| {
@@ -428,7 +502,7 @@ impl Cluster {
         cores.sum()
     }
 
-    /// Whether the copy of a node that has started says that another may differ there in the volume.
+    /// Whether the copy of a node that has started says that another may differ there in the first volume.
     pub fn notes(&self, index: usize, offset: ByteOffset) -> bool {
         let region_bytes = u64::from(replica::Geometry::REGION_BYTES);
         (0..self.cores).any(|core| {
@@ -437,9 +511,14 @@ impl Cluster {
                     let place = copy.place_of(offset);
                     place.is_some_and(|at| !copy.replica().map().get(at.0 / region_bytes).is_empty())
                 };
-                Copies::current().slices().iter().any(|copy| notes(copy))
+                Copies::current().slices().iter().any(|copy| self.is_of_first(copy) && notes(copy))
             })
         })
+    }
+
+    /// Whether it is a copy of the volume that histories are about.
+    pub fn is_of_first(&self, copy: &SliceCopy) -> bool {
+        copy.address().volume == self.volumes[0].number
     }
 
     /// What slices of a node that has started have not finished, for a person.
@@ -458,10 +537,10 @@ impl Cluster {
     }
 
     /// What the copy of a node that has started holds, in short.
-    pub fn checksum(&self, index: usize) -> Option<Vec<[u8; 32]>> {
+    pub fn checksum(&self, volume: &Volume, index: usize) -> Option<Vec<[u8; 32]>> {
+        let id = self.entry_of(volume).id;
         self.control(index, |control| async move {
             let keeper = control.keeper()?;
-            let id = keeper.volumes().first()?.entry.id.clone();
             let info = control.volume(&id).ok()?.info;
             let mut all = Vec::new();
             for slice in 0..info.stripe.slices() {
@@ -521,8 +600,7 @@ impl Cluster {
     pub fn make_pool_again(&self, index: usize) {
         self.ask_to(index, |control| async move {
             let _ = control.forget_pool(POOL, false).await;
-            let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
-            drop(control.create_pool(PoolSpec { name: POOL.into(), disks, wipe: false }).await);
+            drop(control.create_pool(pool(POOL, DISK)).await);
         });
     }
 
@@ -530,6 +608,11 @@ impl Cluster {
     pub fn add_host(&self, name: &str) -> NodeId {
         self.world.add_node(name, 1, |_| std::future::pending())
     }
+}
+
+fn pool(name: &str, disk: &str) -> PoolSpec {
+    let disks = vec![NewDisk { path: disk.into(), create: None, reserve: false }];
+    PoolSpec { name: name.into(), disks, wipe: false }
 }
 
 /// Lets time pass until `condition` holds, which may itself take time; says whether it holds within `limit`.

@@ -34,6 +34,9 @@ const DONE: &[(&str, u64)] = &[
     ("reservation cleared", 5),
     ("comparison of equal copies", 180),
     ("comparison that finds rot", 50),
+    ("sector that decays", 10),
+    ("write that is lost", 10),
+    ("write that goes elsewhere", 10),
     ("disk of a copy in sync after a power loss", 50),
     ("two that may be read looked at", 400_000),
     ("difference of two copies looked at", 100_000),
@@ -56,7 +59,9 @@ const FAULTS: &[(Fault, u64)] = &[
     (Fault::ReadError, 50),
     (Fault::FlushError, 1),
     (Fault::DiskFull, 30),
-    (Fault::Corruption, 50),
+    (Fault::Corruption, 10),
+    (Fault::LostWrite, 10),
+    (Fault::MisdirectedWrite, 10),
 ];
 
 /// What happened less often in a default run than it must, a line each.

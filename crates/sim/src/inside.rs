@@ -121,7 +121,11 @@ impl<'a> Inside<'a> {
         let on_core = |core: usize| {
             cluster.world.inspect(machine, CoreId(core as u16), || {
                 let copies = Copies::try_current().map_or_else(Vec::new, |copies| copies.slices());
-                copies.iter().filter_map(|copy| see(copy)).collect::<Vec<_>>()
+                copies
+                    .iter()
+                    .filter(|copy| cluster.is_of_first(copy))
+                    .filter_map(|copy| see(copy))
+                    .collect::<Vec<_>>()
             })
         };
         (0..cluster.cores).flat_map(on_core).collect()

@@ -13,6 +13,11 @@ pub const GROWTHS: [u64; 3] = [4096, 68 << 10, 1 << 20];
 /// See [`GROWTHS`].
 pub const GROWN_MAX: u64 = 5 << 20;
 
+/// The capacity of the volume beside it, which has only blocks of one host ([`own`]).
+pub const BESIDE_BYTES: u64 = 1 << 20;
+/// Regions of its dirty map that are ever written to.
+pub const BESIDE_REGIONS_MAX: usize = 2;
+
 /// Regions of the dirty map that are ever written to, with all slices: of 32.
 pub const REGIONS_MAX: usize = 5;
 

@@ -7,6 +7,16 @@ use base::{BlockSize, Rng};
 
 use crate::harm::{self, Harm};
 use crate::layout::OWNERS_MAX;
+use crate::rot::Rot;
+
+/// Where a second volume lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// In the same pool: what happens to its disk happens to both.
+    SamePool,
+    /// In a second pool of each node, on a disk of its own.
+    OwnPool,
+}
 
 /// How a run differs from others.
 #[derive(Clone, Debug)]
@@ -25,8 +35,10 @@ pub struct Plan {
     pub block: BlockSize,
     /// The blocks of all disks, in bytes: larger than the volume's, neighbours of what is written are written, too.
     pub disk_block: u32,
-    /// When all is over a sector of one copy changes by itself, which a comparison must find.
-    pub rot: bool,
+    /// When all is over the disk of one copy lies, which a comparison must find.
+    pub rot: Option<Rot>,
+    /// A second volume, which has one host for itself.
+    pub beside: Option<Beside>,
     /// What hosts do.
     pub load: Load,
     /// What goes wrong, and how often beside the others.
@@ -100,7 +112,8 @@ impl Plan {
             raft: rng.one_in(2),
             block: if rng.one_in(4) { BlockSize::B512 } else { BlockSize::B4096 },
             disk_block: if part_of(seed, "disk block").one_in(2) { 4096 } else { 512 },
-            rot: part_of(seed, "rot").one_in(2),
+            rot: draw_rot(seed),
+            beside: draw_beside(seed),
             load,
             harms: draw_harms(seed),
             times,
@@ -141,6 +154,15 @@ fn draw_confirms(seed: u64, nodes: usize) -> Vec<bool> {
     (0..nodes).map(|_| some && !rng.one_in(3)).collect()
 }
 
+fn draw_rot(seed: u64) -> Option<Rot> {
+    let all = [None, None, None, Some(Rot::Decay), Some(Rot::LostWrite), Some(Rot::MisdirectedWrite)];
+    all[part_of(seed, "rot").below(all.len() as u64) as usize]
+}
+
+fn draw_beside(seed: u64) -> Option<Beside> {
+    [None, None, Some(Beside::SamePool), Some(Beside::OwnPool)][part_of(seed, "beside").below(4) as usize]
+}
+
 /// Numbers for a part of a plan, which change by nothing that is drawn for other parts.
 fn part_of(seed: u64, part: &str) -> Rng {
     // FNV-1a.
@@ -162,7 +184,7 @@ impl fmt::Display for Plan {
             "seed {seed}: {nodes} nodes of {cores} cores {votes} in the record, {record}; blocks of {} bytes on disks with {disk_block}",
             block.bytes()
         )?;
-        writeln!(f, "  {load:?}")?;
+        writeln!(f, "  {load:?}, second volume: {:?}", self.beside)?;
         writeln!(f, "  {times} times in up to {gap:?} each: {:?}", self.harms)?;
         write!(
             f,

@@ -1,21 +1,44 @@
-//! A disk whose bytes change by themselves when all is over: thick volumes have no checksums, so what must hold is that a comparison of the copies finds exactly
-//! that region, names the node where it can be told, and changes nothing. Where nothing has rotted it finds nothing.
+//! A disk that lies when all is over: its bytes change by themselves, or it acknowledges a write and carries it out nowhere, or somewhere else. Thick volumes have
+//! no checksums, so what must hold is that a comparison of the copies finds exactly those regions, names the node where it can be told, and changes nothing.
+//! Where a disk has not lied it finds nothing.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use base::Rng;
-use rt::sim::DiskImage;
+use base::{Lba, Rng};
+use initiator::command::{PersistentReserveOut, ServiceAction};
+use rt::CoreId;
+use rt::sim::{Astray, DiskImage};
 
-use crate::cluster::{Cluster, DISK};
+use crate::cluster::{Cluster, DISK, LUN, log_in, wait};
+use crate::history::filled;
 use crate::layout::SECTOR;
 use crate::load::Counts;
 use crate::media::Media;
 use crate::plan::Plan;
+use crate::run::CLEAN_MAX;
 
+/// What a host writes in the end: nothing else holds that.
+const NEW: u64 = u64::MAX >> 1;
+/// The key with which it clears reservations.
+const KEY: u64 = 0x707;
+/// Bytes of the largest block of a disk or a volume: writes begin at multiples of their own blocks, and go astray by a multiple of this.
+const MISDIRECTED_TO: u64 = 4096;
 /// What is compared at a time.
 const REGION: u64 = replica::Geometry::REGION_BYTES as u64;
 
-/// Compares the copies of a volume at rest, and once more when a sector of one has rotted, if the plan has that.
+/// What a disk does to a sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rot {
+    /// It changes by itself.
+    Decay,
+    /// A write is lost.
+    LostWrite,
+    /// A write goes to where another sector is.
+    MisdirectedWrite,
+}
+
+/// Compares the copies of a volume at rest, and once more when a disk has lied, if the plan has that.
 ///
 /// # Panics
 /// If it finds something else than there is.
@@ -27,32 +50,86 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
     counts.count("comparison of equal copies");
     let index = rng.below(plan.nodes as u64) as usize;
     let places: Vec<(u64, u64)> = media.places(index).iter().map(|(sector, at)| (*sector, *at)).collect();
-    if !plan.rot || places.is_empty() {
-        return;
-    }
+    let Some(rot) = plan.rot.filter(|_| !places.is_empty()) else { return };
     let (sector, place) = places[rng.below(places.len() as u64) as usize];
+    let regions = match rot {
+        Rot::Decay => {
+            let machine = cluster.servers[index].machine;
+            cluster.world.corrupt_disk(machine, DISK, place..place + SECTOR as u64);
+            counts.count("sector that decays");
+            BTreeSet::from([region_of(sector)])
+        }
+        Rot::LostWrite => {
+            write_astray(plan, cluster, (index, by), (sector, place), Astray::Lost);
+            counts.count("write that is lost");
+            BTreeSet::from([region_of(sector)])
+        }
+        Rot::MisdirectedWrite => {
+            let elsewhere = places.iter().filter(|(other, _)| region_of(*other) != region_of(sector));
+            let elsewhere: Vec<_> = elsewhere.collect();
+            let (other, there) = *elsewhere[rng.below(elsewhere.len() as u64) as usize];
+            // From where the one begins to where the other begins, whichever sector of a block it is.
+            let start = |place: u64| (place - place % MISDIRECTED_TO) as i64;
+            let astray = Astray::Misdirected(start(there) - start(place));
+            write_astray(plan, cluster, (index, by), (sector, place), astray);
+            counts.count("write that goes elsewhere");
+            BTreeSet::from([region_of(sector), region_of(other)])
+        }
+    };
     let before: Vec<DiskImage> = (0..plan.nodes).map(|index| cluster.disk(index)).collect();
-    cluster.world.corrupt_disk(cluster.servers[index].machine, DISK, place..place + SECTOR as u64);
-    let rotten = sector_at(&cluster.disk(index), place);
-    assert_ne!(rotten, sector_at(&before[index], place), "it has rotted");
     let found = cluster.verify(by);
     counts.count("comparison that finds rot");
-    let offset = sector * SECTOR as u64 / REGION * REGION;
-    let at: Vec<(u64, u64)> = found.differences.iter().map(|it| (it.offset, it.len)).collect();
-    assert_eq!((at, found.different, found.unchecked), (vec![(offset, REGION)], REGION, 0), "{found:?}");
-    let nodes = &found.differences[0].nodes;
+    let at: BTreeSet<u64> = found.differences.iter().map(|it| it.offset / REGION).collect();
+    let bytes = regions.len() as u64 * REGION;
+    assert_eq!((at, found.different, found.unchecked), (regions, bytes, 0), "{rot:?}: {found:?}");
     let number = index as u16 + 1;
-    assert!(nodes.contains(&number) && (plan.nodes == 2 || nodes.len() == 1), "{number}: {found:?}");
+    for difference in &found.differences {
+        let nodes = &difference.nodes;
+        assert!(nodes.contains(&number) && (plan.nodes == 2 || nodes.len() == 1), "{number}: {found:?}");
+    }
     // Nobody has decided whose data is right: nothing is spread, and nothing is put right.
     cluster.world.run_for(Duration::from_secs(2));
     for (node, before) in before.iter().enumerate() {
         let now = cluster.disk(node);
         for place in media.places(node).values() {
             let same = sector_at(before, *place) == sector_at(&now, *place);
-            assert!(same || node == index, "a comparison has changed the copy of node {}", node + 1);
+            assert!(same, "a comparison has changed the copy of node {}", node + 1);
         }
     }
-    assert_eq!(sector_at(&cluster.disk(index), place), rotten);
+}
+
+/// A host writes the block that has this sector, whose write goes astray on the disk of one node. Then all is at rest again. `nodes`: that node, and the one
+/// that the host uses. `sector`: its number, and where it is on the disk.
+fn write_astray(
+    plan: &Plan,
+    cluster: &Cluster,
+    nodes: (usize, usize),
+    (sector, place): (u64, u64),
+    astray: Astray,
+) {
+    let (index, by) = nodes;
+    let machine = cluster.servers[index].machine;
+    cluster.world.lead_write_astray(machine, DISK, place..place + SECTOR as u64, astray);
+    let (host, portal) = (cluster.add_host("astray"), cluster.servers[by].portal);
+    let (block, size) = (sector * SECTOR as u64 / u64::from(plan.block.bytes()), plan.block);
+    cluster.world.block_on(host, CoreId(0), move || async move {
+        let session = log_in(portal, "astray").await.expect("nothing fails any more");
+        // Reservations that hosts have left keep others from writing.
+        let register = PersistentReserveOut::register(KEY);
+        let clear = PersistentReserveOut { action: ServiceAction::Clear, key: KEY, ..register };
+        for command in [register, clear] {
+            session.reserve(LUN, command).await.expect("nothing fails any more");
+        }
+        let written = session.write(LUN, Lba(block), filled(NEW, 1, size), size).await;
+        written.expect("nothing fails any more");
+    });
+    cluster.world.kill(host);
+    let at_rest = || (0..plan.nodes).all(|index| cluster.dirty_regions(index) == 0);
+    assert!(wait(&cluster.world, CLEAN_MAX, at_rest), "dirty maps are empty again");
+}
+
+fn region_of(sector: u64) -> u64 {
+    sector * SECTOR as u64 / REGION
 }
 
 fn sector_at(image: &DiskImage, place: u64) -> [u8; SECTOR] {

@@ -34,6 +34,10 @@ pub enum Fault {
     TornWrite,
     /// Bits of a disk were changed silently.
     Corruption,
+    /// A write was acknowledged and dropped.
+    LostWrite,
+    /// A write was acknowledged and carried out somewhere else.
+    MisdirectedWrite,
     /// A connection was broken.
     ConnectionBreak,
     /// Bytes were held back by a cut link.
@@ -48,7 +52,7 @@ pub enum Fault {
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 19] = [
+    pub const ALL: [Fault; 21] = [
         Fault::NodeCrash,
         Fault::NodeKill,
         Fault::NodePause,
@@ -63,6 +67,8 @@ impl Fault {
         Fault::LostSector,
         Fault::TornWrite,
         Fault::Corruption,
+        Fault::LostWrite,
+        Fault::MisdirectedWrite,
         Fault::ConnectionBreak,
         Fault::LinkHold,
         Fault::ConnectionTimeout,

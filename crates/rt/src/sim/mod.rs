@@ -41,7 +41,7 @@ mod world;
 
 pub use clock::DRIFT_PPM_MAX;
 pub use crash::{Cut, Subsets, for_each_cut};
-pub use disk::{Disk, DiskFaults, DiskLatency, SECTOR, SharedDisk};
+pub use disk::{Astray, Disk, DiskFaults, DiskLatency, SECTOR, SharedDisk};
 pub use fault::{Fault, FaultCounts};
 pub use image::DiskImage;
 pub use net::{DetachedStream, Listener, NetProfile, Received, Stream};

@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::Instant;
 
 use super::clock::NodeClock;
-use super::disk::{DiskFaults, DiskLatency};
+use super::disk::{Astray, DiskFaults, DiskLatency};
 use super::fault::{Fault, FaultCounts};
 use super::image::DiskImage;
 use super::log::Event;
@@ -362,6 +362,17 @@ impl World {
         let (drive, rng) = shelf.drive(node, path.as_ref());
         drive.corrupt(range, rng);
         self.0.ledger.borrow_mut().fault(Fault::Corruption);
+    }
+
+    /// Has the next write that touches a range of a disk go astray, without any error.
+    pub fn lead_write_astray(
+        &self,
+        node: NodeId,
+        path: impl AsRef<Path>,
+        range: std::ops::Range<u64>,
+        astray: Astray,
+    ) {
+        self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.astray = Some((range, astray));
     }
 
     /// Records what happens to a disk from now on, until power is cut or the disk is opened again after a failure; see [`super::for_each_cut`].

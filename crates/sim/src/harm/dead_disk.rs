@@ -5,7 +5,7 @@ use std::time::Duration;
 use rt::sim::DiskLatency;
 
 use super::{Harm, Harms};
-use crate::cluster::DISK;
+use crate::cluster::{DISK, POOL};
 
 /// A disk answers nothing for so long that others go on without it.
 pub const HANG: Harm = Harm::new("hanging disk", 4, |harms, victim, rng| {
@@ -81,16 +81,17 @@ impl Harms<'_> {
         self.gone.push(index);
     }
 
-    /// What an administrator does about disks that are gone: he forgets the pool, makes one on the new disk, and has the copy that is no more taken off its
-    /// node. Then it is given a new one, as every node that has none.
+    /// What an administrator does about disks that are gone: he forgets the pool, makes one on the new disk, and has the copies that are no more taken off its
+    /// node. Then it is given new ones, as every node that has none.
     fn replace_copies(&mut self) {
         let cluster = self.cluster;
         for index in self.gone.clone() {
             if !cluster.is_started(index) {
                 continue;
             }
-            if cluster.has_copy(index) {
-                self.remove_copy(index);
+            let mut lost = cluster.volumes.iter().filter(|volume| volume.pool == POOL);
+            if let Some(volume) = lost.find(|volume| cluster.has_copy(volume, index)) {
+                self.remove_copy(volume, index);
             } else if cluster.has_well_pool(index) {
                 self.counts.count("disk replaced");
                 self.gone.retain(|gone| *gone != index);

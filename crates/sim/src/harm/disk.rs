@@ -103,7 +103,7 @@ impl Harms<'_> {
         for index in 0..self.cluster.servers.len() {
             if self.pool_failed(index) {
                 self.counts.count("pool opened anew");
-                self.cluster.reopen_pool(index);
+                self.cluster.reopen_pools(index);
             }
         }
     }
@@ -118,7 +118,7 @@ impl Harms<'_> {
             match self.reopening.get(&index) {
                 None => {
                     self.counts.count("pool opened anew");
-                    cluster.reopen_pool(index);
+                    cluster.reopen_pools(index);
                     self.reopening.insert(index, now);
                 }
                 Some(began) if now - *began < REOPENS_WITHIN => {}

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use base::Rng;
 use node::control::AddedCopy;
 
 use super::{Harm, Harms};
-use crate::cluster::{POOL, VOLUME};
+use crate::cluster::{VOLUME, Volume};
 
 /// How long it takes until a copy is gone, mostly, and how often that is looked at.
 const GONE_WITHIN: Duration = Duration::from_secs(2);
@@ -13,9 +14,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A copy is taken off its node, if another one is in sync. Half of the time it is to have one again at once, while the rest of the faults last.
 pub const REMOVE: Harm = Harm::new("copy taken off", 4, |harms, victim, rng| {
-    let removed = harms.remove_copy(victim.index);
+    let volume = harms.any_volume(rng);
+    let removed = harms.remove_copy(volume, victim.index);
     if removed && rng.one_in(2) {
-        harms.add_copy_again(victim.index);
+        harms.add_copy_again(volume, victim.index);
     }
     removed
 })
@@ -25,48 +27,64 @@ pub const REMOVE: Harm = Harm::new("copy taken off", 4, |harms, victim, rng| {
 /// A node without a copy is given one; a removal that has not come to its end is taken back.
 pub const ADD: Harm = Harm {
     repair: |harms| {
-        for index in 0..harms.cluster.servers.len() {
-            if harms.can_add_copy(index) && harms.may_ask() {
-                harms.add_copy(index);
+        for volume in &harms.cluster.volumes {
+            for index in 0..harms.cluster.servers.len() {
+                if harms.can_add_copy(volume, index) && harms.may_ask() {
+                    harms.add_copy(volume, index);
+                }
             }
         }
     },
-    ..Harm::new("copy added", 12, |harms, victim, _| {
+    ..Harm::new("copy added", 12, |harms, victim, rng| {
+        let volume = harms.any_volume(rng);
         let nodes = harms.cluster.servers.len();
         let without = (0..nodes).map(|at| (at + victim.index) % nodes);
-        let without = { without }.find(|index| !harms.cluster.has_copy(*index));
-        without.is_some_and(|index| harms.add_copy(index))
+        let without = { without }.find(|index| !harms.cluster.has_copy(volume, *index));
+        without.is_some_and(|index| harms.add_copy(volume, index))
     })
     .floor(3)
 };
 
-impl Harms<'_> {
+impl<'a> Harms<'a> {
+    /// One of the volumes.
+    fn any_volume(&self, rng: &mut Rng) -> &'a Volume {
+        let volumes = &self.cluster.volumes;
+        match volumes.len() as u64 {
+            1 => &volumes[0],
+            count => &volumes[rng.below(count) as usize],
+        }
+    }
+
     /// Has a node that has a copy in sync take the copy off another one.
-    pub(super) fn remove_copy(&self, index: usize) -> bool {
+    pub(super) fn remove_copy(&self, volume: &Volume, index: usize) -> bool {
         let cluster = self.cluster;
         let others = (0..cluster.servers.len()).filter(|other| *other != index);
         // One whose disk was set back may be called in sync for a moment.
         let mut able = others.filter(|other| {
-            cluster.is_in_sync(*other) && cluster.is_started(*other) && !self.holds_older_data(*other)
+            cluster.has_in_sync(volume, *other)
+                && cluster.is_started(*other)
+                && !self.holds_older_data(*other)
         });
         let Some(by) = able.next_back() else { return false };
-        if !cluster.has_copy(index) || !self.may_ask() {
+        if !cluster.has_copy(volume, index) || !self.may_ask() {
             return false;
         }
         // From here on nobody knows where on the disk its sectors are.
-        self.media.forget(index);
-        let number = index as u16 + 1;
-        cluster.ask_to(by, move |control| async move { drop(control.remove_copy(VOLUME, number).await) });
+        if volume.name == VOLUME {
+            self.media.forget(index);
+        }
+        let (name, number) = (volume.name, index as u16 + 1);
+        cluster.ask_to(by, move |control| async move { drop(control.remove_copy(name, number).await) });
         true
     }
 
     /// Gives a node a copy as soon as the one that was taken off it is gone, or takes that back if it takes too long.
-    fn add_copy_again(&self, index: usize) {
+    fn add_copy_again(&self, volume: &Volume, index: usize) {
         let until = self.cluster.world.now() + GONE_WITHIN;
-        while self.cluster.has_copy(index) && self.cluster.world.now() < until {
+        while self.cluster.has_copy(volume, index) && self.cluster.world.now() < until {
             self.inside.run_for(LOOK_EVERY);
         }
-        if self.add_copy(index) {
+        if self.add_copy(volume, index) {
             self.counts.count(ADD.name);
         }
     }
@@ -82,30 +100,35 @@ impl Harms<'_> {
     }
 
     /// Whether a node has no copy, or one that is to leave, and a pool for one; and another node has a copy in sync.
-    fn can_add_copy(&self, index: usize) -> bool {
+    fn can_add_copy(&self, volume: &Volume, index: usize) -> bool {
         let cluster = self.cluster;
-        let stays = cluster.has_copy(index) && !cluster.is_to_leave(index);
-        !stays && cluster.is_started(index) && !self.gone.contains(&index) && self.giver(index).is_some()
+        let stays = cluster.has_copy(volume, index) && !cluster.is_to_leave(volume, index);
+        !stays
+            && cluster.is_started(index)
+            && !self.gone.contains(&index)
+            && self.giver(volume, index).is_some()
     }
 
     /// Another node that has a copy in sync.
-    fn giver(&self, index: usize) -> Option<usize> {
+    fn giver(&self, volume: &Volume, index: usize) -> Option<usize> {
         let cluster = self.cluster;
-        let able = |by: &usize| cluster.is_started(*by) && cluster.is_in_sync(*by);
+        let able = |by: &usize| cluster.is_started(*by) && cluster.has_in_sync(volume, *by);
         (0..cluster.servers.len()).filter(|by| *by != index).find(able)
     }
 
     /// Has a node that has a copy in sync give one to a node that has none, or keep one that was to leave. Says whether that could be asked for.
-    fn add_copy(&self, index: usize) -> bool {
+    fn add_copy(&self, volume: &Volume, index: usize) -> bool {
         let cluster = self.cluster;
-        let Some(by) = self.giver(index).filter(|_| self.can_add_copy(index)) else { return false };
-        let (here, node) = (cluster.has_copy(index), index as u16 + 1);
+        let giver = self.giver(volume, index).filter(|_| self.can_add_copy(volume, index));
+        let Some(by) = giver else { return false };
+        let (here, node) = (cluster.has_copy(volume, index), index as u16 + 1);
+        let (name, pool) = (volume.name, volume.pool);
         cluster.ask_to(by, move |control| async move {
             if here {
-                return drop(control.keep_copy(VOLUME, node).await);
+                return drop(control.keep_copy(name, node).await);
             }
-            let added = AddedCopy { node, pool: Some(POOL.to_owned()), instead_of: None };
-            drop(control.add_copy(VOLUME, added).await);
+            let added = AddedCopy { node, pool: Some(pool.to_owned()), instead_of: None };
+            drop(control.add_copy(name, added).await);
         });
         true
     }

@@ -37,8 +37,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A copy that was set back and did not come in sync again yet.
 pub struct Older {
     index: usize,
-    /// The life that the record had of it: in another one it has come in sync again.
-    life: u64,
+    /// The lives that the record had of its copies: in others they have come in sync again.
+    lives: Vec<u64>,
 }
 
 impl Harms<'_> {
@@ -75,21 +75,24 @@ impl Harms<'_> {
             }
             self.inside.run_for(LOOK_EVERY);
         }
-        let life = cluster.life_of(index);
+        let lives = cluster.lives_of(index);
         cluster.world.crash(self.machine(index));
         cluster.put_disk(index, disk);
         if machine {
             cluster.put_node_record(index, record);
         }
         self.make_disks_well();
-        self.older.push(Older { index, life });
+        self.older.push(Older { index, lives });
         true
     }
 
-    /// Whether the node's disk was set back, and its copy has not come in sync since.
+    /// Whether the node's disk was set back, and not all of its copies have come in sync since.
     pub(super) fn holds_older_data(&self, index: usize) -> bool {
-        let is_back = |life: u64| self.cluster.is_in_sync(index) && self.cluster.life_of(index) != life;
-        self.older.iter().any(|older| older.index == index && !is_back(older.life))
+        let is_back = |lives: &[u64]| {
+            let now = self.cluster.lives_of(index);
+            self.cluster.has_all(index) && now.iter().zip(lives).all(|(now, then)| now != then)
+        };
+        self.older.iter().any(|older| older.index == index && !is_back(&older.lives))
     }
 
     /// Restarts nodes that found themselves set back: an administrator is told to.

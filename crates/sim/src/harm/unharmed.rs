@@ -38,10 +38,7 @@ impl Harms<'_> {
             && !self.has_hung()
             && self.gone.is_empty()
             && all().all(|index| {
-                cluster.is_started(index)
-                    && cluster.is_in_sync(index)
-                    && !cluster.is_to_leave(index)
-                    && !self.holds_older_data(index)
+                cluster.is_started(index) && cluster.has_all(index) && !self.holds_older_data(index)
             })
             && all().all(|index| cluster.is_started(index) && cluster.serves(index))
     }

@@ -15,8 +15,9 @@ use std::time::Duration;
 use base::Rng;
 use rt::CoreId;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, LUN, LUN_BESIDE};
 use crate::history::History;
+use crate::layout::own;
 use crate::plan::{Load, Plan};
 
 /// How often each thing happened.
@@ -137,7 +138,9 @@ pub fn start(
     }
     for number in 0..owners {
         let (machine, name, _, common, rng) = host("owner", number);
-        drop(cluster.world.spawn_on(machine, CoreId(0), move || own::run(common, number, name, rng)));
+        drop(
+            cluster.world.spawn_on(machine, CoreId(0), move || own::run(common, LUN, own(number), name, rng)),
+        );
     }
     for number in 0..exchangers {
         let (machine, name, portal, common, rng) = host("exchanger", number);
@@ -156,6 +159,11 @@ pub fn start(
     if writers > 0 {
         let (machine, name, _, common, rng) = host("fencer", 0);
         drop(cluster.world.spawn_on(machine, CoreId(0), move || fence::run(common, name, rng)));
+    }
+    if plan.beside.is_some() {
+        let (machine, name, _, common, rng) = host("beside", 0);
+        let run = move || own::run(common, LUN_BESIDE, own(0), name, rng);
+        drop(cluster.world.spawn_on(machine, CoreId(0), run));
     }
     machines
 }

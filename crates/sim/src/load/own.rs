@@ -1,15 +1,17 @@
 //! A host that has blocks for itself and uses all nodes at once: writes, UNMAP, WRITE SAME of zeros, flushes; then it reads. When a
 //! command has been answered nothing of an earlier one happens any more (`docs/why/multipath.md`), through whichever node (A12).
 
+use std::ops::Range;
+
 use base::{BlockCount, Chain, Lba, LbaRange, Rng};
 use initiator::command::WriteSame;
 use initiator::multipath::{EffectKnown, Failure};
-use initiator::{Multipath, MultipathOptions, Search, Wanted};
+use initiator::{Lun, Multipath, MultipathOptions, Search, Wanted};
 
 use super::{Common, LOG_IN_AGAIN};
-use crate::cluster::{LUN, TARGET, named};
+use crate::cluster::{TARGET, named};
 use crate::history::{filled, value_of};
-use crate::layout::{SECTOR, own};
+use crate::layout::SECTOR;
 
 /// Blocks of a command at most.
 const BLOCKS_MAX: u64 = 3;
@@ -23,22 +25,22 @@ struct Block {
     later: Vec<u64>,
 }
 
-pub(super) async fn run(common: Common, number: u64, name: String, mut rng: Rng) {
+pub(super) async fn run(common: Common, lun: Lun, own: Range<u64>, name: String, mut rng: Rng) {
     let search = Search {
         portals: common.portals.clone(),
         target: Some(TARGET.to_owned()),
-        unit: Wanted::Lun(LUN),
+        unit: Wanted::Lun(lun),
         discover: false,
     };
     let mut blocks: Vec<Block> =
-        own(number).map(|_| Block { certain: 0, perhaps: Vec::new(), later: Vec::new() }).collect();
+        own.clone().map(|_| Block { certain: 0, perhaps: Vec::new(), later: Vec::new() }).collect();
     loop {
         let options = MultipathOptions { login: named(&name), ..MultipathOptions::default() };
         let Ok(unit) = Multipath::open(&search, options).await else {
             rt::sleep(LOG_IN_AGAIN).await;
             continue;
         };
-        while turn(&common, &unit, own(number).start, &mut blocks, &mut rng).await {
+        while turn(&common, &unit, own.start, &mut blocks, &mut rng).await {
             common.think(&mut rng).await;
         }
     }

@@ -97,6 +97,15 @@ impl DiskFaults {
     }
 }
 
+/// A write that a disk acknowledges and does not carry out where it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Astray {
+    /// Nowhere.
+    Lost,
+    /// So many bytes further on (or, negative, before).
+    Misdirected(i64),
+}
+
 /// What a file or a block device can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -206,6 +215,8 @@ pub(in crate::sim) struct Drive {
     under_way: BTreeMap<u64, Operation>,
     pub(in crate::sim) latency: DiskLatency,
     pub(in crate::sim) faults: DiskFaults,
+    /// The next write that touches the range goes astray.
+    pub(in crate::sim) astray: Option<(Range<u64>, Astray)>,
     /// Every operation fails, and so does opening.
     pub(in crate::sim) dead: bool,
     /// A write or a flush failed: what the cache holds is unknown until the disk is opened again.
@@ -243,6 +254,7 @@ impl Drive {
             under_way: BTreeMap::new(),
             latency: DiskLatency::default(),
             faults: DiskFaults::default(),
+            astray: None,
             dead: false,
             unsettled: false,
             open: Weak::new(),
@@ -478,6 +490,7 @@ impl Drive {
             counts.add(Fault::DiskFull);
             return Err(DiskError::Full);
         }
+        let Some(offset) = self.where_to(offset, content.len(), counts) else { return Ok(()) };
         self.faults.heal(offset..offset + content.len());
         let durable = durability == Durability::Durable && !self.faults.lies;
         if seen.is_empty() {
@@ -493,6 +506,23 @@ impl Drive {
             }
         }
         Ok(())
+    }
+
+    /// Where a write that is to be carried out at `offset` really goes; `None`: nowhere.
+    fn where_to(&mut self, offset: u64, len: u64, counts: &mut FaultCounts) -> Option<u64> {
+        let strikes =
+            |(range, _): &mut (Range<u64>, Astray)| range.start < offset + len && offset < range.end;
+        match self.astray.take_if(strikes) {
+            None => Some(offset),
+            Some((_, Astray::Lost)) => {
+                counts.add(Fault::LostWrite);
+                None
+            }
+            Some((_, Astray::Misdirected(by))) => {
+                counts.add(Fault::MisdirectedWrite);
+                Some(offset.checked_add_signed(by).expect("it goes to another place of the disk"))
+            }
+        }
     }
 
     /// Makes the part `within` of `content`, at `offset`, the newest change.

@@ -9,8 +9,8 @@ mod drive;
 mod face;
 mod shelf;
 
+pub use drive::{Astray, DiskFaults, DiskLatency};
 pub(super) use drive::{Content, Drive, Operation, draw};
-pub use drive::{DiskFaults, DiskLatency};
 pub(super) use face::OpenFile;
 pub use face::{Disk, SharedDisk};
 pub(super) use shelf::{DiskNumber, DiskOpNumber, Shelf};

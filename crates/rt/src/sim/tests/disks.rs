@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::{Buf, Rng, SharedBuf};
 
 use super::one_node;
-use crate::sim::{DiskFaults, DiskImage, DiskLatency, Fault, NodeId, World};
+use crate::sim::{Astray, DiskFaults, DiskImage, DiskLatency, Fault, NodeId, World};
 use crate::{CoreId, Disk, DiskError, Durability, OpenError, OpenOptions};
 
 const SIZE: u64 = 1 << 20;
@@ -228,6 +228,35 @@ fn corruption_is_silent() {
     let found = world.block_on(node, CoreId(0), || async { read(&open("/d").await, 0, 2048).await });
     let wrong: Vec<usize> = (0..4).filter(|sector| found[sector * 512..][..512] != [0; 512]).collect();
     assert_eq!(wrong, [1, 2]);
+}
+
+#[test]
+fn one_write_goes_astray() {
+    let (world, node) = with_disk(1);
+    let written = |astray| {
+        world.lead_write_astray(node, "/d", 512..1024, astray);
+        world.block_on(node, CoreId(0), || async {
+            let disk = open("/d").await;
+            disk.write(0, bytes(9, 4096), Durability::Durable).await.unwrap();
+            disk.write(0, bytes(1, 512), Durability::Durable).await.unwrap();
+            disk.write(512, bytes(2, 512), Durability::Durable).await.unwrap();
+            disk.write(1024, bytes(3, 512), Durability::Durable).await.unwrap();
+            let found = read(&disk, 0, 4096).await;
+            found.iter().step_by(512).copied().collect::<Vec<u8>>()
+        })
+    };
+    // The first write that touches the range is the one of all 4096 bytes.
+    assert_eq!(written(Astray::Lost), [1, 2, 3, 0, 0, 0, 0, 0]);
+    world.lead_write_astray(node, "/d", 512..1024, Astray::Misdirected(1024));
+    let found = world.block_on(node, CoreId(0), || async {
+        let disk = open("/d").await;
+        disk.write(512, bytes(7, 512), Durability::Durable).await.unwrap();
+        disk.write(512, bytes(8, 512), Durability::Durable).await.unwrap();
+        read(&disk, 0, 4096).await.iter().step_by(512).copied().collect::<Vec<u8>>()
+    });
+    assert_eq!(found, [1, 8, 3, 7, 0, 0, 0, 0]);
+    let counts = world.fault_counts();
+    assert_eq!((counts.of(Fault::LostWrite), counts.of(Fault::MisdirectedWrite)), (1, 1));
 }
 
 /// Over many seeds: what was flushed or durable is always there, what was not is there or not, by sectors.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::{Buf, Rng, SendBatch};
 
-use crate::sim::{DiskFaults, DiskLatency, FaultCounts, NetProfile, NodeId, NodeStatus, World};
+use crate::sim::{Astray, DiskFaults, DiskLatency, FaultCounts, NetProfile, NodeId, NodeStatus, World};
 use crate::{CoreId, Disk, Durability, Listener, OpenOptions, Stream, call, sleep, spawn, timeout};
 
 const NODES: u32 = 3;
@@ -88,6 +88,8 @@ fn disturb(world: &World, rng: &mut Rng) {
         (7, _) => drop(world.break_connections(a, b)),
         (8, _) => world.set_disk_dead(a, "/disk", rng.one_in(2)),
         (9, _) => world.corrupt_disk(a, "/disk", 0..4096),
+        (13, _) => world.lead_write_astray(a, "/disk", 0..1 << 20, Astray::Lost),
+        (14, _) => world.lead_write_astray(a, "/disk", 0..1 << 19, Astray::Misdirected(1 << 19)),
         (10, _) => world.set_space(a, rng.one_in(2).then(|| rng.below(10) * 4096)),
         (11, _) => world.set_clock_drift(a, rng.below(400) as i32 - 200),
         (12, _) => world.freeze(a),
