@@ -324,6 +324,66 @@ fn a_bad_block_of_the_only_source_keeps_nothing_else_from_being_given() {
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
 }
 
+/// The first node gets a bad block and the one beside it from the second, while a host of the third writes both, of which the first hears late. What its host has
+/// been shown of the good block, which its own disk has, too, stays.
+pub(super) fn shown_and_gone(seed: u64) {
+    const ROUNDS: u64 = 10;
+    const HEARS_AFTER: Duration = Duration::from_millis(100);
+    let (ms, mut rng) = (Duration::from_millis, Rng::new(seed));
+    let cluster = Cluster::new(seed, 3, 1);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    cluster.write_marked([0, 1]);
+    let bad = cluster.place_of(0, marked(0));
+    let slow = DiskLatency { read: ms(5)..ms(30), ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[1], DISK, slow);
+    let logged_in = |name: &'static str, index: usize| {
+        let (client, portal) = (cluster.client(name), cluster.portal(index));
+        (client, cluster.world.block_on(client, CoreId(0), move || log_in(portal, name)).unwrap())
+    };
+    let ((reader, reads), (writer, writes)) = (logged_in("reader", 0), logged_in("writer", 2));
+    for round in 1..=ROUNDS {
+        let value = marked(1) + round;
+        let faults = DiskFaults::default().remapping().with_unreadable(bad..bad + 512);
+        cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
+        cluster.world.cut_one_way(cluster.servers[2], cluster.servers[0]);
+        let done = Rc::new(Cell::new(0));
+        let (written, session, begins) = (Rc::clone(&done), Rc::clone(&writes), ms(rng.below(20)));
+        drop(cluster.world.spawn_on(writer, CoreId(0), move || async move {
+            rt::sleep(begins).await;
+            let mut data = block(value);
+            data.append(block(value));
+            // Without word of the first node for so long it may be told that nobody knows what becomes of it.
+            while session.write(LUN, Lba(0), data.clone(), SIZE).await.is_err() {}
+            written.set(written.get() + 1);
+        }));
+        let (looked, session) = (Rc::clone(&done), Rc::clone(&reads));
+        drop(cluster.world.spawn_on(reader, CoreId(0), move || async move {
+            // Word of a path's state, which changes when leases are late, comes in the place of an answer.
+            let last_of = async |lba, count| {
+                loop {
+                    if let Ok(data) = session.read(LUN, Lba(lba), BlockCount(count), SIZE).await {
+                        let last = &data[data.len() - SIZE.bytes() as usize..];
+                        return u64::from_le_bytes(last[..8].try_into().unwrap());
+                    }
+                }
+            };
+            let shown = last_of(0, 2).await;
+            let again = last_of(1, 1).await;
+            assert!(again >= shown, "{shown:x} was shown, and then {again:x}");
+            looked.set(looked.get() + 1);
+        }));
+        cluster.world.run_for(HEARS_AFTER);
+        cluster.world.heal_all();
+        assert!(cluster.world.run_until(|| done.get() == 2, Duration::from_secs(5)), "both are answered");
+    }
+    assert_eq!(cluster.in_sync(0), 3);
+}
+
+#[test]
+fn what_came_from_another_copy_once_is_there_from_then_on() {
+    each_seed(3, shown_and_gone);
+}
+
 #[test]
 fn a_disk_with_too_many_bad_blocks_leaves() {
     let cluster = Cluster::new(1, 2, 2);

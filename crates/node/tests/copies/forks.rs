@@ -551,7 +551,7 @@ fn heard_while_it_is_written(seed: u64) {
     let cluster = Cluster::of_two(seed);
     cluster.put(A, 0..10, 1);
     let (record, second) = ("/ursa/record", cluster.servers[B]);
-    let slow = Duration::from_secs(3)..Duration::from_secs(4);
+    let slow = Duration::from_millis(500)..Duration::from_millis(600);
     cluster.world.set_disk_latency(second, record, DiskLatency { flush: slow, ..DiskLatency::default() });
     cluster.cut_nodes();
     assert!(cluster.world.run_until(|| cluster.fork(B).is_some(), GOES_ON), "it begins");
@@ -690,9 +690,10 @@ fn only_volumes_of_two_nodes_can_be_agreed_to() {
 #[test]
 fn a_rule_that_is_left_out_is_noticed() {
     use node::canary::{Canary, make};
-    let cases: [(Canary, fn(u64)); 10] = [
+    let cases: [(Canary, fn(u64)); 11] = [
         (Canary::ForkUnasked, unasked),
         (Canary::ForkUnled, left_behind),
+        (Canary::ForkThoughHeard, heard_while_it_is_written),
         (Canary::ForkUnwritten, stopped_while_alone),
         (Canary::ForkFollowsRecord, split),
         (Canary::ForkLends, left_without_lease),

@@ -100,36 +100,38 @@ fn the_other_copy_goes_on_and_the_full_one_comes_back_by_itself() {
 }
 
 /// Two nodes of one kind are full at the same time: what needs new space is refused before anybody takes it, all else goes on.
+pub(super) fn both_full(seed: u64) {
+    let cluster = cluster(seed);
+    (0..2).for_each(|index| fill(&cluster, index, 16 << 10));
+    let (mut acknowledged, mut refused) = (vec![0], 0);
+    for number in 1..20 {
+        let by = (0..2).find(|by| match write_to(&cluster, *by, place(number), number) {
+            Ok(()) => true,
+            Err(error) => {
+                refused += u32::from(error.sense() == Some(FULL));
+                false
+            }
+        });
+        acknowledged.extend(by.map(|_| number));
+    }
+    assert!(refused >= 10, "{refused} were refused for want of space");
+    let last = (0..2).find(|by| read_from(&cluster, *by, place(0)).is_ok()).expect("one serves");
+    for number in &acknowledged {
+        assert_eq!(read_from(&cluster, last, place(*number)).unwrap(), (*number).max(1));
+    }
+    write_to(&cluster, last, place(0), 7).unwrap();
+    (0..2).for_each(|index| make_room(&cluster, index));
+    write_to(&cluster, last, place(30), 30).unwrap();
+    assert_equal(&cluster);
+    for by in 0..2 {
+        assert_eq!(read_from(&cluster, by, place(0)).unwrap(), 7);
+        assert_eq!(read_from(&cluster, by, place(30)).unwrap(), 30);
+    }
+}
+
 #[test]
 fn when_both_are_full_reads_and_overwrites_go_on_and_new_places_are_refused() {
-    each_seed(4, |seed| {
-        let cluster = cluster(seed);
-        (0..2).for_each(|index| fill(&cluster, index, 16 << 10));
-        let (mut acknowledged, mut refused) = (vec![0], 0);
-        for number in 1..20 {
-            let by = (0..2).find(|by| match write_to(&cluster, *by, place(number), number) {
-                Ok(()) => true,
-                Err(error) => {
-                    refused += u32::from(error.sense() == Some(FULL));
-                    false
-                }
-            });
-            acknowledged.extend(by.map(|_| number));
-        }
-        assert!(refused >= 10, "{refused} were refused for want of space");
-        let last = (0..2).find(|by| read_from(&cluster, *by, place(0)).is_ok()).expect("one serves");
-        for number in &acknowledged {
-            assert_eq!(read_from(&cluster, last, place(*number)).unwrap(), (*number).max(1));
-        }
-        write_to(&cluster, last, place(0), 7).unwrap();
-        (0..2).for_each(|index| make_room(&cluster, index));
-        write_to(&cluster, last, place(30), 30).unwrap();
-        assert_equal(&cluster);
-        for by in 0..2 {
-            assert_eq!(read_from(&cluster, by, place(0)).unwrap(), 7);
-            assert_eq!(read_from(&cluster, by, place(30)).unwrap(), 30);
-        }
-    });
+    each_seed(4, both_full);
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use node::canary::{Canary, make};
 
 use super::all_paths::nobody_sees_what_others_do_not;
+use super::bad_blocks::shown_and_gone;
+use super::full_disks::both_full;
 use super::ghosts::left_by_a_lost_path;
 use super::given_up::begun_late;
 use super::reservations::{
@@ -40,6 +42,21 @@ fn that_each_step_of_a_command_has_an_age_of_its_own_is_noticed() {
 #[test]
 fn that_a_read_does_not_look_again_is_noticed() {
     assert_noticed(Canary::ReadOnce, nobody_sees_what_others_do_not);
+}
+
+#[test]
+fn that_a_copy_gives_another_what_it_may_not_show_yet_is_noticed() {
+    assert_noticed(Canary::FetchOnce, shown_and_gone);
+}
+
+#[test]
+fn that_a_change_during_which_members_changed_has_no_name_is_noticed() {
+    assert_noticed(Canary::InstallUnnamed, decided_beside_another);
+}
+
+#[test]
+fn that_a_write_is_taken_without_room_is_noticed() {
+    assert_noticed(Canary::RoomUnasked, both_full);
 }
 
 #[test]

@@ -288,39 +288,41 @@ async fn registrant(portals: Vec<SocketAddr>, id: u64, holds: Rc<RefCell<BTreeSe
     }
 }
 
+fn all_agree(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let nodes = 2 + rng.below(2) as usize;
+    let cluster = Cluster::new(seed, nodes, 1 + rng.below(2) as usize);
+    cluster.add_volume(VolumeKind::Thick, nodes as u8);
+    let portals: Vec<SocketAddr> = (0..nodes).map(|index| cluster.portal(index)).collect();
+    let holds = Rc::new(RefCell::new(BTreeSet::new()));
+    let mut clients = Vec::new();
+    for id in 0..4 {
+        let client = cluster.client(&format!("registrant-{id}"));
+        let (portals, holds, fork) = (portals.clone(), Rc::clone(&holds), rng.fork());
+        drop(cluster.world.spawn_on(client, CoreId(0), move || registrant(portals, id, holds, fork)));
+        clients.push(client);
+    }
+    cluster.disturb(&mut rng);
+    cluster.wait_until_all_serve();
+    clients.iter().for_each(|client| cluster.world.crash(*client));
+    cluster.world.run_for(Duration::from_secs(5));
+    let watcher = cluster.client("watcher");
+    let found: Vec<BTreeSet<u64>> = portals
+        .into_iter()
+        .map(|portal| {
+            cluster.world.block_on(watcher, CoreId(0), move || async move {
+                keys(&log_in(portal, "watcher").await.unwrap()).await
+            })
+        })
+        .collect();
+    assert!(found.iter().all(|keys| *keys == found[0]), "{found:x?}");
+    assert!(holds.borrow().is_subset(&found[0]), "{:x?} of {:x?}", found[0], holds.borrow());
+    assert!(!found[0].is_empty());
+}
+
 #[test]
 fn all_nodes_agree_on_who_is_registered() {
-    each_seed(5, |seed| {
-        let mut rng = Rng::new(seed);
-        let nodes = 2 + rng.below(2) as usize;
-        let cluster = Cluster::new(seed, nodes, 1 + rng.below(2) as usize);
-        cluster.add_volume(VolumeKind::Thick, nodes as u8);
-        let portals: Vec<SocketAddr> = (0..nodes).map(|index| cluster.portal(index)).collect();
-        let holds = Rc::new(RefCell::new(BTreeSet::new()));
-        let mut clients = Vec::new();
-        for id in 0..4 {
-            let client = cluster.client(&format!("registrant-{id}"));
-            let (portals, holds, fork) = (portals.clone(), Rc::clone(&holds), rng.fork());
-            drop(cluster.world.spawn_on(client, CoreId(0), move || registrant(portals, id, holds, fork)));
-            clients.push(client);
-        }
-        cluster.disturb(&mut rng);
-        cluster.wait_until_all_serve();
-        clients.iter().for_each(|client| cluster.world.crash(*client));
-        cluster.world.run_for(Duration::from_secs(5));
-        let watcher = cluster.client("watcher");
-        let found: Vec<BTreeSet<u64>> = portals
-            .into_iter()
-            .map(|portal| {
-                cluster.world.block_on(watcher, CoreId(0), move || async move {
-                    keys(&log_in(portal, "watcher").await.unwrap()).await
-                })
-            })
-            .collect();
-        assert!(found.iter().all(|keys| *keys == found[0]), "{found:x?}");
-        assert!(holds.borrow().is_subset(&found[0]), "{:x?} of {:x?}", found[0], holds.borrow());
-        assert!(!found[0].is_empty());
-    });
+    each_seed(5, all_agree);
 }
 
 /// A node carries a change out, which takes its disk long, when another one becomes a member, and one with a lower slot; that one decides a change against what was
