@@ -17,24 +17,24 @@ pub enum Canary {
 }
 
 impl Canary {
-    /// Those that one of the first 200 seeds notices, and the seed that was the first when somebody looked: it is only tried first.
+    /// Those that one of the first 250 seeds notices, and the seed that was the first when somebody looked: it is only tried first.
     pub const NOTICED: [(Canary, u64); 16] = [
         (Canary::Disks, 0),
-        (Canary::Node(Mistake::AnswerEarly), 0),
-        (Canary::Node(Mistake::NotDurable), 0),
+        (Canary::Node(Mistake::AnswerEarly), 1),
+        (Canary::Node(Mistake::NotDurable), 8),
         (Canary::Node(Mistake::InstallElsewhere), 0),
-        (Canary::Node(Mistake::InstallUnexpected), 0),
-        (Canary::Node(Mistake::NotStored), 0),
+        (Canary::Node(Mistake::InstallUnexpected), 2),
+        (Canary::Node(Mistake::NotStored), 4),
         (Canary::Node(Mistake::LockHere), 0),
         (Canary::Node(Mistake::ReadHere), 0),
-        (Canary::Node(Mistake::FaultIgnored), 3),
+        (Canary::Node(Mistake::FaultIgnored), 24),
         (Canary::Node(Mistake::FullIsBroken), 12),
         (Canary::Node(Mistake::TrustSetBack), 24),
         (Canary::Rule(Rule::NoOverdue), 25),
         (Canary::Rule(Rule::NoIntent), 0),
-        (Canary::Rule(Rule::NoEpoch), 0),
-        (Canary::Rule(Rule::NoFloor), 97),
-        (Canary::Rule(Rule::Unconfirmed), 69),
+        (Canary::Rule(Rule::NoEpoch), 5),
+        (Canary::Rule(Rule::NoFloor), 42),
+        (Canary::Rule(Rule::Unconfirmed), 195),
     ];
 
     /// All that whole nodes can make.

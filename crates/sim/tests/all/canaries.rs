@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sim::{Canary, Plan, run};
 
 /// Within so many seeds a mistake must be noticed.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 250;
 
 /// The seed that noticed it before is tried before all others.
 fn one_that_notices(canary: Canary, before: u64) -> Option<u64> {
