@@ -592,3 +592,21 @@ fn good(pdu: &Pdu) -> io::Result<()> {
         }
     }
 }
+
+/// What a path may have to say, once each, when the other node comes or goes.
+const UNIT_ATTENTIONS_MAX: usize = 3;
+
+/// Sends a command, and again for each unit attention that it may meet.
+///
+/// # Errors
+/// What the command ends with after all of them.
+pub fn in_spite_of_attentions<T>(mut command: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut result = command();
+    for _ in 0..UNIT_ATTENTIONS_MAX {
+        if result.is_ok() {
+            break;
+        }
+        result = command();
+    }
+    result
+}

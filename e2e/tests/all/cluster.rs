@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::pattern::{self, SECTOR};
-use e2e::raw::Raw;
+use e2e::raw::{Raw, in_spite_of_attentions};
 use e2e::{Export, Node, ports};
 use serde_json::Value;
 
@@ -180,7 +180,8 @@ fn go_on(nodes: &mut [Node; 3], second: usize, name: &str, lun: u64) {
     // The node that was away has what was written meanwhile.
     let mut first = ready(&through(&nodes[0]));
     for block in 0..BLOCKS {
-        let data = first.read(first_sector(block), 8, BLOCK).expect("a read");
+        let read = in_spite_of_attentions(|| first.read(first_sector(block), 8, BLOCK));
+        let data = read.expect("a read");
         let newest = (0..BLOCKS).map(|back| number - 1 - back).find(|number| number % BLOCKS == block);
         assert_eq!(pattern::stamp(&data[..SECTOR], 1, first_sector(block)), newest, "{name}, block {block}");
     }

@@ -1,12 +1,11 @@
 //! Disks and machines that return as they were on an earlier day: the second of three nodes, which has one of two copies.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use e2e::pattern::{self, SECTOR};
-use e2e::raw::Raw;
+use e2e::raw::{Raw, in_spite_of_attentions};
 use e2e::{Export, Node};
 
 use crate::cluster::{TARGET, cluster_of_three, wait, wait_until_in_sync};
@@ -17,9 +16,6 @@ const BITS: Duration = Duration::from_secs(7);
 const BLOCKS: std::ops::Range<u64> = 0..64;
 /// Written while the other node is alone.
 const FEW: std::ops::Range<u64> = 100..104;
-
-/// What a path may have to say, once each, when the other node comes or goes.
-const UNIT_ATTENTIONS_MAX: usize = 3;
 
 const BEFORE: u64 = 1;
 const AFTER: u64 = 2;
@@ -65,18 +61,6 @@ fn ready(node: &Node) -> Raw {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-/// Sends a command, and again for each unit attention that it may meet.
-fn in_spite_of_attentions<T>(mut command: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    let mut result = command();
-    for _ in 0..UNIT_ATTENTIONS_MAX {
-        if result.is_ok() {
-            break;
-        }
-        result = command();
-    }
-    result
 }
 
 fn put(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
