@@ -38,6 +38,9 @@ fn a_write_is_settled_only_where_it_is_the_newest() {
     assert!(!table.is_valid(Blocks::new(3, 5)));
     table.settle(new, ts(2));
     assert!(table.is_valid(old));
+    // Others may still send the write at the floor again.
+    table.forget_below(ts(2));
+    assert_eq!(table.count(), (0, 1));
     table.forget_below(ts(3));
     assert!(table.is_empty());
 }
