@@ -5,6 +5,8 @@ use node::copies::{CopyWork, StandingEntry};
 
 use super::*;
 
+use rt::sim::DiskLatency;
+
 impl Cluster {
     fn try_add_copy(&self, asked: usize, node: u16, instead_of: Option<u16>) -> Result<(), ControlError> {
         self.control(asked, move |control| async move {
@@ -371,6 +373,44 @@ fn a_crash_while_a_volume_grows_leaves_it_with_one_size_or_the_other() {
             });
             assert_eq!(cluster.checksum(0), cluster.checksum(1), "seed {seed}");
         }
+    });
+}
+
+/// Found by the simulator: a copy that was being opened while its volume grew stayed as short as it was, until the next start of its node.
+#[test]
+fn a_volume_grows_while_a_copy_is_being_opened() {
+    const MIBS: u64 = 11;
+    each_seed(6, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let ms = Duration::from_millis;
+        let slow = DiskLatency { read: ms(50)..ms(60), ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[1], DISK, slow);
+        cluster.world.crash(cluster.servers[1]);
+        let grown = Rc::new(Cell::new(false));
+        let told = Rc::clone(&grown);
+        drop(cluster.world.spawn_on(cluster.servers[0], CoreId(0), move || async move {
+            let control = Control::current();
+            while control.grow_volume(&the_volume(&control), base::ByteLen(MIBS * MIB)).await.is_err() {
+                rt::sleep(ms(1)).await;
+            }
+            told.set(true);
+        }));
+        cluster.start(1);
+        assert!(cluster.world.run_until(|| grown.get(), Duration::from_secs(20)));
+        cluster.world.set_disk_latency(cluster.servers[1], DISK, DiskLatency::default());
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        let (client, portal) = (cluster.client("client"), cluster.portal(1));
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "client").await.unwrap();
+            for lba in new_blocks(MIBS) {
+                write(&session, lba, lba).await.unwrap();
+                assert_eq!(read(&session, lba).await.unwrap(), lba);
+            }
+        });
+        assert_eq!((cluster.size(0), cluster.size(1)), (MIBS * MIB, MIBS * MIB));
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
     });
 }
 

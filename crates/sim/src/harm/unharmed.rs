@@ -20,6 +20,8 @@ use crate::load::hot::attended;
 const UNHARMED_MAX: Duration = Duration::from_secs(20);
 /// How long it takes at most until all is well again. Where it takes longer, other faults are waited for.
 const CALM_WITHIN: Duration = Duration::from_secs(30);
+/// How long all must be well: a node that was silent until now is given up within this time, though it is heard again in between.
+const CALM_FOR: Duration = Duration::from_millis(1200);
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Between two attempts.
@@ -47,14 +49,19 @@ impl Harms<'_> {
     pub(super) fn calm_down(&mut self) -> bool {
         self.end();
         let until = self.cluster.world.now() + CALM_WITHIN;
-        while !self.is_calm() {
-            if self.cluster.world.now() > until {
+        let mut calm_since = None;
+        loop {
+            let now = self.cluster.world.now();
+            calm_since = if self.is_calm() { calm_since.or(Some(now)) } else { None };
+            if calm_since.is_some_and(|since| now - since >= CALM_FOR) {
+                return true;
+            }
+            if now > until {
                 return false;
             }
             self.look_after();
             self.inside.run_for(LOOK_EVERY);
         }
-        true
     }
 
     /// A host writes a block of which nobody speaks otherwise, through this node, until it is answered well. Says then that it was.

@@ -93,6 +93,10 @@ impl Control {
             Ok(opening) => {
                 self.unserved.borrow_mut().remove(&id);
                 open_on_all_cores(vec![opening]).await;
+                // It may have been made larger while it was being opened, and nobody else tells these slices.
+                if let Err(error) = self.grow_slices(&pool, id).await {
+                    tracing::debug!(volume = %id, %error, "a copy that was opened is gone");
+                }
                 if self.is_set_aside(id) {
                     self.stop_expecting(BTreeSet::from([id])).await;
                 }
