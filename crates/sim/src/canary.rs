@@ -19,7 +19,7 @@ pub enum Canary {
 impl Canary {
     /// Those that one of the first 250 seeds notices, and the seed that was the first when somebody looked: it is only tried first.
     pub const NOTICED: [(Canary, u64); 16] = [
-        (Canary::Disks, 0),
+        (Canary::Disks, 4),
         (Canary::Node(Mistake::AnswerEarly), 1),
         (Canary::Node(Mistake::NotDurable), 8),
         (Canary::Node(Mistake::InstallElsewhere), 0),
@@ -30,10 +30,10 @@ impl Canary {
         (Canary::Node(Mistake::FaultIgnored), 24),
         (Canary::Node(Mistake::FullIsBroken), 12),
         (Canary::Node(Mistake::TrustSetBack), 24),
-        (Canary::Rule(Rule::NoOverdue), 25),
+        (Canary::Rule(Rule::NoOverdue), 44),
         (Canary::Rule(Rule::NoIntent), 0),
-        (Canary::Rule(Rule::NoEpoch), 5),
-        (Canary::Rule(Rule::NoFloor), 42),
+        (Canary::Rule(Rule::NoEpoch), 53),
+        (Canary::Rule(Rule::NoFloor), 137),
         (Canary::Rule(Rule::Unconfirmed), 195),
     ];
 
