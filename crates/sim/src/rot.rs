@@ -10,13 +10,13 @@ use initiator::command::{PersistentReserveOut, ServiceAction};
 use rt::CoreId;
 use rt::sim::{Astray, DiskImage};
 
-use crate::cluster::{Cluster, DISK, LUN, log_in, wait};
+use crate::cluster::{Cluster, DISK, LUN, log_in};
 use crate::history::filled;
 use crate::layout::SECTOR;
 use crate::load::Counts;
 use crate::media::Media;
 use crate::plan::Plan;
-use crate::run::CLEAN_MAX;
+use crate::run::wait_until_clean;
 
 /// What a host writes in the end: nothing else holds that.
 const NEW: u64 = u64::MAX >> 1;
@@ -79,8 +79,9 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
     let before: Vec<DiskImage> = (0..plan.nodes).map(|index| cluster.disk(index)).collect();
     let found = cluster.verify(by);
     counts.count("comparison that finds rot");
-    let at: BTreeSet<u64> = found.differences.iter().map(|it| it.offset / REGION).collect();
+    let at: BTreeSet<(u64, u64)> = found.differences.iter().map(|it| (it.offset, it.len)).collect();
     let bytes = regions.len() as u64 * REGION;
+    let regions = regions.into_iter().map(|region| (region * REGION, REGION)).collect();
     assert_eq!((at, found.different, found.unchecked), (regions, bytes, 0), "{rot:?}: {found:?}");
     let number = index as u16 + 1;
     for difference in &found.differences {
@@ -124,8 +125,7 @@ fn write_astray(
         written.expect("nothing fails any more");
     });
     cluster.world.kill(host);
-    let at_rest = || (0..plan.nodes).all(|index| cluster.dirty_regions(index) == 0);
-    assert!(wait(&cluster.world, CLEAN_MAX, at_rest), "dirty maps are empty again");
+    wait_until_clean(cluster);
 }
 
 fn region_of(sector: u64) -> u64 {

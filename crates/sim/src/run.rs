@@ -32,7 +32,7 @@ const EVENTS_MAX: u64 = 400_000;
 /// How often a fault is drawn, at most, until one can be done.
 const DRAWS_MAX: usize = 4;
 /// When hosts are silent besides, no dirty map has a bit after this time: bits stay for five seconds.
-pub(crate) const CLEAN_MAX: Duration = Duration::from_secs(30);
+const CLEAN_MAX: Duration = Duration::from_secs(30);
 
 /// What a run was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,7 +202,11 @@ fn come_in_sync(plan: &Plan, harms: &mut Harms<'_>) {
     }
 }
 
-fn come_to_rest(plan: &Plan, cluster: &Cluster) {
+/// Waits until all copies are in sync and served, and no dirty map has a bit.
+///
+/// # Panics
+/// If that takes too long.
+pub(crate) fn wait_until_clean(cluster: &Cluster) {
     let nodes = 0..cluster.servers.len();
     let whole = |index| cluster.dirty_regions(index) == 0 && cluster.has_all(index) && cluster.serves(index);
     let clean = || nodes.clone().all(whole);
@@ -214,10 +218,14 @@ fn come_to_rest(plan: &Plan, cluster: &Cluster) {
             .collect();
         panic!("it never came to rest: {:?}\n{}", cluster.entry(), unrest.join("\n"));
     }
+}
+
+fn come_to_rest(plan: &Plan, cluster: &Cluster) {
+    wait_until_clean(cluster);
     for volume in &cluster.volumes {
         let first = cluster.checksum(volume, 0);
         assert!(first.is_some(), "the first node has a copy");
-        for index in nodes.clone() {
+        for index in 0..cluster.servers.len() {
             let found = cluster.checksum(volume, index);
             assert_eq!(found, first, "copies 1 and {} of {} differ: {}", index + 1, volume.name, plan.seed);
         }
