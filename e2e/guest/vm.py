@@ -7,7 +7,7 @@
   vm.py start NAME --own-time    boot a guest without a network, whose clock counts its instructions: it stands still
                                  while the guest gets no processor
   vm.py run NAME [-t SECONDS]    run the bash script on standard input in it; exits with its status, or 125 if the
-                                 guest is gone or the time is over
+                                 guest does not answer any more. The guest kills a script that takes longer (status 137)
   vm.py disk NAME FILE           plug in a disk that can only be read: /dev/vdb
   vm.py monitor NAME COMMAND     a command of QEMU's monitor, such as 'set_link n1 off'
   vm.py kill NAME                power cut
@@ -30,6 +30,10 @@ MEMORY = "768M"
 # Emulation is greedy: whatever else the machine does comes first.
 QEMU = ["nice", "-n", "10", "qemu-system-x86_64"]
 BOOT_SECONDS = 600
+# How much later than promised a guest may answer that it has killed a script.
+LATE_SECONDS = 60
+# Lines of a log to show when something went wrong.
+LOG_LINES = 40
 # With a clock that counts instructions each takes 2 to the power of this many nanoseconds.
 INSTRUCTION_SHIFT = 1
 
@@ -130,23 +134,33 @@ def first_script(name):
 
 def run(guest, script, seconds, out=sys.stdout):
     """Runs a script in the guest and prints what it prints, as it comes; gives its status (see guest-init)."""
-    end = time.time() + seconds
+    end = time.time() + seconds + LATE_SECONDS
     port = connect(f"{guest}/command", seconds)
-    port.sendall(base64.b64encode(script.encode()) + b"\n")
+    port.sendall(b"%d %s\n" % (seconds, base64.b64encode(script.encode())))
     unread = b""
     while True:
         port.settimeout(max(0.01, end - time.time()))
+        silence = None
         try:
             more = port.recv(65536)
-        except OSError:
+            if not more:
+                silence = "QEMU has ended"
+        except TimeoutError:
             more = b""
+            silence = f"no answer in {seconds + LATE_SECONDS:.0f} seconds"
+        except OSError as error:
+            more = b""
+            silence = f"the connection to QEMU is broken: {error}"
         unread += more
         mark = unread.find(b"\n@@STATUS ")
         if mark >= 0 and unread.find(b"\n", mark + 1) > 0:
             out.write(unread[:mark].decode(errors="replace") + ("\n" if mark else ""))
             return int(unread[mark + 10 :].split(b"\n")[0])
-        if not more:
-            out.write(unread.decode(errors="replace") + "\nvm.py: the guest is gone, or the time is over\n")
+        if silence:
+            out.write(unread.decode(errors="replace") + f"\nvm.py: {silence}\n")
+            for log in ("qemu.log", "console.log"):
+                with open(f"{guest}/{log}", errors="replace") as file:
+                    out.write(f"--- {log}\n" + "".join(file.readlines()[-LOG_LINES:]))
             return 125
         line_end = unread.rfind(b"\n")
         if line_end > 0 and mark < 0:
