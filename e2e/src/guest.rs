@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::Write;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex, Once, PoisonError};
@@ -15,11 +16,27 @@ use crate::program::{self, Finished};
 /// The image takes a minute and a half on a busy machine; another test process may be at it.
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
 /// One that boots takes a minute on a busy machine.
-const START_LIMIT: Duration = Duration::from_secs(600);
+const START_LIMIT: Duration = Duration::from_secs(720);
 /// For making a disk of our own program.
 const PACK_LIMIT: Duration = Duration::from_secs(120);
 /// For one script. Emulation is slow: they take seconds on an idle machine.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
+/// How `vm.py` ends when the guest does not answer any more.
+const NO_ANSWER: i32 = 125;
+
+/// The panic of a test whose guest does not answer. A guest kills scripts that take too long: so its emulator has ended or
+/// stands still, and nothing is known of the program under test.
+struct Lost;
+
+/// Runs a test that has a guest; begins again, once, if the guest is lost.
+pub fn retry_if_lost(test: impl Fn()) {
+    let Err(panic) = panic::catch_unwind(AssertUnwindSafe(&test)) else { return };
+    if !panic.is::<Lost>() {
+        panic::resume_unwind(panic);
+    }
+    eprintln!("the guest does not answer any more: the test begins again with another one");
+    test();
+}
 
 /// A running guest.
 pub struct Guest {
@@ -72,7 +89,7 @@ impl Guest {
         let turn = Turn::take();
         let name = format!("{name}-{}", std::process::id());
         let guest = Guest { name, _turn: turn };
-        program::run(vm().args(["start", &guest.name]).args(how), START_LIMIT).expect_ok();
+        answered(program::run(vm().args(["start", &guest.name]).args(how), START_LIMIT)).expect_ok();
         Some(guest)
     }
 
@@ -115,7 +132,7 @@ impl Guest {
         command.args(["run", &self.name, "-t", &limit]);
         let finished = program::run_with_input(&mut command, Stdio::from(file), SCRIPT_LIMIT * 2);
         println!("{}", finished.output);
-        finished
+        answered(finished)
     }
 }
 
@@ -123,6 +140,16 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let _ = program::run(vm().args(["kill", &self.name]), START_LIMIT);
     }
+}
+
+/// # Panics
+/// With [`Lost`] if the guest did not answer.
+fn answered(finished: Finished) -> Finished {
+    if finished.status.and_then(|status| status.code()) == Some(NO_ANSWER) {
+        eprintln!("{finished}");
+        panic::panic_any(Lost);
+    }
+    finished
 }
 
 fn vm() -> Command {

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use base::Instant;
@@ -454,10 +454,8 @@ impl Session {
         if self.ended.replace(true) {
             return;
         }
-        let view = self.view.replace(Rc::new(self.empty_view()));
-        // A unit that is closed before the last command has ended has nobody to tell.
-        let units: Vec<Weak<Unit>> = view.luns().values().map(Rc::downgrade).collect();
-        drop(view);
+        // A unit that is closed before the last command has ended is not told.
+        let units = self.view.replace(Rc::new(self.empty_view())).units();
         self.deadline_changed.notify();
         self.stop(|_| true);
         let session = Rc::clone(self);
@@ -466,9 +464,7 @@ impl Session {
             // begins (see `portal`) when the last command of this one has ended.
             session.quiet(None).await;
             for unit in units {
-                if let Some(unit) = unit.upgrade() {
-                    unit.detach(session.birth.nexus).await;
-                }
+                unit.detach(session.birth.nexus).await;
             }
             // Only now may a login of the same names begin: what it takes anew must not be dropped as the old one's.
             Shard::current().remove_session(session.birth.tsih);

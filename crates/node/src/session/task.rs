@@ -1,7 +1,7 @@
 //! Task management: what is aborted must take no effect after the answer.
 
 use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
@@ -54,11 +54,9 @@ impl Session {
                     None => TaskResponse::LunDoesNotExist,
                 },
                 TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset => {
-                    let units: Vec<Weak<Unit>> = self.view().luns().values().map(Rc::downgrade).collect();
+                    let units = self.view().units();
                     for unit in units {
-                        if let Some(unit) = unit.upgrade() {
-                            self.reset(&unit, Reset::Target).await;
-                        }
+                        self.reset(&unit, Reset::Target).await;
                     }
                     TaskResponse::Complete
                 }

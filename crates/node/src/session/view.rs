@@ -1,7 +1,7 @@
 //! What a session sees: its LUNs.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use proto::scsi::{ItNexus, Lun, NexusId, Outcome, ReportLuns};
 
@@ -56,6 +56,12 @@ impl View {
     /// The LUNs with their units.
     pub fn luns(&self) -> &BTreeMap<Lun, Rc<Unit>> {
         &self.luns
+    }
+
+    /// Its units one by one, as long as they are not closed: whoever waits between two of them keeps none of the others.
+    pub fn units(&self) -> impl Iterator<Item = Rc<Unit>> + use<> {
+        let units: Vec<Weak<Unit>> = self.luns.values().map(Rc::downgrade).collect();
+        units.into_iter().filter_map(|unit| unit.upgrade())
     }
 
     /// Answers REPORT LUNS, whichever unit was asked or even none: no unit needs to tell of the change any more.
