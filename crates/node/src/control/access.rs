@@ -9,6 +9,7 @@ use cluster::Transaction;
 
 use super::change::{Changing, WaitsFor, Work};
 use super::cluster::{KNOWN_ACCESS, KnownAccess};
+use super::doing::Doing;
 use super::predecessor::outlive;
 use super::turns::Thing;
 use super::{Control, ControlError};
@@ -153,7 +154,7 @@ impl Control {
     /// A name that is none or taken, an alias or a secret that cannot be.
     pub async fn create_target(self: &Rc<Control>, spec: TargetSpec) -> Result<(), ControlError> {
         let control = Rc::clone(self);
-        self.change(Work::new("making target", &spec.name), |changing| async move {
+        self.change(Work::new(Doing::MakeTarget, &spec.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let target = control.new_target(spec)?;
             control.change_access(&changing, vec![AccessChange::SetTarget(target)]).await
@@ -172,7 +173,7 @@ impl Control {
         change: TargetChange,
     ) -> Result<(), ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new("changing target", &name), |changing| async move {
+        self.change(Work::new(Doing::ChangeTarget, &name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let (before, after) = control.check_changed_target(&name, change)?;
             let changes = if after == before { Vec::new() } else { vec![AccessChange::SetTarget(after)] };
@@ -211,7 +212,7 @@ impl Control {
     /// [`ControlError::HasLuns`].
     pub async fn delete_target(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new("deleting target", &name), |changing| async move {
+        self.change(Work::new(Doing::DeleteTarget, &name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let target = control.target_named(&name)?;
             if !force && !target.maps.is_empty() {
@@ -228,7 +229,7 @@ impl Control {
     /// Names of nothing, a LUN that is taken or too high.
     pub async fn map(self: &Rc<Control>, volume: &str, spec: MapSpec) -> Result<u16, ControlError> {
         let (control, (pool, volume)) = (Rc::clone(self), self.volume_named(volume)?);
-        self.change(Work::new("mapping volume", &volume.name), |changing| async move {
+        self.change(Work::new(Doing::MapVolume, &volume.name), |changing| async move {
             changing.concerns(volume.id);
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
             let _record = changing.hold([Thing::Record]).await?;
@@ -253,7 +254,7 @@ impl Control {
         host: Option<&str>,
     ) -> Result<(), ControlError> {
         let (control, name, host) = (Rc::clone(self), target.to_owned(), host.map(str::to_owned));
-        self.change(Work::new("taking a LUN from target", target), |changing| async move {
+        self.change(Work::new(Doing::Unmap, target), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let mut target = control.target_named(&name)?;
             let before = target.maps.len();
@@ -278,7 +279,7 @@ impl Control {
     pub async fn set_host(self: &Rc<Control>, host: HostGroup, new: bool) -> Result<(), ControlError> {
         check_host(&host)?;
         let control = Rc::clone(self);
-        let doing = if new { "making host" } else { "changing host" };
+        let doing = if new { Doing::MakeHost } else { Doing::ChangeHost };
         self.change(Work::new(doing, host.name.as_str()), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             match (new, control.access().host(host.name.as_str()).is_some()) {
@@ -312,7 +313,7 @@ impl Control {
     /// [`ControlError::HostInUse`].
     pub async fn delete_host(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new("deleting host", &name), |changing| async move {
+        self.change(Work::new(Doing::DeleteHost, &name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let change = AccessChange::DeleteHost(control.unused_host(&name)?);
             control.change_access(&changing, vec![change]).await
@@ -489,7 +490,7 @@ impl Control {
             }
             let control = Rc::clone(&self);
             let repair =
-                self.change(Work::new("repairing the record of", &self.host.name), |changing| async move {
+                self.change(Work::new(Doing::RepairRecord, &self.host.name), |changing| async move {
                     let _record = changing.hold([Thing::Record]).await?;
                     control.repair_record().await
                 });

@@ -14,6 +14,7 @@ use std::time::Duration;
 use base::{ByteLen, Instant};
 use store::{Zeroing, ZeroingWatch};
 
+use super::doing::Doing;
 use super::turns::{Held, Thing, Turns};
 use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome};
 use crate::events::code::{
@@ -43,14 +44,14 @@ const NUMBERS_PER_SECOND: u64 = 1 << 16;
 /// What a change does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// As in "deleting volume".
-    pub doing: &'static str,
+    /// What.
+    pub doing: Doing,
     /// The name of what it does that to.
     pub name: String,
 }
 
 impl Work {
-    pub(super) fn new(doing: &'static str, name: &str) -> Work {
+    pub(super) fn new(doing: Doing, name: &str) -> Work {
         Work { doing, name: name.to_owned() }
     }
 }
@@ -312,7 +313,7 @@ impl Changing {
         if is_shared && self.control.keeper().is_some() {
             return;
         }
-        self.control.events().tell_unless_told(self.began, &self.work.name, self.event(code, text));
+        self.control.events().tell_unless_told(self.began, self.event(code, text));
     }
 
     /// What is told of it.
@@ -350,32 +351,52 @@ impl Changing {
 fn told_as(work: &Work) -> Option<(Code, bool, String)> {
     let name = &work.name;
     let (code, is_shared, text) = match work.doing {
-        "making volume" => (VOLUME_MADE, false, format!("volume {name} was made")),
-        "growing volume" => (VOLUME_GROWN, false, format!("volume {name} was made larger")),
-        "deleting volume" => (VOLUME_DELETED, false, format!("volume {name} was deleted")),
-        "making target" => (TARGET_MADE, true, format!("target {name} was made")),
-        "changing target" => (TARGET_CHANGED, true, format!("target {name} was changed")),
-        "deleting target" => (TARGET_DELETED, true, format!("target {name} was deleted")),
-        "mapping volume" => (MAPS_CHANGED, true, format!("volume {name} is a LUN more")),
-        "taking a LUN from target" => (MAPS_CHANGED, true, format!("target {name} has a LUN less")),
-        "making host" => (HOST_MADE, true, format!("host group {name} was made")),
-        "changing host" => (HOST_CHANGED, true, format!("host group {name} was changed")),
-        "deleting host" => (HOST_DELETED, true, format!("host group {name} was deleted")),
-        "making pool" => (POOL_MADE, false, format!("pool {name} was made")),
-        "importing the pool of" => (POOL_IMPORTED, false, format!("the pool of {name} was imported")),
-        "adding a disk to pool" => (POOL_GROWN, false, format!("pool {name} has one more disk")),
-        "exporting pool" => (POOL_EXPORTED, false, format!("pool {name} was exported")),
-        "reopening pool" => (POOL_REOPENED, false, format!("pool {name} was reopened")),
-        "forgetting pool" => {
+        Doing::MakeVolume => (VOLUME_MADE, false, format!("volume {name} was made")),
+        Doing::GrowVolume => (VOLUME_GROWN, false, format!("volume {name} was made larger")),
+        Doing::DeleteVolume => (VOLUME_DELETED, false, format!("volume {name} was deleted")),
+        Doing::MakeTarget => (TARGET_MADE, true, format!("target {name} was made")),
+        Doing::ChangeTarget => (TARGET_CHANGED, true, format!("target {name} was changed")),
+        Doing::DeleteTarget => (TARGET_DELETED, true, format!("target {name} was deleted")),
+        Doing::MapVolume => (MAPS_CHANGED, true, format!("volume {name} is a LUN more")),
+        Doing::Unmap => (MAPS_CHANGED, true, format!("target {name} has a LUN less")),
+        Doing::MakeHost => (HOST_MADE, true, format!("host group {name} was made")),
+        Doing::ChangeHost => (HOST_CHANGED, true, format!("host group {name} was changed")),
+        Doing::DeleteHost => (HOST_DELETED, true, format!("host group {name} was deleted")),
+        Doing::MakePool => (POOL_MADE, false, format!("pool {name} was made")),
+        Doing::ImportPool => (POOL_IMPORTED, false, format!("the pool of {name} was imported")),
+        Doing::GrowPool => (POOL_GROWN, false, format!("pool {name} has one more disk")),
+        Doing::ExportPool => (POOL_EXPORTED, false, format!("pool {name} was exported")),
+        Doing::ReopenPool => (POOL_REOPENED, false, format!("pool {name} was reopened")),
+        Doing::ForgetPool => {
             (POOL_FORGOTTEN, false, format!("pool {name} was forgotten, and what was on it"))
         }
-        "making a cluster of" => (CLUSTER_MADE, false, format!("{name} has made a cluster")),
-        "joining a cluster with" => (CLUSTER_JOINED, false, format!("{name} is in a cluster")),
-        "making a new cluster of" => {
+        Doing::MakeCluster => (CLUSTER_MADE, false, format!("{name} has made a cluster")),
+        Doing::JoinCluster => (CLUSTER_JOINED, false, format!("{name} is in a cluster")),
+        Doing::ForceCluster => {
             (CLUSTER_FORCED, false, format!("{name} was made a cluster of its own, without the others"))
         }
         // Steps of other changes, what is told where it is done, and what viewers are not shown.
-        _ => return None,
+        Doing::RenameVolume
+        | Doing::MakeCopy
+        | Doing::GrowCopy
+        | Doing::RenameCopy
+        | Doing::CloseCopy
+        | Doing::DeleteCopy
+        | Doing::DropCopy
+        | Doing::WriteFork
+        | Doing::ChangeUser
+        | Doing::MakeToken
+        | Doing::DeleteToken
+        | Doing::LookAtDisks
+        | Doing::OpenPool
+        | Doing::ReturnToCluster
+        | Doing::LeaveCluster
+        | Doing::MoveAccess
+        | Doing::KeepAccess
+        | Doing::TakeAccessOver
+        | Doing::WriteIdentity
+        | Doing::EndLife
+        | Doing::RepairRecord => return None,
     };
     Some((code, is_shared, text))
 }

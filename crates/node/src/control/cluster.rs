@@ -18,6 +18,7 @@ use rt::{CoreId, Listener};
 use serde::{Deserialize, Serialize};
 
 use super::change::{Changing, Work};
+use super::doing::Doing;
 use super::record_place::{RecordPlace, etcd_settings};
 use super::turns::Thing;
 use super::{Control, ControlError};
@@ -164,7 +165,7 @@ impl Control {
     /// It is in one already; files that cannot be written.
     pub async fn init_cluster(self: &Rc<Control>, listen: Vec<SocketAddr>) -> Result<(), ControlError> {
         let control = Rc::clone(self);
-        self.change(Work::new("making a cluster of", &self.host.name), |changing| async move {
+        self.change(Work::new(Doing::MakeCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             if control.place().is_some() {
                 return Err(EnterError::Already.into());
@@ -232,7 +233,7 @@ impl Control {
         generation: u64,
     ) -> Result<(), ControlError> {
         let control = Rc::clone(self);
-        self.change(Work::new("joining a cluster with", &self.host.name), |changing| async move {
+        self.change(Work::new(Doing::JoinCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             if control.place().is_some() {
                 return Err(EnterError::Already.into());
@@ -258,7 +259,7 @@ impl Control {
     pub async fn force_new_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
         self.check_new_cluster().await?;
         let control = Rc::clone(self);
-        self.change(Work::new("making a new cluster of", &self.host.name), |changing| async move {
+        self.change(Work::new(Doing::ForceCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let place = control.place().ok_or(ControlError::NoCluster)?;
             tracing::warn!(
@@ -297,7 +298,7 @@ impl Control {
     /// Begins a life in the cluster that the node is in.
     async fn try_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
         let control = Rc::clone(self);
-        self.change(Work::new("going on in the cluster with", &self.host.name), |changing| async move {
+        self.change(Work::new(Doing::ReturnToCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             // It may have joined again, or left, while its turn was waited for.
             let Some(place) = control.place().filter(|_| control.keeper().is_none()) else { return Ok(()) };

@@ -25,8 +25,8 @@ use super::{Control, ControlError};
 use crate::Paths;
 use crate::access::{AccessChange, HostName, TargetName};
 use crate::copies::{
-    Ask, ClusterError, DeletedVolume, Keeper, NodeEntry, VolumeEntry, deleted_key, differing_key, json,
-    node_key, split_key, strategy_key, verification_key, volume_key, volume_name_key,
+    Ask, Cause, ClusterError, DeletedVolume, Keeper, NodeEntry, VolumeEntry, deleted_key, differing_key,
+    json, node_key, split_key, strategy_key, verification_key, volume_key, volume_name_key,
 };
 use crate::port_numbers::NodeNumber;
 use crate::shard::Shard;
@@ -90,7 +90,7 @@ impl Control {
                 }
                 let mut next = entry.clone();
                 (next.size, next.epoch) = (capacity.0.max(entry.size), entry.epoch + 1);
-                next.reason = "the volume was made larger".into();
+                next.reason = Cause::VolumeGrown;
                 Ok((next, None))
             });
             match made.await {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use base::Instant;
 
 use super::{Control, Verification};
-use crate::copies::{CopyWork, VolumeEntry};
+use crate::copies::{Cause, CopyWork, VolumeEntry};
 use crate::volume::VolumeId;
 
 /// How many are kept of each kind ([`EndedWork`]): some 400 bytes each. A node that returns may end thousands of syncs; they push out no comparison.
@@ -58,7 +58,7 @@ pub enum EndedWork {
         /// What was done.
         work: CopyWork,
         /// Why.
-        cause: Option<String>,
+        cause: Option<Cause>,
     },
     /// Copies were compared.
     Verification {
@@ -148,7 +148,7 @@ mod tests {
 
     fn sync(node: u16) -> EndedJob {
         let work =
-            EndedWork::Copy { volume: "ab".into(), node, work: CopyWork::Sync, cause: Some("-".into()) };
+            EndedWork::Copy { volume: "ab".into(), node, work: CopyWork::Sync, cause: Some(Cause::Silent) };
         EndedJob { work, ..change(0) }
     }
 

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use store::{FoundPool, LookedAt, NewDisk, OpenPool, Pool};
 
 use super::change::{WaitsFor, Work};
+use super::doing::Doing;
 use super::{Control, ControlError, ImportSpec, PoolSpec};
 use crate::access::VolumeName;
 
@@ -22,9 +23,6 @@ pub struct Importable {
     pub used_by: Option<String>,
 }
 
-/// What it does, for who looks what is under way.
-const LOOKING: &str = "looking at disks for pool";
-
 impl Control {
     /// Whether a pool could be made so; gives its disks, and what they hold.
     ///
@@ -34,7 +32,7 @@ impl Control {
         let name: VolumeName = spec.name.parse()?;
         self.check_pool_is_new(name.as_str())?;
         let paths: Vec<PathBuf> = spec.disks.iter().map(|disk| disk.path.clone()).collect();
-        self.change(Work::new(LOOKING, &spec.name), |changing| async move {
+        self.change(Work::new(Doing::LookAtDisks, &spec.name), |changing| async move {
             changing.waits_for(WaitsFor::Disks(paths));
             Ok(Pool::check_create(&spec.disks, name.as_str(), spec.wipe).await?)
         })
@@ -50,7 +48,7 @@ impl Control {
         let name = name.map(|name| name.parse::<VolumeName>()).transpose()?;
         let options = OpenPool { force, ..self.opening_pool() };
         let disks = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-        let look = self.change(Work::new(LOOKING, &disks), |changing| async move {
+        let look = self.change(Work::new(Doing::LookAtDisks, &disks), |changing| async move {
             changing.waits_for(WaitsFor::Disks(paths.clone()));
             Ok(Pool::check_open(&paths, &options).await?)
         });
@@ -73,7 +71,7 @@ impl Control {
         wipe: bool,
     ) -> Result<LookedAt, ControlError> {
         let pool = self.pool_named(name)?;
-        self.change(Work::new(LOOKING, name), |changing| async move {
+        self.change(Work::new(Doing::LookAtDisks, name), |changing| async move {
             changing.waits_for(WaitsFor::Disks(vec![disk.path.clone()]));
             Ok(pool.check_disk(disk, wipe).await?)
         })

@@ -10,6 +10,7 @@ use replica::NodeId;
 use store::{MetadataState, Pool, StoreError, VolumeInfo};
 
 use super::change::{Changing, Work};
+use super::doing::Doing;
 use super::pools::key;
 use super::showing::SHOW_DEADLINE;
 use super::turns::Thing;
@@ -93,7 +94,7 @@ impl Control {
     pub async fn forget_pool(self: &Rc<Control>, name: &str, unmap: bool) -> Result<(), ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
         let awaited = self.is_awaited(&name);
-        self.change(Work::new("forgetting pool", &name), |changing| async move {
+        self.change(Work::new(Doing::ForgetPool, &name), |changing| async move {
             // Its opening may hold it for ever; it finds out that nobody waits for it any more.
             let _pool = match awaited {
                 true => None,

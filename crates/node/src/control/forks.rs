@@ -8,11 +8,12 @@ use replica::{Epoch, Incarnation, NodeId, Revision};
 
 use super::change::Work;
 use super::copies::until_heard;
+use super::doing::Doing;
 use super::members::ETCD_VOTES;
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
-    Answer, Ask, ClusterError, DATA_CHOSEN, ForkRecord, ForkShown, ForkState, Keeper, NodeEntry, SplitEntry,
+    Answer, Ask, Cause, ClusterError, ForkRecord, ForkShown, ForkState, Keeper, NodeEntry, SplitEntry,
     StandingEntry, Strategy, StrategyEntry, VolumeEntry, alone, json, node_key, split_key, strategy_key,
     volume_key,
 };
@@ -82,15 +83,12 @@ impl Control {
         change: crate::record::Change,
     ) -> Result<(), ControlError> {
         let control = Rc::clone(self);
-        self.change(
-            Work::new("going on alone, or not any more, with volume", volume),
-            |changing| async move {
-                let _record = changing.hold([Thing::Record]).await?;
-                // Into both slots: should one of them be damaged, the other does not say that there is no fork.
-                control.commit(&changing, vec![change.clone()]).await?;
-                control.commit(&changing, vec![change]).await
-            },
-        )
+        self.change(Work::new(Doing::WriteFork, volume), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            // Into both slots: should one of them be damaged, the other does not say that there is no fork.
+            control.commit(&changing, vec![change.clone()]).await?;
+            control.commit(&changing, vec![change]).await
+        })
         .await
     }
 
@@ -398,5 +396,5 @@ fn for_record(
 fn only(entry: &VolumeEntry, node: u16, life: Incarnation, epoch: u64) -> Option<VolumeEntry> {
     let (slot, _) = entry.copy_on(NodeId(node))?;
     let config = alone(&entry.config(Revision(0))?, slot, life, Epoch(epoch), Revision(0));
-    Some(entry.with_config(&config, DATA_CHOSEN))
+    Some(entry.with_config(&config, Cause::ForkDecided))
 }

@@ -9,6 +9,7 @@ use replica::Incarnation;
 
 use super::change::Work;
 use super::cluster::CLUSTER;
+use super::doing::Doing;
 use super::turns::Thing;
 use super::{Control, ControlError, Trouble};
 use crate::copies::{Keeper, NodeEntry};
@@ -44,7 +45,7 @@ impl Control {
         tracing::error!("{text}");
         tell(Event::new(NODE_SET_BACK, self.name(), text).because("set-back").of_node(keeper.me().0));
         let control = Rc::clone(self);
-        self.change(Work::new("giving up a life of", &self.host.name), |changing| async move {
+        self.change(Work::new(Doing::EndLife, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let place = control.place().ok_or(ControlError::NoCluster)?;
             let incarnation = place.incarnation.max(used);

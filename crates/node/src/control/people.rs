@@ -10,6 +10,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use super::change::{Changing, WaitsFor, Work};
+use super::doing::Doing;
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::access::HostName;
@@ -143,7 +144,7 @@ impl Control {
     pub async fn change_user(self: &Rc<Control>, change: UserChange) -> Result<User, ControlError> {
         let (control, name) = (Rc::clone(self), change.name().to_owned());
         let _: HostName = name.parse()?;
-        self.change(Work::new("changing user", &name), |changing| async move {
+        self.change(Work::new(Doing::ChangeUser, &name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let (user, entry) = control.changed_user(change)?;
             control.change_people(&changing, vec![entry, set(SET_UP.into(), &true)]).await?;
@@ -167,7 +168,7 @@ impl Control {
     /// [`ControlError::TooMany`].
     pub async fn add_api_token(self: &Rc<Control>, token: ApiToken) -> Result<(), ControlError> {
         let control = Rc::clone(self);
-        self.change(Work::new("making token", &token.name), |changing| async move {
+        self.change(Work::new(Doing::MakeToken, &token.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             if control.api_tokens().len() >= API_TOKENS_MAX {
                 return Err(ControlError::TooMany { kind: "token", most: API_TOKENS_MAX });
@@ -184,7 +185,7 @@ impl Control {
     /// [`ControlError::NotFound`].
     pub async fn delete_api_token(self: &Rc<Control>, id: &str) -> Result<(), ControlError> {
         let (control, id) = (Rc::clone(self), id.to_owned());
-        self.change(Work::new("deleting token", &id), |changing| async move {
+        self.change(Work::new(Doing::DeleteToken, &id), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let known = control.api_token(&id).ok_or_else(|| ControlError::not_found("token", &id))?;
             control.change_people(&changing, vec![delete(format!("{TOKENS}{}", known.id))]).await

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use store::{CreateOptions, DiskUsage, FoundPool, MetadataState, NewDisk, OpenPool, Pool, StoreError, Usage};
 
 use super::change::{Changing, WaitsFor, Work};
+use super::doing::Doing;
 use super::read_errors::DiskReadErrors;
 use super::turns::Thing;
 use super::{Control, ControlError, KnownPool, Opened};
@@ -127,7 +128,7 @@ impl Control {
     /// A name that is none or taken, and what the store says.
     pub async fn create_pool(self: &Rc<Control>, spec: PoolSpec) -> Result<PoolStatus, ControlError> {
         let control = Rc::clone(self);
-        self.change(Work::new("making pool", &spec.name), |changing| async move {
+        self.change(Work::new(Doing::MakePool, &spec.name), |changing| async move {
             let name: VolumeName = spec.name.parse()?;
             let _pool = changing.hold([Thing::Pool(name.to_string())]).await?;
             control.check_pool_is_new(name.as_str())?;
@@ -164,7 +165,7 @@ impl Control {
         let ImportSpec { paths, name, force } = import;
         let name = name.map(|name| name.parse::<VolumeName>()).transpose()?;
         let disks = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-        self.change(Work::new("importing the pool of", &disks), |changing| async move {
+        self.change(Work::new(Doing::ImportPool, &disks), |changing| async move {
             changing.waits_for(WaitsFor::Disks(paths.clone()));
             let pool = Pool::open(&paths, OpenPool { force, ..control.opening_pool() }).await?;
             let name = name.map_or_else(|| pool.name(), String::from);
@@ -213,7 +214,7 @@ impl Control {
         wipe: bool,
     ) -> Result<PoolStatus, ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new("adding a disk to pool", &name), |changing| async move {
+        self.change(Work::new(Doing::GrowPool, &name), |changing| async move {
             let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
             let pool = control.pool_named(&name)?;
             let record = |joining| PoolRecord { joining, ..PoolRecord::of(&pool) };
@@ -240,7 +241,7 @@ impl Control {
     /// [`ControlError::MappedInPool`], and what the store says.
     pub async fn export_pool(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new("exporting pool", &name), |changing| async move {
+        self.change(Work::new(Doing::ExportPool, &name), |changing| async move {
             let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
             let pool = control.exportable(&name)?;
             control.set_volumes_aside(&changing, &pool).await;

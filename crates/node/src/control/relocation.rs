@@ -12,10 +12,11 @@ use store::{CopyState, Pool, VolumeInfo, VolumeKind};
 
 use super::change::{WaitsFor, Work};
 use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
+use super::doing::Doing;
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
-    ADDED, Answer, Ask, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
+    Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
     StandingEntry, SyncPause, VolumeEntry, json, node_key, volume_key,
 };
 use crate::parts::A_TURN;
@@ -112,7 +113,7 @@ impl Control {
                 let config = entry.config(Revision(0)).and_then(|config| config.add(slot, node).ok());
                 let config =
                     config.ok_or(ControlError::Internal("the slot is free and the node has no copy"))?;
-                let mut next = entry.with_config(&config, ADDED);
+                let mut next = entry.with_config(&config, Cause::CopyAdded);
                 if let Some(from) = added.instead_of {
                     copy_on(&next, from)?;
                     next.copies.iter_mut().filter(|copy| copy.node == from).for_each(|copy| {
@@ -342,15 +343,13 @@ impl Control {
             return;
         }
         let called = name.clone();
-        let renamed =
-            self.change(Work::new("renaming the copy of volume", &info.name), |changing| async move {
-                changing.concerns(id);
-                let things =
-                    [Thing::Volume(id), Thing::VolumeName(name.clone()), Thing::VolumesOf(pool.name())];
-                let _volume = changing.hold(things).await?;
-                changing.waits_for(WaitsFor::Disks(pool.paths()));
-                Ok(pool.rename_volume(id, &name).await.map(drop)?)
-            });
+        let renamed = self.change(Work::new(Doing::RenameCopy, &info.name), |changing| async move {
+            changing.concerns(id);
+            let things = [Thing::Volume(id), Thing::VolumeName(name.clone()), Thing::VolumesOf(pool.name())];
+            let _volume = changing.hold(things).await?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            Ok(pool.rename_volume(id, &name).await.map(drop)?)
+        });
         // A volume of this node alone may be called so. It does no harm: the record's names come first.
         if let Err(error) = renamed.await {
             tracing::debug!(volume = called, %error, "the pool calls its copy of a volume what it was called before");
@@ -408,7 +407,7 @@ impl Control {
             return Ok(());
         };
         let (control, keeper) = (Rc::clone(self), Rc::clone(keeper));
-        self.change(Work::new("deleting the copy of volume", &info.name), |changing| async move {
+        self.change(Work::new(Doing::DeleteCopy, &info.name), |changing| async move {
             changing.concerns(info.id);
             let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
             // Whoever had the volume until now may have begun a copy anew, with what is here.

@@ -12,6 +12,7 @@ use proto::scsi::LuState;
 use store::{MetadataState, Pool, VolumeInfo, VolumeKind};
 
 use super::change::{Changing, Work};
+use super::doing::Doing;
 use super::pools::{PoolRecord, key};
 use super::turns::Thing;
 use super::{Control, ControlError, Opened, PoolStatus};
@@ -34,7 +35,7 @@ impl Control {
     /// [`ControlError::PoolWorks`]; [`ControlError::PoolClosed`] if it could not be opened.
     pub async fn reopen_pool(self: &Rc<Control>, name: &str) -> Result<PoolStatus, ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new("reopening pool", &name), |changing| async move {
+        self.change(Work::new(Doing::ReopenPool, &name), |changing| async move {
             let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
             let open = control.pool_that_fails(&name)?;
             let record: Option<PoolRecord> = control.record.borrow().get(&key(&name));

@@ -15,6 +15,7 @@ use std::time::Duration;
 use store::{Host, HostId, NewDisk, OpenPool, Pool, RamBudget, StoreError};
 
 use super::change::{Changes, Changing, WaitsFor, Work};
+use super::doing::Doing;
 use super::ended::EndedJobs;
 use super::pools::{POOLS, PoolRecord};
 use super::predecessor::outlive;
@@ -140,7 +141,7 @@ impl Control {
 
     async fn set_identity(self: &Rc<Control>, node: NodeRecord) -> Result<(), ControlError> {
         let control = Rc::clone(self);
-        self.change(Work::new("writing the identity of", &node.name), |changing| async move {
+        self.change(Work::new(Doing::WriteIdentity, &node.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             control.commit(&changing, vec![set(NODE.into(), &node)]).await
         })
@@ -168,7 +169,7 @@ impl Control {
     async fn open_known_pool(self: &Rc<Control>, pool: PoolRecord) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.know_pool(&pool.name, &pool.paths, Opened::NotYet(rt::now()));
-        self.change_within(POOL_DEADLINE, Work::new("opening pool", &pool.name), |changing| async move {
+        self.change_within(POOL_DEADLINE, Work::new(Doing::OpenPool, &pool.name), |changing| async move {
             let _pool = changing.hold([Thing::Pool(pool.name.clone())]).await?;
             control.open_awaited(&changing, pool).await
         })

@@ -100,10 +100,11 @@ impl Drop for Held<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::doing::Doing;
     use super::*;
 
     fn claim<'a>(turns: &'a Turns, name: &str, things: &[Thing]) -> Held<'a> {
-        turns.claim(things.to_vec(), Work::new("test", name))
+        turns.claim(things.to_vec(), Work::new(Doing::RepairRecord, name))
     }
 
     fn blocker(held: &Held<'_>) -> Option<String> {

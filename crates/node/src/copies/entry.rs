@@ -8,6 +8,7 @@ use replica::{Config, CopyState, Epoch, Incarnation, NodeId, Revision, Slot, Slo
 use serde::{Deserialize, Serialize};
 use store::{PoolId, PoolMark, VolumeId};
 
+use super::cause::Cause;
 use crate::shard::Shard;
 
 /// Where nodes are.
@@ -158,13 +159,13 @@ pub struct VolumeEntry {
     /// Its copies.
     pub copies: Vec<CopyEntry>,
     /// Why the configuration was changed last.
-    pub reason: String,
+    pub reason: Cause,
     /// Copies that were taken off their nodes, which have not deleted them yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<DroppedCopy>,
     /// Why copies miss writes that did not always, by slot: the reason of the change that took each out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub missed: BTreeMap<u8, String>,
+    pub missed: BTreeMap<u8, Cause>,
     /// Copies that are not given what they miss since somebody has paused that, by slot. One that is in sync is in here no more.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub paused: BTreeMap<u8, SyncPause>,
@@ -252,13 +253,6 @@ pub enum StandingEntry {
     InSync,
 }
 
-/// Why a copy misses writes that was never in sync.
-pub const NEW_COPY: &str = "it is a new copy";
-/// Why an entry was changed: somebody wanted another copy.
-pub const ADDED: &str = "a copy was added";
-/// Why an entry was changed: of two nodes that had each gone on alone one has what counts.
-pub const DATA_CHOSEN: &str = "it was decided whose data is kept";
-
 impl VolumeEntry {
     /// The configuration that the record holds since `revision`; `None` if the entry is none of ours.
     pub fn config(&self, revision: Revision) -> Option<Config> {
@@ -278,7 +272,7 @@ impl VolumeEntry {
 
     /// This entry with another configuration.
     #[must_use]
-    pub fn with_config(&self, config: &Config, reason: &str) -> VolumeEntry {
+    pub fn with_config(&self, config: &Config, reason: Cause) -> VolumeEntry {
         let copy = |(slot, copy): (Slot, CopyState)| {
             let (standing, incarnation) = match copy.standing {
                 Standing::Outside => (StandingEntry::Outside, 0),
@@ -300,8 +294,8 @@ impl VolumeEntry {
         let missed = missed.filter_map(|copy| {
             let before =
                 self.copies.iter().find(|before| (before.slot, before.node) == (copy.slot, copy.node))?;
-            let now = (before.standing == StandingEntry::InSync).then(|| reason.to_owned());
-            Some((copy.slot, now.or_else(|| self.missed.get(&copy.slot).cloned())?))
+            let now = (before.standing == StandingEntry::InSync).then_some(reason);
+            Some((copy.slot, now.or_else(|| self.missed.get(&copy.slot).copied())?))
         });
         let missed = missed.collect();
         let is_behind = |slot: u8| {
@@ -314,14 +308,7 @@ impl VolumeEntry {
         };
         let paused = self.paused.iter().filter(|(slot, _)| is_behind(**slot));
         let paused = paused.map(|(slot, pause)| (*slot, pause.clone())).collect();
-        VolumeEntry {
-            epoch: config.epoch.0,
-            copies,
-            reason: reason.to_owned(),
-            missed,
-            paused,
-            ..self.clone()
-        }
+        VolumeEntry { epoch: config.epoch.0, copies, reason, missed, paused, ..self.clone() }
     }
 
     /// The copies whose syncs are paused.
@@ -330,8 +317,8 @@ impl VolumeEntry {
     }
 
     /// Why a copy that is not in sync misses writes.
-    pub fn cause(&self, slot: u8) -> &str {
-        self.missed.get(&slot).map_or(NEW_COPY, String::as_str)
+    pub fn cause(&self, slot: u8) -> Cause {
+        self.missed.get(&slot).copied().unwrap_or(Cause::NewCopy)
     }
 
     /// Whether a copy that is not in sync never was.
@@ -450,33 +437,34 @@ mod tests {
             size: 1,
             epoch: 0,
             copies: Vec::new(),
-            reason: String::new(),
+            reason: Cause::VolumeMade,
             dropped: Vec::new(),
             missed: BTreeMap::new(),
             paused: BTreeMap::new(),
         };
-        let made = entry.with_config(&all, "the volume was made");
+        let made = entry.with_config(&all, Cause::VolumeMade);
         assert!(made.missed.is_empty());
         let alone = all.remove(slot(1)).unwrap();
-        let lost = made.with_config(&alone, "its node was restarted");
-        assert_eq!((lost.cause(1), lost.missed.len()), ("its node was restarted", 1));
+        let lost = made.with_config(&alone, Cause::Restarted);
+        assert_eq!((lost.cause(1), lost.missed.len()), (Cause::Restarted, 1));
         let joining = alone.admit(slot(1), Incarnation(2)).unwrap();
-        let joins = lost.with_config(&joining, "it has nearly all");
-        assert_eq!((joins.cause(1), joins.reason.as_str()), ("its node was restarted", "it has nearly all"));
-        let again = joins.with_config(&joining.promote(slot(1)).unwrap(), "it has all");
+        let joins = lost.with_config(&joining, Cause::CaughtUp);
+        assert_eq!((joins.cause(1), joins.reason), (Cause::Restarted, Cause::CaughtUp));
+        let again = joins.with_config(&joining.promote(slot(1)).unwrap(), Cause::Complete);
         assert!(again.missed.is_empty());
         // A pause lasts as long: over a restart, not into the next loss, nor to another node's copy.
         let pause = SyncPause { by: "eva".into(), at: 7 };
         let paused = VolumeEntry { paused: [(1, pause)].into(), ..lost };
         assert!(made.paused_slots().is_empty() && paused.paused_slots().contains(slot(1)));
-        let joins = paused.with_config(&joining, "it has nearly all");
+        let joins = paused.with_config(&joining, Cause::CaughtUp);
         assert_eq!(joins.paused, paused.paused);
-        assert!(joins.with_config(&joining.promote(slot(1)).unwrap(), "it has all").paused.is_empty());
+        assert!(joins.with_config(&joining.promote(slot(1)).unwrap(), Cause::Complete).paused.is_empty());
         let elsewhere = alone.drop_copy(slot(1)).unwrap().add(slot(1), NodeId(3)).unwrap();
-        assert!(paused.with_config(&elsewhere, ADDED).paused.is_empty());
-        assert_eq!(entry.with_config(&alone, ADDED).cause(1), "it is a new copy");
+        assert!(paused.with_config(&elsewhere, Cause::CopyAdded).paused.is_empty());
+        assert_eq!(entry.with_config(&alone, Cause::CopyAdded).cause(1), Cause::NewCopy);
         // A record of an earlier version has none.
-        let old = r#"{"id":"1","number":1,"name":"db","size":1,"epoch":1,"copies":[],"reason":"-"}"#;
+        let old =
+            r#"{"id":"1","number":1,"name":"db","size":1,"epoch":1,"copies":[],"reason":"volume_made"}"#;
         assert!(serde_json::from_str::<VolumeEntry>(old).unwrap().missed.is_empty());
     }
 }

@@ -6,6 +6,7 @@
 
 mod ask;
 mod budget;
+mod cause;
 mod core;
 mod digests;
 mod entry;
@@ -28,12 +29,13 @@ use std::time::Duration;
 
 pub use self::ask::{Answer, Ask, CarriedOut};
 pub use self::budget::{Restraint, SYNC_LIMIT_MIN, SYNCS_AT_ONCE_MAX};
+pub use self::cause::Cause;
 pub use self::core::{Copies, LinkHandler};
 pub use self::digests::{DIGEST_BYTES, digests};
 pub use self::entry::{
-    ADDED, CopyEntry, DATA_CHOSEN, DROPPED_MAX, DeletedVolume, DroppedCopy, Leaves, LinkRole, LinkRoles,
-    NODES, NewCopy, NodeEntry, PoolMarkEntry, StandingEntry, SyncPause, VolumeEntry, deleted_key,
-    link_roles_key, maintenance_key, node_key, peer, pool_mark_key, volume_key, volume_name_key,
+    CopyEntry, DROPPED_MAX, DeletedVolume, DroppedCopy, Leaves, LinkRole, LinkRoles, NODES, NewCopy,
+    NodeEntry, PoolMarkEntry, StandingEntry, SyncPause, VolumeEntry, deleted_key, link_roles_key,
+    maintenance_key, node_key, peer, pool_mark_key, volume_key, volume_name_key,
 };
 pub use replica::NodeId;
 
@@ -43,7 +45,7 @@ pub use self::keeper::{
 };
 pub use self::linked::Linked;
 pub use self::lock::RangeLock;
-pub use self::progress::CopySync;
+pub use self::progress::{Awaited, CopySync, KeptOut, SyncWait};
 pub use self::slice::{CachePolicy, Opening, SliceCopy};
 pub use self::strategy::{ForkRecord, SplitEntry, Strategy, StrategyEntry, alone, split_key, strategy_key};
 pub use self::traffic::{Traffic, sum as sum_traffic};

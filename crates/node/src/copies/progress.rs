@@ -13,9 +13,10 @@ use base::Instant;
 use replica::{Receivers, Replica, Slot, Standing, SyncFrom, SyncNext};
 use serde::{Deserialize, Serialize};
 
-pub use self::waiting::{KeptOut, Who};
+pub use self::waiting::{Awaited, KeptOut, SyncWait, Who};
 use super::Address;
 use super::budget::Restraint;
+use super::cause::Cause;
 use super::keeper::Lasting;
 
 /// Over what time a rate is measured.
@@ -300,11 +301,9 @@ pub struct Report {
     pub(super) source: bool,
     /// It is the node of that copy.
     pub(super) own: bool,
-    /// A disk of the copy failed, says its node; nodes of before did not.
-    #[serde(default)]
+    /// A disk of the copy failed, says its node.
     pub(super) failed: bool,
     /// The file system under the copy's pool is full, says its node.
-    #[serde(default)]
     pub(super) no_room: bool,
     /// Bytes that there were to copy.
     total: u64,
@@ -313,12 +312,10 @@ pub struct Report {
     /// Bytes that were copied.
     copied: u64,
     bytes_per_second: u64,
-    /// What hosts' writes add to what is left; nodes of before did not say.
-    #[serde(default)]
+    /// What hosts' writes add to what is left.
     dirtied_per_second: u64,
-    #[serde(default)]
     pub(super) held_back_by: Option<Restraint>,
-    waits_for: Option<String>,
+    waits_for: Option<SyncWait>,
 }
 
 /// What another node has said, and when.
@@ -351,18 +348,18 @@ pub struct CopySync {
     /// How much a second hosts' writes have added to what is left.
     pub dirtied_per_second: u64,
     /// Why it missed writes.
-    pub cause: String,
+    pub cause: Cause,
     /// What keeps it from going faster, if not the disks and the network.
     pub held_back_by: Option<Restraint>,
-    /// What it waits for, if it does; to be read after "waits for".
-    pub waits_for: Option<String>,
+    /// What it waits for, if it does.
+    pub waits_for: Option<SyncWait>,
     /// How long the copy has not been in sync; `None`: nobody has looked.
     pub lasts: Option<Lasting>,
 }
 
 impl CopySync {
     /// Of what all nodes say of the copy. `absent` is what it waits for if nobody gives it anything.
-    pub fn of(reports: &[&Report], cause: String, absent: impl FnOnce() -> String) -> CopySync {
+    pub fn of(reports: &[&Report], cause: Cause, absent: impl FnOnce() -> Awaited) -> CopySync {
         let sources: Vec<&&Report> = reports.iter().filter(|report| report.source).collect();
         let own = reports.iter().find(|report| report.own);
         let failed = own.filter(|own| own.failed || own.no_room).and_then(|own| own.waits_for.clone());
@@ -370,7 +367,7 @@ impl CopySync {
             // Nobody gives it anything: who is in sync knows best what it misses.
             let left = reports.iter().filter(|report| !report.own).map(|report| report.left).max();
             let left = left.or(own.map(|own| own.left)).unwrap_or(0);
-            let waits_for = own.map_or_else(|| Some(absent()), |own| own.waits_for.clone());
+            let waits_for = own.map_or_else(|| Some(absent().into()), |own| own.waits_for.clone());
             return CopySync { total_bytes: left, left_bytes: left, cause, waits_for, ..CopySync::default() };
         }
         let sum = |of: fn(&Report) -> u64| sources.iter().map(|report| of(report)).sum();

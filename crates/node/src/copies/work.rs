@@ -1,5 +1,6 @@
 //! What is done with copies, as the cluster's record says it: they are brought in sync, or taken off their nodes. And how that has ended, which each change of the record says.
 
+use super::cause::Cause;
 use super::entry::{CopyEntry, Leaves, StandingEntry, VolumeEntry};
 use crate::control::JobOutcome;
 
@@ -31,7 +32,7 @@ pub struct CopyEnd {
     /// Why it is not what was asked for.
     pub reason: Option<&'static str>,
     /// Why the copy missed writes; `None`: that was not what was mended.
-    pub cause: Option<String>,
+    pub cause: Option<Cause>,
 }
 
 const DELETED: &str = "the volume was deleted";
@@ -64,7 +65,7 @@ impl VolumeEntry {
         let work = self.work_on(copy)?;
         let is_removed = work == CopyWork::Remove;
         let end = |outcome, reason| {
-            let cause = (!is_removed).then(|| self.cause(copy.slot).to_owned());
+            let cause = (!is_removed).then(|| self.cause(copy.slot));
             Some(CopyEnd { node: copy.node, work, outcome, reason, cause })
         };
         let Some(now) = now else {
@@ -99,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    fn entry(copies: &[(u16, StandingEntry, Option<Leaves>)], missed: &[(u8, &str)]) -> VolumeEntry {
+    fn entry(copies: &[(u16, StandingEntry, Option<Leaves>)], missed: &[(u8, Cause)]) -> VolumeEntry {
         let copy =
             |(slot, (node, standing, leaves)): (usize, &(u16, StandingEntry, Option<Leaves>))| CopyEntry {
                 slot: slot as u8,
@@ -116,16 +117,16 @@ mod tests {
             size: 1 << 30,
             epoch: 4,
             copies: copies.iter().enumerate().map(copy).collect(),
-            reason: "-".into(),
+            reason: Cause::VolumeMade,
             dropped: Vec::new(),
-            missed: missed.iter().map(|(slot, why)| (*slot, (*why).to_owned())).collect(),
+            missed: missed.iter().copied().collect(),
             paused: BTreeMap::new(),
         }
     }
 
     use StandingEntry::{InSync, Joining, Outside};
 
-    const MISSED: [(u8, &str); 1] = [(1, "its node was restarted")];
+    const MISSED: [(u8, Cause); 1] = [(1, Cause::Restarted)];
 
     fn ends(before: &VolumeEntry, now: Option<&VolumeEntry>) -> Vec<(u16, CopyWork, JobOutcome)> {
         let ends = before.work_ended(now).into_iter();
@@ -151,7 +152,7 @@ mod tests {
         let after = entry(&[(1, InSync, None), (2, InSync, None)], &[]);
         assert!(ends(&before, Some(&joins)).is_empty(), "it goes on");
         assert_eq!(ends(&joins, Some(&after)), [(2, CopyWork::Sync, JobOutcome::Done)]);
-        assert_eq!(joins.work_ended(Some(&after))[0].cause.as_deref(), Some(MISSED[0].1));
+        assert_eq!(joins.work_ended(Some(&after))[0].cause, Some(MISSED[0].1));
         assert!(ends(&after, Some(&before)).is_empty(), "that is a beginning");
         let moves = entry(&[(1, InSync, Some(Leaves::After(2))), (2, Joining, None)], &[]);
         let moved = entry(&[(1, InSync, Some(Leaves::After(2))), (2, InSync, None)], &[]);

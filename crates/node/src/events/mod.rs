@@ -113,15 +113,17 @@ impl Events {
         recent.push_back((now, event));
     }
 
-    /// As [`Events::tell`], unless the same was told since then: an event of this code whose text has `name`.
-    pub(crate) fn tell_unless_told(&self, since: Instant, name: &str, event: Event) {
-        let is_same = |(at, told): &(Instant, Event)| {
-            *at >= since && told.code == event.code && told.text.contains(name)
-        };
-        let told = self.recent.borrow().iter().any(is_same);
-        if !told {
+    /// As [`Events::tell`], unless the same has happened to the same subject since then.
+    pub(crate) fn tell_unless_told(&self, since: Instant, event: Event) {
+        if !self.is_told(since, &event) {
             self.tell(event);
         }
+    }
+
+    fn is_told(&self, since: Instant, event: &Event) -> bool {
+        let recent = self.recent.borrow();
+        let mut since_then = recent.iter().rev().take_while(|(at, _)| *at >= since);
+        since_then.any(|(_, told)| (told.code, &told.subject) == (event.code, &event.subject))
     }
 }
 
@@ -186,5 +188,17 @@ mod tests {
         assert_eq!(events.kept.borrow().len(), KEPT_MAX);
         assert_eq!(events.kept.borrow()[0].1.subject, "v3");
         assert_eq!((events.missed.get(), events.recent.borrow().len()), (3, RECENT_MAX));
+    }
+
+    #[test]
+    fn only_what_has_happened_to_the_same_subject_is_not_told_again() {
+        let events = Events::default();
+        let second = |at: u64| Instant(at * 1_000_000_000);
+        let grown =
+            |name: &str| Event::new(code::VOLUME_GROWN, name, format!("volume {name} was made larger"));
+        events.tell_at(second(5), grown("db2"));
+        assert!(events.is_told(second(5), &grown("db2")));
+        assert!(!events.is_told(second(5), &grown("db")), "its name is in the text of the other one");
+        assert!(!events.is_told(second(6), &grown("db2")), "it has happened once more");
     }
 }

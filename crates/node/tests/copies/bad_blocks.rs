@@ -4,6 +4,7 @@ use super::*;
 
 use initiator::Transfer;
 use initiator::command::CompareAndWrite;
+use node::copies::Cause;
 use node::events::Event;
 use proto::scsi::Cdb;
 use rt::sim::{DiskFaults, DiskLatency, Fault};
@@ -142,7 +143,7 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
         assert_eq!(cluster.in_sync(1), 1);
         let reason = cluster
             .control(1, |control| async move { control.keeper().unwrap().volumes().remove(0).entry.reason });
-        assert!(reason.contains("rewritten"), "{reason}");
+        assert_eq!(reason, Cause::BlockUnrepaired);
         cluster.assert_reads(1, [3]);
         // With another disk under it, as it were, it comes back.
         cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());

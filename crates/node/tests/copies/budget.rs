@@ -1,6 +1,6 @@
 //! Syncs keep to what nodes and the cluster allow, and to their order.
 
-use node::copies::{CopySync, Restraint, SYNCS_AT_ONCE_MAX, StandingEntry};
+use node::copies::{Awaited, CopySync, NodeId, Restraint, SYNCS_AT_ONCE_MAX, StandingEntry};
 
 use super::*;
 
@@ -156,7 +156,8 @@ fn turns(seed: u64) {
         }
         let still = later.iter().filter_map(|name| all[*name].waits_for.clone());
         for what in still {
-            assert!(what.starts_with("its turn: node 1, its source, brings other volumes up to date first"));
+            let turn = Awaited::Budget { source: NodeId(1), restraint: Some(Restraint::Turn) };
+            assert_eq!(what.awaited, turn);
         }
     }
     assert!(waited >= 10, "{waited}");

@@ -6,6 +6,7 @@ use super::*;
 use cluster::memory::Fault;
 use initiator::Transfer;
 use node::control::{ControlError, PoolStatus};
+use node::copies::{Awaited, KeptOut, NodeId};
 use proto::scsi::Cdb;
 use rt::sim::{DiskFaults, DiskLatency};
 
@@ -100,8 +101,7 @@ fn a_copy_whose_disk_failed_is_let_in_only_when_its_pool_was_opened_again() {
             (volume.entry.epoch, volume.syncs[&1].waits_for.clone())
         });
         assert!(epoch <= 4, "it was taken out at epoch 2, and is at {epoch}");
-        let waits_for = waits_for.unwrap();
-        assert!(waits_for.starts_with("its pool on node 2 to be reopened there"), "{waits_for}");
+        assert_eq!(waits_for, Some(Awaited::KeptOut(KeptOut::Failed(NodeId(2))).into()));
         mend(&cluster, 1).unwrap();
         assert_equal(&cluster);
     });

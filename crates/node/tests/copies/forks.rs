@@ -2,7 +2,7 @@
 
 use cluster::memory::Fault;
 use node::control::{ControlError, ForkDecision};
-use node::copies::{ForkShown, ForkState, StandingEntry, Strategy};
+use node::copies::{Awaited, ForkShown, ForkState, StandingEntry, Strategy};
 
 use rt::sim::DiskLatency;
 
@@ -263,7 +263,7 @@ fn split(seed: u64) {
         cluster.world.run_for(Duration::from_secs(10));
         assert_eq!([A, B].map(|index| cluster.checksum(index)), before, "nothing is merged or discarded");
         let waits_for = sync_of(&cluster, A, 2).unwrap().waits_for.unwrap();
-        assert!(waits_for.contains("ursa volume resolve-fork thick"), "{waits_for}");
+        assert_eq!(waits_for.awaited, Awaited::Decision { volume: "thick".into() });
         if seed % 2 == 1 {
             cluster.restart_b(Duration::from_secs(1));
             cluster.world.crash(cluster.servers[A]);

@@ -1,6 +1,6 @@
 //! Syncs that somebody pauses: nothing is given, nothing of what is missed is forgotten, and what was paused comes in sync when it may.
 
-use node::copies::{CopySync, Restraint, SyncPause};
+use node::copies::{Awaited, CopySync, Restraint, SyncPause};
 
 use super::syncs::{REGION, sync_of, write_regions};
 use super::*;
@@ -54,7 +54,7 @@ fn a_paused_sync_stands_still_over_restarts_and_forgets_nothing() {
             let sync = sync_of(&cluster, by, 3).expect("it is not in sync");
             stands_still(&sync, 30);
             assert_eq!(sync.held_back_by, Some(Restraint::Paused), "{sync:?}");
-            assert_eq!(sync.waits_for.as_deref(), Some("somebody to resume it: eva has paused it"));
+            assert_eq!(sync.waits_for, Some(Awaited::Resumption { by: "eva".into() }.into()));
             assert_eq!(paused(&cluster, by), [(2, "eva".to_owned())]);
             assert_eq!(cluster.in_sync(by), 2);
             let missed =

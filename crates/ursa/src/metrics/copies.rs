@@ -109,10 +109,10 @@ fn syncs(text: &mut Text, snapshot: &Snapshot) {
             family.sample(&[("volume", volume), ("node", node), ("by", name(restraint))], 1);
         }
     }
-    let help = "Why the copy missed writes; always 1.";
+    let help = "Why the copy missed writes: a cause as of events; always 1.";
     let mut family = text.family("ursa_copy_sync_cause", Kind::Gauge, help);
     for (volume, node, sync) in &syncs {
-        family.sample(&[("volume", volume), ("node", node), ("cause", &sync.cause)], 1);
+        family.sample(&[("volume", volume), ("node", node), ("cause", sync.cause.code())], 1);
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use node::control::{NodeStatus, ReplicationStats, SessionStatus};
 use node::copies::{
-    CopiesStatus, CopyEntry, CopySync, ForkShown, ForkState, NodeEntry, Restraint, StandingEntry, SyncPause,
-    Traffic, VerificationEntry, VolumeEntry,
+    Cause, CopiesStatus, CopyEntry, CopySync, ForkShown, ForkState, NodeEntry, Restraint, StandingEntry,
+    SyncPause, Traffic, VerificationEntry, VolumeEntry,
 };
 use node::{Operation, UnitStats, VolumeId};
 use rt::CoreId;
@@ -112,7 +112,7 @@ fn degraded() -> Snapshot {
         size: 1 << 30,
         epoch: 2,
         copies: vec![copy(0, StandingEntry::InSync), copy(1, StandingEntry::Outside)],
-        reason: "-".into(),
+        reason: Cause::VolumeMade,
         dropped: Vec::new(),
         missed: BTreeMap::new(),
         paused: [(1, SyncPause { by: "eva".into(), at: 1_800_000_000 })].into(),
@@ -123,7 +123,7 @@ fn degraded() -> Snapshot {
         copied_bytes: 1000,
         bytes_per_second: 500,
         dirtied_per_second: 0,
-        cause: "its node was restarted".into(),
+        cause: Cause::Restarted,
         held_back_by: Some(Restraint::ClusterLimit),
         waits_for: None,
         lasts: None,
@@ -234,7 +234,7 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         r#"ursa_copy_sync_waits{volume="v1",node="2"} 0"#,
         r#"ursa_copy_sync_paused{volume="v1",node="2"} 1"#,
         r#"ursa_copy_sync_held_back{volume="v1",node="2",by="cluster_limit"} 1"#,
-        r#"ursa_copy_sync_cause{volume="v1",node="2",cause="its node was restarted"} 1"#,
+        r#"ursa_copy_sync_cause{volume="v1",node="2",cause="restarted"} 1"#,
         "ursa_cluster_sync_limit_bytes_per_second 900",
         "ursa_sync_budget_bytes_per_second 300",
         r#"ursa_copy_synced_bytes_total{volume="v1",node="2"} 7000"#,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::access::{HOSTS, TARGETS};
 use super::super::change::Work;
+use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
 use crate::access::{HostGroup, Target};
@@ -133,13 +134,10 @@ impl Control {
                 continue;
             }
             let control = Rc::clone(&self);
-            let kept = self.change(
-                Work::new("keeping the access rules of", &self.host.name),
-                |changing| async move {
-                    let _record = changing.hold([Thing::Record]).await?;
-                    control.commit(&changing, vec![set(KNOWN_ACCESS.into(), &known)]).await
-                },
-            );
+            let kept = self.change(Work::new(Doing::KeepAccess, &self.host.name), |changing| async move {
+                let _record = changing.hold([Thing::Record]).await?;
+                control.commit(&changing, vec![set(KNOWN_ACCESS.into(), &known)]).await
+            });
             if let Err(error) = kept.await {
                 tracing::debug!(%error, "the access rules of the cluster are not kept yet");
             }

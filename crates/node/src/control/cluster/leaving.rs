@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::access::{HOSTS, TARGETS};
 use super::super::change::Work;
+use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
 use super::failing::{KNOWN_ACCESS, KnownAccess};
@@ -72,7 +73,7 @@ impl Control {
     pub async fn leave_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
         self.check_leaving().await?;
         let control = Rc::clone(self);
-        self.change(Work::new("leaving the cluster with", &self.host.name), |changing| async move {
+        self.change(Work::new(Doing::LeaveCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let place = control.place().ok_or(ControlError::NoCluster)?;
             tracing::warn!(node = place.node, "with its next start this node is in no cluster any more");
@@ -124,7 +125,7 @@ impl Control {
     async fn forget_place(self: &Rc<Control>, place: &Place) -> Result<(), ControlError> {
         let left = LeftCluster { cluster: place.cluster.clone(), access: None };
         let control = Rc::clone(self);
-        self.change(Work::new("leaving the cluster with", &self.host.name), |changing| async move {
+        self.change(Work::new(Doing::LeaveCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             control.commit(&changing, vec![delete(CLUSTER.into()), set(LEFT.into(), &left)]).await
         })
@@ -154,13 +155,10 @@ impl Control {
             set(LEFT.into(), &LeftCluster { access: Some(access.clone()), ..left }),
         ]);
         let (control, changes) = (Rc::clone(self), changes.collect::<Vec<Change>>());
-        let taken = self.change(
-            Work::new("taking over the access rules of", &self.host.name),
-            |changing| async move {
-                let _record = changing.hold([Thing::Record]).await?;
-                control.commit(&changing, changes).await
-            },
-        );
+        let taken = self.change(Work::new(Doing::TakeAccessOver, &self.host.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            control.commit(&changing, changes).await
+        });
         match taken.await {
             Ok(()) => self.announce_record().await,
             Err(error) => tracing::error!(%error, "local volumes have no targets until the next start"),

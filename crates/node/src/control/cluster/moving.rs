@@ -7,6 +7,7 @@ use cluster::Transaction;
 
 use super::super::access::{HOSTS, TARGETS};
 use super::super::change::{Changing, WaitsFor, Work};
+use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
 use crate::access::{HostGroup, Target};
@@ -58,13 +59,10 @@ impl Control {
         while self.keeper().is_some_and(|keeper| !keeper.is_stopping()) {
             rt::sleep(MOVE_AGAIN).await;
             let control = Rc::clone(&self);
-            let moved = self.change(
-                Work::new("moving targets, hosts and users of", &self.host.name),
-                |changing| async move {
-                    let _record = changing.hold([Thing::Record]).await?;
-                    control.move_own_to_cluster(&changing).await
-                },
-            );
+            let moved = self.change(Work::new(Doing::MoveAccess, &self.host.name), |changing| async move {
+                let _record = changing.hold([Thing::Record]).await?;
+                control.move_own_to_cluster(&changing).await
+            });
             match moved.await {
                 Ok(()) => return,
                 Err(error) => tracing::debug!(%error, "not moved yet"),

@@ -7,6 +7,7 @@ use replica::Epoch;
 use store::{CopyOf, CopyState, Pool, VolumeKind, VolumeSpec};
 
 use super::super::change::{WaitsFor, Work};
+use super::super::doing::Doing;
 use super::super::passing::carry_out_here;
 use super::super::read_errors::disk_path;
 use super::super::turns::Thing;
@@ -87,7 +88,7 @@ impl Control {
             copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
         };
         let control = Rc::clone(self);
-        self.change(Work::new("making a copy of volume", &copy.name), |changing| async move {
+        self.change(Work::new(Doing::MakeCopy, &copy.name), |changing| async move {
             changing.concerns(id);
             let pool = match copy.pool {
                 Some(pool) => pool,
@@ -159,7 +160,7 @@ impl Control {
         asker: Option<u64>,
     ) -> Result<(), ControlError> {
         let (control, id) = (Rc::clone(self), id.to_owned());
-        self.change(Work::new("deleting a copy of volume", &id), |changing| async move {
+        self.change(Work::new(Doing::DropCopy, &id), |changing| async move {
             let Ok((pool, info)) = control.volume_named(&id) else { return Ok(()) };
             changing.concerns(info.id);
             let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
@@ -191,7 +192,7 @@ impl Control {
     /// Makes this node's copy of a volume as large as the volume is about to be. Nobody sees it yet.
     async fn grow_copy(self: &Rc<Control>, id: &str, size: ByteLen) -> Result<(), ControlError> {
         let (control, (pool, before)) = (Rc::clone(self), self.volume_named(id)?);
-        self.change(Work::new("growing the copy of volume", &before.name), |changing| async move {
+        self.change(Work::new(Doing::GrowCopy, &before.name), |changing| async move {
             changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, before) = control.volume_still(&before)?;

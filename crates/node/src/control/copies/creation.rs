@@ -16,7 +16,7 @@ use super::super::{Control, ControlError, NewVolume};
 use super::{drop_copies, once_heard};
 use crate::access::VolumeName;
 use crate::copies::{
-    Answer, Ask, ClusterError, CopyEntry, DroppedCopy, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
+    Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
     StandingEntry, VolumeEntry, json, volume_key, volume_name_key,
 };
 use crate::volume::VolumeId;
@@ -347,7 +347,7 @@ fn new_volume(drawn: &Drawn, id: VolumeId, name: &str, size: u64, made: &Made) -
         size,
         epoch: 1,
         copies: copies.collect(),
-        reason: "the volume was made".into(),
+        reason: Cause::VolumeMade,
         dropped: dropped.collect(),
         missed: BTreeMap::new(),
         paused: BTreeMap::new(),

@@ -9,6 +9,7 @@ use replica::{Incarnation, Slot};
 use store::{CopyState, Pool, Stripe, VolumeInfo, VolumeKind};
 
 use super::super::change::Work;
+use super::super::doing::Doing;
 use super::super::volumes::open_on_all_cores;
 use super::super::{Control, ControlError};
 use crate::copies::{Address, Copies, SliceCopy};
@@ -155,18 +156,17 @@ impl Control {
     /// This node has no copy of the volume any more: it is not served.
     pub(crate) async fn close_copy(self: &Rc<Control>, id: VolumeId) {
         let control = Rc::clone(self);
-        let closed =
-            self.change(Work::new("closing the copy of volume", &id.to_string()), |changing| async move {
-                changing.concerns(id);
-                if let Ok((pool, _)) = control.volume_named(&id.to_string()) {
-                    control.close_volume(&changing, &pool, id).await;
-                }
-                control.shown_paths.borrow_mut().remove(&id);
-                if let Some(keeper) = control.keeper() {
-                    keeper.closed(id).await;
-                }
-                Ok(())
-            });
+        let closed = self.change(Work::new(Doing::CloseCopy, &id.to_string()), |changing| async move {
+            changing.concerns(id);
+            if let Ok((pool, _)) = control.volume_named(&id.to_string()) {
+                control.close_volume(&changing, &pool, id).await;
+            }
+            control.shown_paths.borrow_mut().remove(&id);
+            if let Some(keeper) = control.keeper() {
+                keeper.closed(id).await;
+            }
+            Ok(())
+        });
         if let Err(error) = closed.await {
             tracing::warn!(volume = %id, %error, "a copy could not be closed");
         }

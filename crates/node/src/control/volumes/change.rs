@@ -7,6 +7,7 @@ use proto::scsi::LuConfig;
 use store::{Pool, VolumeInfo};
 
 use super::super::change::{WaitsFor, Work};
+use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
 use super::{VolumeStatus, has_empty_slices, whole_blocks};
@@ -28,7 +29,7 @@ impl Control {
         size: ByteLen,
     ) -> Result<VolumeStatus, ControlError> {
         let (control, (pool, before)) = (Rc::clone(self), self.volume_named(name)?);
-        self.change(Work::new("growing volume", &before.name), |changing| async move {
+        self.change(Work::new(Doing::GrowVolume, &before.name), |changing| async move {
             changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, before) = control.volume_still(&before)?;
@@ -91,7 +92,7 @@ impl Control {
     ) -> Result<VolumeStatus, ControlError> {
         let new_name: VolumeName = new_name.parse()?;
         let (control, (pool, before)) = (Rc::clone(self), self.volume_named(name)?);
-        self.change(Work::new("renaming volume", &before.name), |changing| async move {
+        self.change(Work::new(Doing::RenameVolume, &before.name), |changing| async move {
             changing.concerns(before.id);
             let things = [
                 Thing::Volume(before.id),

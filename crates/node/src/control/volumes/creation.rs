@@ -7,6 +7,7 @@ use store::{Pool, VolumeInfo, VolumeSpec};
 
 use super::super::access::MapSpec;
 use super::super::change::{Changing, WaitsFor, Work};
+use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError, Ranking};
 use super::{NewVolume, whole_blocks};
@@ -20,7 +21,7 @@ impl Control {
     /// A name or size that cannot be, a name that is taken, no pool, no space, no place to map it to.
     pub async fn create_volume(self: &Rc<Control>, new: NewVolume) -> Result<VolumeId, ControlError> {
         let control = Rc::clone(self);
-        self.change(Work::new("making volume", &new.name), |changing| async move {
+        self.change(Work::new(Doing::MakeVolume, &new.name), |changing| async move {
             control.make_volume(&changing, new).await
         })
         .await

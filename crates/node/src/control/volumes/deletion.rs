@@ -6,6 +6,7 @@ use std::rc::Rc;
 use store::VolumeInfo;
 
 use super::super::change::{Changing, WaitsFor, Work};
+use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
 use crate::copies::volume_key;
@@ -18,7 +19,7 @@ impl Control {
     /// [`ControlError::Mapped`].
     pub async fn delete_volume(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
         let (control, (pool, volume)) = (Rc::clone(self), self.volume_named(name)?);
-        self.change(Work::new("deleting volume", &volume.name), |changing| async move {
+        self.change(Work::new(Doing::DeleteVolume, &volume.name), |changing| async move {
             changing.concerns(volume.id);
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, volume) = control.volume_still(&volume)?;

@@ -155,7 +155,7 @@ impl Keeper {
         tracing::info!(
             volume = entry.name,
             epoch = entry.epoch,
-            reason = entry.reason,
+            reason = %entry.reason,
             "who is in sync has changed"
         );
         for copy in &entry.copies {

@@ -81,6 +81,7 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::cause::Cause;
     use super::*;
 
     fn at(seconds: u64) -> Instant {
@@ -103,7 +104,7 @@ mod tests {
             size: 1 << 30,
             epoch: 4,
             copies: copies.iter().enumerate().map(copy).collect(),
-            reason: "-".into(),
+            reason: Cause::VolumeMade,
             dropped: Vec::new(),
             missed: BTreeMap::new(),
             paused: BTreeMap::new(),

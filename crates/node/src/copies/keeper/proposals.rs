@@ -10,6 +10,7 @@ use replica::{NodeId, Proposal, Reason, Slot, Slots};
 use store::VolumeId;
 
 use super::super::SliceCopy;
+use super::super::cause::Cause;
 use super::super::core::Copies;
 use super::super::entry::{
     CopyEntry, DROPPED_MAX, DroppedCopy, MAINTENANCE, StandingEntry, VolumeEntry, volume_key,
@@ -252,11 +253,11 @@ impl Keeper {
         let taken = before.filter(|copy| proposal.reason == Reason::Leaves && kept.entry.is_to_leave(copy));
         let maintained = before.is_some_and(|copy| self.is_in_maintenance(NodeId(copy.node)));
         let reason = match (taken, proposal.reason) {
-            (Some(_), _) => TAKEN_OFF,
-            (None, Reason::Leaves) if maintained => IN_MAINTENANCE,
-            (None, reason) => describe(reason),
+            (Some(_), _) => Cause::TakenOff,
+            (None, Reason::Leaves) if maintained => Cause::Maintenance,
+            (None, reason) => reason.into(),
         };
-        tracing::info!(volume = kept.entry.name, copy = %proposal.slot, reason, "a change of who is in sync is proposed");
+        tracing::info!(volume = kept.entry.name, copy = %proposal.slot, %reason, "a change of who is in sync is proposed");
         let (key, revision) = (volume_key(id), kept.revision);
         let mut entry = kept.entry.with_config(&proposal.config, reason);
         if let Some(gone) = before.filter(|_| proposal.config.copy(proposal.slot).is_none()) {
@@ -266,8 +267,8 @@ impl Keeper {
         }
         if proposal.reason == Reason::Alone {
             // The reason is that of the one that goes on, not of those that it leaves behind.
-            let behind = entry.missed.values_mut().filter(|cause| *cause == reason);
-            behind.for_each(|cause| *cause = LEFT_BEHIND.into());
+            let behind = entry.missed.values_mut().filter(|cause| **cause == reason);
+            behind.for_each(|cause| *cause = Cause::LeftBehind);
         }
         let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&entry));
         drop(volumes);
@@ -295,32 +296,5 @@ impl Keeper {
         if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
             kept.proposing = false;
         }
-    }
-}
-
-/// Why a copy misses writes that was in sync when all were lost, and was not the first to return.
-pub(super) const LEFT_BEHIND: &str = "all copies were lost, and another one was back first";
-
-/// Why copies are not in sync that somebody wanted so.
-pub(super) const TAKEN_OFF: &str = "it was taken off its node";
-pub(super) const IN_MAINTENANCE: &str = "its node is in maintenance";
-
-pub(super) fn describe(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Restarted => "its node was restarted",
-        Reason::Died => "its process died",
-        Reason::Silent => "nothing was heard of its node",
-        Reason::Overdue => "it did not finish writes",
-        Reason::Leaves => "its node was stopped",
-        Reason::Unreadable => "the only copy in sync cannot read all that it misses",
-        Reason::DiskFailed => "a disk of it failed",
-        Reason::NoSpace => "the file system of its pool is full",
-        Reason::Unrepaired => "a block of its disk cannot be read, and could not be rewritten",
-        Reason::DiskFailing => "too many blocks of its disk cannot be read",
-        Reason::DiskSilent => "its disk does not answer",
-        Reason::SourceFailed => "a disk failed of the only copy that could bring it up to date",
-        Reason::Complete => "it has all that it missed",
-        Reason::CaughtUp => "it has nearly all that it missed and takes new writes",
-        Reason::Alone => "it was in sync when it was lost, and nobody else that was is there",
     }
 }

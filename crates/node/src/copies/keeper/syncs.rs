@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use base::Instant;
 use link::Frame;
-use replica::{NodeId, Reason, Slot};
+use replica::{NodeId, Slot};
 
 use super::super::budget::Restraint;
+use super::super::cause::Cause;
 use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
 use super::super::message;
-use super::super::progress::{CopySync, Heard, Local, Part, Progress, REPORT_EVERY, Report, SliceSync, Who};
-use super::proposals::describe;
+use super::super::progress::{
+    Awaited, CopySync, Heard, Local, Part, Progress, REPORT_EVERY, Report, SliceSync, Who,
+};
 use super::{ForkState, Keeper, json};
 
 /// How often it is looked whether what was counted is still there, while nothing is under way.
@@ -63,10 +65,6 @@ pub(super) enum DiskTrouble {
     /// The file system under its pool is full. That passes.
     NoRoom,
 }
-
-/// Why a copy leaves because of its disk: it comes back when its pool has been reopened.
-const OF_DISK: [Reason; 4] =
-    [Reason::DiskFailed, Reason::Unrepaired, Reason::DiskFailing, Reason::DiskSilent];
 
 impl Keeper {
     /// Takes in what the slices of this node know now.
@@ -178,10 +176,12 @@ impl Keeper {
             Some(report) => report.no_room.then_some(DiskTrouble::NoRoom),
             // It may not have said it yet.
             None => match volume.cause(copy.slot) {
-                cause if cause == describe(Reason::NoSpace) => Some(DiskTrouble::NoRoom),
-                cause => {
-                    OF_DISK.iter().any(|reason| cause == describe(*reason)).then_some(DiskTrouble::Failed)
+                Cause::NoSpace => Some(DiskTrouble::NoRoom),
+                // It comes back when its pool has been reopened.
+                Cause::DiskFailed | Cause::BlockUnrepaired | Cause::DiskFailing | Cause::DiskSilent => {
+                    Some(DiskTrouble::Failed)
                 }
+                _ => None,
             },
         }
     }
@@ -242,12 +242,12 @@ impl Keeper {
                 let of_copy: Vec<&Report> =
                     all.iter().filter(|report| report.slot == copy.slot).copied().collect();
                 let absent = || self.absence(now, volume, copy);
-                let mut sync = CopySync::of(&of_copy, volume.cause(copy.slot).to_owned(), absent);
+                let mut sync = CopySync::of(&of_copy, volume.cause(copy.slot), absent);
                 sync.lasts = Some(self.outside.borrow().lasts(now, volume.number, copy.slot));
                 if let Some(pause) = volume.paused.get(&copy.slot)
                     && sync.held_back_by == Some(Restraint::Paused)
                 {
-                    sync.waits_for = Some(format!("somebody to resume it: {} has paused it", pause.by));
+                    sync.waits_for = Some(Awaited::Resumption { by: pause.by.clone() }.into());
                 }
                 (copy.slot, sync)
             })
@@ -264,27 +264,21 @@ impl Keeper {
         for report in own.iter().chain(heard) {
             of_copies.entry((report.volume, report.slot)).or_default().push(report);
         }
-        let missed = |reports: &Vec<&Report>| CopySync::of(reports, String::new(), String::new).left_bytes;
+        let missed =
+            |reports: &Vec<&Report>| CopySync::of(reports, Cause::NewCopy, || Awaited::Link).left_bytes;
         of_copies.values().map(missed).sum()
     }
 
     /// What a copy waits for that is given nothing and says nothing.
-    fn absence(&self, now: Instant, volume: &VolumeEntry, copy: &CopyEntry) -> String {
+    fn absence(&self, now: Instant, volume: &VolumeEntry, copy: &CopyEntry) -> Awaited {
         if self.is_forked_off(volume, copy) {
-            let name = &volume.name;
-            return format!(
-                "somebody to decide whose data is kept: `ursa volume resolve-fork {name} --keep NODE --discard-other`"
-            );
+            return Awaited::Decision { volume: volume.name.clone() };
         }
         let node = NodeId(copy.node);
         if node == self.me() {
-            return "its pool on this node to be open".into();
+            return Awaited::OpeningHere;
         }
-        if self.is_heard(now, node) {
-            format!("{node} to open it and to ask for what it misses")
-        } else {
-            format!("the link to {node}, of which nothing is heard")
-        }
+        if self.is_heard(now, node) { Awaited::Opening(node) } else { Awaited::Node(node) }
     }
 
     /// Whether the volume is split, and the copy is the one that stays as it is until somebody has decided.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use base::Instant;
 use cluster::Versioned;
-use replica::{NodeId, Reason};
+use replica::NodeId;
 use serde::de::DeserializeOwned;
 use store::VolumeId;
 
+use super::super::cause::Cause;
 use super::super::entry::{MAINTENANCE, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry};
 use super::super::strategy::{SPLITS, STRATEGIES, SplitEntry, Strategy, StrategyEntry};
-use super::proposals::describe;
 use super::{Keeper, parse};
 use crate::access::{HostGroup, LunMap, Target};
 use crate::control::{HOSTS, TARGETS, note_ended_work};
@@ -154,7 +154,7 @@ impl Keeper {
             let (why, from, to) = (entry.cause(copy.slot), self.named(source.0), self.named(copy.node));
             let text = format!("{from} brings the copy of volume {} on {to} up to date: {why}", entry.name);
             let event = about(&entry.id, Event::new(SYNC_STARTED, &entry.name, text));
-            tell(event.because(cause_of(why)).of_node(copy.node));
+            tell(event.because(why.code()).of_node(copy.node));
         }
     }
 
@@ -242,9 +242,9 @@ impl Keeper {
             let text = format!("volume {} has {} bytes now, before {}", now.name, now.size, before.size);
             tell(about(&now.id, Event::new(VOLUME_GROWN, &now.name, text)));
         }
-        let event = |code: Code, node: u16, text: String, why: &str| {
+        let event = |code: Code, node: u16, text: String, why: Cause| {
             let event = about(&now.id, Event::new(code, &now.name, text));
-            tell(event.because(cause_of(why)).of_node(node));
+            tell(event.because(why.code()).of_node(node));
         };
         for copy in &now.copies {
             let node = self.named(copy.node);
@@ -252,7 +252,7 @@ impl Keeper {
             let is_in_sync = copy.standing == StandingEntry::InSync;
             let Some(was) = was else {
                 let text = format!("volume {} gets a copy on {node}", now.name);
-                event(COPY_ADDED, copy.node, text, &now.reason);
+                event(COPY_ADDED, copy.node, text, now.reason);
                 continue;
             };
             match (was.standing == StandingEntry::InSync, is_in_sync) {
@@ -285,7 +285,7 @@ impl Keeper {
         for copy in &before.copies {
             if !now.copies.iter().any(|now| (now.slot, now.node) == (copy.slot, copy.node)) {
                 let text = format!("volume {} has no copy on {} any more", now.name, self.named(copy.node));
-                event(COPY_REMOVED, copy.node, text, &now.reason);
+                event(COPY_REMOVED, copy.node, text, now.reason);
             }
         }
         if now.copies.iter().all(|copy| copy.standing == StandingEntry::InSync) {
@@ -418,51 +418,4 @@ fn tell_host((before, now): (Option<HostGroup>, Option<HostGroup>), tell: Teller
         _ => return,
     };
     tell(Event::new(code, name.as_str(), format!("host group {name} {what}")));
-}
-
-/// Reasons that the record has in words, as programs know them.
-pub(super) fn cause_of(words: &str) -> &'static str {
-    let of_reason = REASONS.iter().find(|(reason, _)| describe(*reason) == words).map(|(_, code)| *code);
-    of_reason.unwrap_or(match words {
-        super::proposals::TAKEN_OFF => "taken_off",
-        super::proposals::IN_MAINTENANCE => "maintenance",
-        super::proposals::LEFT_BEHIND => "left_behind",
-        super::fork::WON => "went_on_alone",
-        super::super::entry::NEW_COPY => "new_copy",
-        super::super::entry::ADDED => "copy_added",
-        super::super::entry::DATA_CHOSEN => "fork_decided",
-        _ => "other",
-    })
-}
-
-const REASONS: [(Reason, &str); 15] = [
-    (Reason::Restarted, "restarted"),
-    (Reason::Died, "died"),
-    (Reason::Silent, "silent"),
-    (Reason::Overdue, "overdue"),
-    (Reason::Leaves, "stopped"),
-    (Reason::Unreadable, "unreadable"),
-    (Reason::DiskFailed, "disk_failed"),
-    (Reason::NoSpace, "no_space"),
-    (Reason::Unrepaired, "block_unrepaired"),
-    (Reason::DiskFailing, "disk_failing"),
-    (Reason::DiskSilent, "disk_silent"),
-    (Reason::SourceFailed, "source_failed"),
-    (Reason::Complete, "complete"),
-    (Reason::CaughtUp, "caught_up"),
-    (Reason::Alone, "alone"),
-];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_reason_has_a_code_of_its_own() {
-        let codes: BTreeSet<&str> = REASONS.iter().map(|(reason, _)| cause_of(describe(*reason))).collect();
-        assert_eq!(codes.len(), REASONS.len());
-        assert_eq!(cause_of("it is a new copy"), "new_copy");
-        assert_eq!(cause_of("its node is in maintenance"), "maintenance");
-        assert_eq!(cause_of("what a later version says"), "other");
-    }
 }

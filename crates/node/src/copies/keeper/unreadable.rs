@@ -14,10 +14,11 @@ use std::sync::Arc;
 use cluster::{Transaction, Versioned};
 use replica::Revision;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json as value};
 use store::VolumeId;
 
 use super::super::SliceCopy;
+use super::super::cause::Cause;
 use super::super::core::Copies;
 use super::super::entry::{
     DELETED, DeletedVolume, LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry,
@@ -89,9 +90,7 @@ fn who_serves(mut value: Value) -> Option<VolumeEntry> {
     for other in ["dropped", "missed", "paused"] {
         entry.remove(other);
     }
-    if !entry.get("reason").is_some_and(Value::is_string) {
-        entry.insert("reason".into(), Value::String(String::new()));
-    }
+    entry.insert("reason".into(), value!(Cause::Other));
     for copy in entry.get_mut("copies")?.as_array_mut()? {
         copy.as_object_mut()?.remove("leaves");
     }
@@ -238,7 +237,7 @@ impl Kept {
 mod tests {
     use super::*;
 
-    const ENTRY: &str = r#"{"id":"0123456789abcdef0123456789abcdef","number":1,"name":"db","size":1048576,"epoch":7,"reason":"-",
+    const ENTRY: &str = r#"{"id":"0123456789abcdef0123456789abcdef","number":1,"name":"db","size":1048576,"epoch":7,"reason":"silent",
         "copies":[{"slot":0,"node":1,"standing":"in-sync","incarnation":3,"made":1},{"slot":1,"node":2,"standing":"outside","incarnation":0,"made":1}]}"#;
 
     #[test]
@@ -246,9 +245,9 @@ mod tests {
         let Reading::Whole(entry) = read(ENTRY.as_bytes()) else { panic!("it is ours") };
         for (ours, theirs) in [
             (r#""made":1},"#, r#""made":1,"leaves":{"at":5}},"#),
-            (r#""reason":"-""#, r#""reason":{"code":1}"#),
-            (r#""reason":"-""#, r#""reason":"-","paused":["later"]"#),
-            (r#""reason":"-""#, r#""reason":"-","dropped":{"later":1},"missed":7"#),
+            (r#""reason":"silent""#, r#""reason":{"code":1}"#),
+            (r#""reason":"silent""#, r#""reason":"silent","paused":["later"]"#),
+            (r#""reason":"silent""#, r#""reason":"silent","dropped":{"later":1},"missed":7"#),
         ] {
             let Reading::Part(part) = read(ENTRY.replacen(ours, theirs, 1).as_bytes()) else {
                 panic!("{theirs}")

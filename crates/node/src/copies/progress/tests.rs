@@ -29,7 +29,7 @@ fn volume() -> VolumeEntry {
             copy(1, StandingEntry::InSync),
             copy(2, StandingEntry::Outside),
         ],
-        reason: "-".into(),
+        reason: Cause::VolumeMade,
         dropped: Vec::new(),
         missed: Default::default(),
         paused: Default::default(),
@@ -81,7 +81,7 @@ fn a_sync_shows_its_rate_over_the_last_seconds_and_what_is_left() {
     (1..=60).for_each(|tenth| progress.observe(at(10_000 + tenth * 100), given(10 + tenth * 8 / 10)));
     let fast = report(&progress, 16_000);
     assert!((7_500_000..9_200_000).contains(&fast.bytes_per_second), "{fast:?}");
-    let shown = CopySync::of(&[&fast], "cause".into(), || unreachable!());
+    let shown = CopySync::of(&[&fast], Cause::Silent, || unreachable!());
     assert_eq!((shown.left_bytes, shown.copied_bytes, shown.waits_for.clone()), (42 * MIB, 58 * MIB, None));
     assert_eq!(shown.seconds_left(), Some(5));
     // Hosts' writes add to what there is to copy.
@@ -101,7 +101,7 @@ fn what_hosts_add_makes_it_take_longer() {
         };
         let mut progress = Progress::new(at(0), given(0));
         (1..=50).for_each(|tenth| progress.observe(at(tenth * 100), given(tenth)));
-        CopySync::of(&[&report(&progress, 5000)], "cause".into(), || unreachable!()).seconds_left()
+        CopySync::of(&[&report(&progress, 5000)], Cause::Silent, || unreachable!()).seconds_left()
     };
     assert_eq!((shown(0), shown(4)), (Some(7), Some(20)));
     assert_eq!((shown(8), shown(9)), (None, None));
@@ -134,7 +134,7 @@ fn what_stands_still_says_what_it_waits_for() {
         assert_eq!(report(&progress, 1900).waits_for, None);
         // What hosts write is more to copy, and no progress.
         progress.observe(at(1950), Local { given_left: still.given_left + 1, ..still });
-        report(&progress, 12_000).waits_for.unwrap()
+        report(&progress, 12_000).waits_for.unwrap().to_string()
     };
     assert_eq!(
         waits(SyncNext::Read(9)),
@@ -145,8 +145,12 @@ fn what_stands_still_says_what_it_waits_for() {
     assert_eq!(waits(SyncNext::Admission), "the cluster's record to let it join, since 12 s");
     let still = local(&[sync(0, 0, 0, Part::Source(SyncNext::Admission))]);
     let progress = Progress::new(at(0), still);
-    let waits =
-        |kept_out: KeptOut| progress.report(at(12_000), who(&volume(), Some(&kept_out))).waits_for.unwrap();
+    let waits = |kept_out: KeptOut| {
+        let report = progress.report(at(12_000), who(&volume(), Some(&kept_out)));
+        let wire = serde_json::to_vec(&report).unwrap();
+        assert_eq!(serde_json::from_slice::<Report>(&wire).unwrap(), report);
+        report.waits_for.unwrap().to_string()
+    };
     assert_eq!(
         waits(KeptOut::Apart(NodeId(3), NodeId(2))),
         "node 3 and node 2 to reach each other over all their links, since 12 s"
@@ -167,10 +171,10 @@ fn the_copy_itself_says_that_its_source_is_silent() {
         let from = SyncFrom { source, silent_ticks, failed: false };
         let progress = Progress::new(at(0), local(&[sync(0, MIB, 0, Part::Own(from))]));
         let report = report(&progress, 0);
-        CopySync::of(&[&report], "cause".into(), || unreachable!()).waits_for
+        CopySync::of(&[&report], Cause::Silent, || unreachable!()).waits_for.map(|wait| wait.to_string())
     };
     assert_eq!(own(Some(slot(1)), 7), None);
-    assert_eq!(own(Some(slot(1)), 48).unwrap(), "node 2, its source, which does not answer since 12 s");
+    assert_eq!(own(Some(slot(1)), 48).unwrap(), "node 2, its source, to answer, since 12 s");
     assert_eq!(own(None, 8).unwrap(), "a link to a node whose copy is in sync");
 }
 
@@ -182,12 +186,12 @@ fn sources_are_added_up_and_count_more_than_who_looks_on() {
     let second = of(&[sync(1, 20 * MIB, 0, give), sync(0, 60 * MIB, 0, Part::Witness)]);
     let own =
         of(&[sync(0, 99 * MIB, 0, Part::Own(SyncFrom { source: None, silent_ticks: 99, failed: false }))]);
-    let absent = || "node 3".to_owned();
-    let both = CopySync::of(&[&first, &second, &own], "cause".into(), absent);
+    let absent = || Awaited::Node(NodeId(3));
+    let both = CopySync::of(&[&first, &second, &own], Cause::Silent, absent);
     assert_eq!((both.left_bytes, both.waits_for), (30 * MIB, None));
     let on_looker = of(&[sync(0, 60 * MIB, 0, Part::Witness), sync(1, MIB, 0, Part::Witness)]);
-    let nobody = CopySync::of(&[&on_looker], "cause".into(), absent);
-    assert_eq!((nobody.left_bytes, nobody.waits_for.as_deref()), (61 * MIB, Some("node 3")));
+    let nobody = CopySync::of(&[&on_looker], Cause::Silent, absent);
+    assert_eq!((nobody.left_bytes, nobody.waits_for.clone()), (61 * MIB, Some(absent().into())));
     assert_eq!(nobody.seconds_left(), None);
 }
 

@@ -1,36 +1,118 @@
-//! What a sync waits for, in words: those of [`Progress`] on the node that gives, and why a copy is not let in.
+//! What a sync waits for: what [`Progress`] sees on the node that gives or gets, and why a copy is not let in.
 
 use std::fmt;
 use std::time::Duration;
 
 use base::Instant;
 use replica::{NodeId, Slot, SyncFrom, SyncNext};
+use serde::{Deserialize, Serialize};
 
 use super::super::budget::Restraint;
 use super::super::entry::VolumeEntry;
 use super::{Progress, STILL_MIN};
 
+/// What a sync waits for; its text is to be read after "waits for". On the wire as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncWait {
+    /// What.
+    pub awaited: Awaited,
+    /// For how long nothing has happened, in seconds; `None`: nobody has looked.
+    pub seconds: Option<u64>,
+}
+
+/// What a sync can wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Awaited {
+    /// The source has to answer.
+    Answer(#[serde(with = "number")] NodeId),
+    /// The source has to read a region.
+    Read {
+        /// The source.
+        #[serde(with = "number")]
+        source: NodeId,
+        /// The slice.
+        slice: u16,
+        /// The region's number in it.
+        region: u64,
+    },
+    /// The copy has to have a region on its disks.
+    Write {
+        /// The copy's node.
+        #[serde(with = "number")]
+        node: NodeId,
+        /// The slice.
+        slice: u16,
+        /// The region's number in it.
+        region: u64,
+    },
+    /// Hosts' writes to a region have to end.
+    HostWrites {
+        /// The slice.
+        slice: u16,
+        /// The region's number in it.
+        region: u64,
+    },
+    /// The source has to be allowed to give more.
+    Budget {
+        /// The source.
+        #[serde(with = "number")]
+        source: NodeId,
+        /// What holds it back; `None`: hosts' writes.
+        restraint: Option<Restraint>,
+    },
+    /// The next pass has to begin.
+    Pass,
+    /// The cluster's record has to let the copy join.
+    Admission,
+    /// What keeps the copy out has to end.
+    KeptOut(KeptOut),
+    /// The cluster's record has to say that the copy is in sync.
+    Promotion,
+    /// A node whose copy is in sync has to have a link to it.
+    Link,
+    /// Something has to be heard of the copy's node.
+    Node(#[serde(with = "number")] NodeId),
+    /// The copy's node has to open it.
+    Opening(#[serde(with = "number")] NodeId),
+    /// This node has to open the copy's pool.
+    OpeningHere,
+    /// Somebody has to resume it.
+    Resumption {
+        /// Who has paused it.
+        by: String,
+    },
+    /// Somebody has to decide whose data is kept.
+    Decision {
+        /// The volume's name.
+        volume: String,
+    },
+}
+
+impl From<Awaited> for SyncWait {
+    fn from(awaited: Awaited) -> SyncWait {
+        SyncWait { awaited, seconds: None }
+    }
+}
+
 impl Progress {
-    /// What it waits for if nothing has happened for [`STILL_MIN`]; to be read after "waits for".
-    pub(super) fn waits_for(&self, now: Instant, who: Who<'_>) -> Option<String> {
-        let (me, copy) = (who.me, who.node_of(who.copy));
+    /// What it waits for if nothing has happened for [`STILL_MIN`].
+    pub(super) fn waits_for(&self, now: Instant, who: Who<'_>) -> Option<SyncWait> {
+        let me = who.me;
         if self.has_failed() {
-            return Some(KeptOut::Failed(me).to_string());
+            return Some(Awaited::KeptOut(KeptOut::Failed(me)).into());
         }
         if self.has_no_room() {
-            return Some(KeptOut::NoRoom(me).to_string());
+            return Some(Awaited::KeptOut(KeptOut::NoRoom(me)).into());
         }
         if let Some(SyncFrom { source, silent_ticks, .. }) = self.seen.own {
             let silent = replica::TICK * silent_ticks;
             return (silent >= STILL_MIN).then(|| match source {
                 Some(source) => {
-                    format!(
-                        "{}, its source, which does not answer since {}",
-                        who.node_of(source),
-                        seconds(silent)
-                    )
+                    let awaited = Awaited::Answer(who.node_of(source));
+                    SyncWait { awaited, seconds: Some(silent.as_secs()) }
                 }
-                None => "a link to a node whose copy is in sync".into(),
+                None => Awaited::Link.into(),
             });
         }
         let still = now.since(self.moved_at);
@@ -38,40 +120,80 @@ impl Progress {
         if still < STILL_MIN {
             return None;
         }
-        let what = match next {
-            SyncNext::Read(region) => {
-                format!("the disks of {me}, its source, to read region {region} of slice {slice}")
-            }
-            SyncNext::Confirmed(region) => {
-                format!("{copy} to have region {region} of slice {slice} on its disks")
-            }
-            SyncNext::WritesEnd(region) => {
-                format!("hosts' writes to region {region} of slice {slice} to end")
-            }
-            SyncNext::Budget => self.budget_of(me),
-            SyncNext::Pass => "the next pass to begin".into(),
-            SyncNext::Admission => {
-                who.kept_out.map_or("the cluster's record to let it join".into(), KeptOut::to_string)
-            }
-            SyncNext::Promotion => "the cluster's record to say that it is in sync".into(),
+        let awaited = match next {
+            SyncNext::Read(region) => Awaited::Read { source: me, slice, region },
+            SyncNext::Confirmed(region) => Awaited::Write { node: who.node_of(who.copy), slice, region },
+            SyncNext::WritesEnd(region) => Awaited::HostWrites { slice, region },
+            SyncNext::Budget => Awaited::Budget { source: me, restraint: self.seen.held_back_by },
+            SyncNext::Pass => Awaited::Pass,
+            SyncNext::Admission => who.kept_out.copied().map_or(Awaited::Admission, Awaited::KeptOut),
+            SyncNext::Promotion => Awaited::Promotion,
         };
-        Some(format!("{what}, since {}", seconds(still)))
+        Some(SyncWait { awaited, seconds: Some(still.as_secs()) })
+    }
+}
+
+impl fmt::Display for SyncWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.awaited.fmt(f)?;
+        self.seconds.map_or(Ok(()), |seconds| write!(f, ", since {seconds} s"))
+    }
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Awaited::Answer(source) => write!(f, "{source}, its source, to answer"),
+            Awaited::Read { source, slice, region } => {
+                write!(f, "the disks of {source}, its source, to read region {region} of slice {slice}")
+            }
+            Awaited::Write { node, slice, region } => {
+                write!(f, "{node} to have region {region} of slice {slice} on its disks")
+            }
+            Awaited::HostWrites { slice, region } => {
+                write!(f, "hosts' writes to region {region} of slice {slice} to end")
+            }
+            Awaited::Budget { source, restraint } => match restraint {
+                Some(Restraint::Turn) => {
+                    write!(f, "its turn: {source}, its source, brings other volumes up to date first")
+                }
+                Some(Restraint::Paused) => f.write_str("somebody to resume it"),
+                Some(Restraint::NodeLimit) => write!(f, "{source}, its source, to be allowed to give more"),
+                Some(Restraint::ClusterLimit) => {
+                    write!(f, "{source}, its source, to have its share of the cluster's sync limit")
+                }
+                Some(Restraint::Hosts) | None => {
+                    write!(f, "{source}, its source, to have time for it beside hosts' writes")
+                }
+            },
+            Awaited::Pass => f.write_str("the next pass to begin"),
+            Awaited::Admission => f.write_str("the cluster's record to let it join"),
+            Awaited::KeptOut(kept_out) => kept_out.fmt(f),
+            Awaited::Promotion => f.write_str("the cluster's record to say that it is in sync"),
+            Awaited::Link => f.write_str("a link to a node whose copy is in sync"),
+            Awaited::Node(node) => write!(f, "the link to {node}, of which nothing is heard"),
+            Awaited::Opening(node) => write!(f, "{node} to open it and to ask for what it misses"),
+            Awaited::OpeningHere => f.write_str("its pool on this node to be open"),
+            Awaited::Resumption { by } => write!(f, "somebody to resume it: {by} has paused it"),
+            Awaited::Decision { volume } => write!(
+                f,
+                "somebody to decide whose data is kept: `ursa volume resolve-fork {volume} --keep NODE --discard-other`"
+            ),
+        }
+    }
+}
+
+/// A node, on the wire.
+mod number {
+    use replica::NodeId;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(node: &NodeId, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u16(node.0)
     }
 
-    fn budget_of(&self, me: NodeId) -> String {
-        match self.seen.held_back_by {
-            Some(Restraint::Turn) => {
-                format!("its turn: {me}, its source, brings other volumes up to date first")
-            }
-            Some(Restraint::Paused) => "somebody to resume it".into(),
-            Some(Restraint::NodeLimit) => format!("{me}, its source, to be allowed to give more"),
-            Some(Restraint::ClusterLimit) => {
-                format!("{me}, its source, to have its share of the cluster's sync limit")
-            }
-            Some(Restraint::Hosts) | None => {
-                format!("{me}, its source, to have time for it beside hosts' writes")
-            }
-        }
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NodeId, D::Error> {
+        u16::deserialize(deserializer).map(NodeId)
     }
 }
 
@@ -89,18 +211,19 @@ pub struct Who<'a> {
 }
 
 /// Why a copy that has nearly all that it missed is not let in as a joiner; its text is to be read after "waits for".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum KeptOut {
     /// Its node and that of a copy in sync do not reach each other.
-    Apart(NodeId, NodeId),
+    Apart(#[serde(with = "number")] NodeId, #[serde(with = "number")] NodeId),
     /// Its node was started a moment ago, and takes part in nothing for so much longer.
-    Quiet(NodeId, Duration),
+    Quiet(#[serde(with = "number")] NodeId, Duration),
     /// It did not finish writes when it was in sync last, and is given so much more time.
     Penalty(Duration),
     /// A disk of it failed, and its node has not said since that it is open again.
-    Failed(NodeId),
+    Failed(#[serde(with = "number")] NodeId),
     /// The file system under its pool is full, and its node has not said since that there is room.
-    NoRoom(NodeId),
+    NoRoom(#[serde(with = "number")] NodeId),
 }
 
 impl fmt::Display for KeptOut {
@@ -136,8 +259,4 @@ impl Who<'_> {
     fn node_of(&self, slot: Slot) -> NodeId {
         NodeId(self.volume.copy_in(slot).map_or(0, |copy| copy.node))
     }
-}
-
-fn seconds(duration: Duration) -> String {
-    format!("{} s", duration.as_secs())
 }

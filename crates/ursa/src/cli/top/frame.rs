@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use api::{Missing, Session};
+use node::copies::Cause;
 use serde::Serialize;
 
 use super::live::Live;
@@ -204,7 +205,7 @@ impl Sample {
             "ursa_copy_sync_bytes_per_second" => self.copy(series)?.bytes_per_second = Some(value),
             "ursa_copy_sync_remaining_seconds" => self.copy(series)?.seconds_left = Some(value),
             "ursa_copy_sync_waits" => self.copy(series)?.waits = value > 0.0,
-            "ursa_copy_sync_cause" => self.copy(series)?.cause = series.label("cause")?,
+            "ursa_copy_sync_cause" => self.copy(series)?.cause = words_of(&series.label("cause")?),
             "ursa_core_cpu_seconds_total" => self.core(series)?.cpu = value,
             "ursa_core_polling_seconds_total" => self.core(series)?.polling = value,
             "ursa_core_enters_total" => self.core(series)?.enters = value,
@@ -273,6 +274,11 @@ impl Rates {
     fn of(&self, before: f64, after: f64) -> f64 {
         grown(before, after) / self.seconds
     }
+}
+
+/// What people read of a cause.
+fn words_of(cause: &str) -> String {
+    serde_json::from_value(cause.into()).map_or_else(|_| cause.to_owned(), |cause: Cause| cause.to_string())
 }
 
 fn grown(before: f64, after: f64) -> f64 {

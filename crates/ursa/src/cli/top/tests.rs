@@ -32,7 +32,7 @@ ursa_copy_sync_remaining_bytes{{volume="db",node="2"}} 3221225472
 ursa_copy_sync_bytes_per_second{{volume="db",node="2"}} 67108864
 ursa_copy_sync_remaining_seconds{{volume="db",node="2"}} 48
 ursa_copy_sync_waits{{volume="db",node="2"}} 0
-ursa_copy_sync_cause{{volume="db",node="2",cause="its node was restarted"}} 1
+ursa_copy_sync_cause{{volume="db",node="2",cause="restarted"}} 1
 ursa_volume_bytes_total{{volume="db",operation="read"}} {}
 ursa_volume_bytes_total{{volume="db",operation="write"}} {}
 ursa_core_cpu_seconds_total{{core="0"}} {}

@@ -17,7 +17,7 @@ pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
         let sync = volume.syncs.get(&copy.slot).filter(|_| !leaves);
         let waits_for = match leaves {
             true => Some("the other copies, to go on without it".to_owned()),
-            false => sync.and_then(|sync| sync.waits_for.clone()),
+            false => sync.and_then(|sync| sync.waits_for.as_ref()).map(ToString::to_string),
         };
         let paused = entry.paused.get(&copy.slot).filter(|_| !leaves);
         // Who takes new writes already is given the rest.
@@ -39,7 +39,7 @@ pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
             bytes_total: sync.map(|sync| sync.total_bytes),
             rate: sync.map(|sync| sync.bytes_per_second),
             eta_s: sync.and_then(|sync| sync.seconds_left()),
-            cause: (!leaves).then(|| entry.cause(copy.slot).to_owned()),
+            cause: (!leaves).then(|| entry.cause(copy.slot).to_string()),
             held_back_by: sync.and_then(|sync| sync.held_back_by).map(restraint),
             waits_for,
             can_be_cancelled: kind != JobKind::Sync,
@@ -105,7 +105,7 @@ pub(super) fn of_ended(job: EndedJob, here: Option<u16>, at: u64) -> Job {
             let (kind, from_node) = kind_of(work);
             let progress = (outcome == JobOutcome::Done && kind != JobKind::RemoveCopy).then_some(1.0);
             let id = id::of_copy(&volume, node);
-            let ended = Some(end);
+            let (cause, ended) = (cause.map(|cause| cause.to_string()), Some(end));
             Job { node: Some(node), from_node, progress, cause, ended, ..plain(id, kind, subject, state) }
         }
         EndedWork::Verification { volume, found } => {
@@ -179,14 +179,14 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use ::node::control::{VerificationState, WaitsFor, Work, Zeroed};
-    use ::node::copies::{CopySync, Leaves, Restraint, SyncPause, VolumeEntry};
+    use ::node::control::{Doing, VerificationState, WaitsFor, Work, Zeroed};
+    use ::node::copies::{Cause, CopySync, Leaves, Restraint, SyncPause, VolumeEntry};
     use api::SyncRestraint;
     use base::ByteLen;
 
     use super::*;
 
-    fn volume(copies: &[(u16, StandingEntry, Option<Leaves>)], missed: &[(u8, &str)]) -> CopiesStatus {
+    fn volume(copies: &[(u16, StandingEntry, Option<Leaves>)], missed: &[(u8, Cause)]) -> CopiesStatus {
         let copy =
             |(slot, (node, standing, leaves)): (usize, &(u16, StandingEntry, Option<Leaves>))| CopyEntry {
                 slot: slot as u8,
@@ -203,9 +203,9 @@ mod tests {
             size: 1 << 30,
             epoch: 4,
             copies: copies.iter().enumerate().map(copy).collect(),
-            reason: "-".into(),
+            reason: Cause::VolumeMade,
             dropped: Vec::new(),
-            missed: missed.iter().map(|(slot, why)| (*slot, (*why).to_owned())).collect(),
+            missed: missed.iter().copied().collect(),
             paused: BTreeMap::new(),
         };
         let sync = CopySync {
@@ -235,8 +235,7 @@ mod tests {
     #[test]
     fn what_becomes_of_a_copy_is_a_job() {
         assert!(of_volume(&volume(&[(1, InSync, None), (2, InSync, None)], &[])).is_empty());
-        let sync =
-            of_volume(&volume(&[(1, InSync, None), (2, Joining, None)], &[(1, "its node was restarted")]));
+        let sync = of_volume(&volume(&[(1, InSync, None), (2, Joining, None)], &[(1, Cause::Restarted)]));
         assert_eq!((sync.len(), sync[0].kind, sync[0].node), (1, JobKind::Sync, Some(2)));
         assert_eq!((sync[0].progress, sync[0].bytes_done, sync[0].eta_s), (Some(0.75), Some(300), Some(2)));
         assert_eq!(sync[0].cause.as_deref(), Some("its node was restarted"));
@@ -264,7 +263,7 @@ mod tests {
     #[test]
     fn a_paused_sync_says_who_has_paused_it() {
         let pause = || SyncPause { by: "eva".into(), at: 9 };
-        let mut behind = volume(&[(1, InSync, None), (2, Outside, None)], &[(1, "its node was restarted")]);
+        let mut behind = volume(&[(1, InSync, None), (2, Outside, None)], &[(1, Cause::Restarted)]);
         let job = |volume: &CopiesStatus| of_volume(volume).remove(0);
         assert_eq!((job(&behind).state, job(&behind).can_be_paused), (JobState::Running, true));
         behind.entry.paused.insert(1, pause());
@@ -283,7 +282,7 @@ mod tests {
         let change = |zeroed| ChangeStatus {
             number: 7,
             node: Some(2),
-            work: Work { doing: "making volume", name: "db".into() },
+            work: Work { doing: Doing::MakeVolume, name: "db".into() },
             age: Duration::from_secs(12),
             waits_for: WaitsFor::Disks(vec!["/dev/sdb".into()]),
             zeroed,
@@ -335,7 +334,7 @@ mod tests {
         assert_eq!(end.found, Some(JobFound { equal: false, different_bytes: 512, unchecked_bytes: 0 }));
 
         let work = CopyWork::Move { from: 1 };
-        let work = EndedWork::Copy { volume: "ab".into(), node: 3, work, cause: Some("-".into()) };
+        let work = EndedWork::Copy { volume: "ab".into(), node: 3, work, cause: Some(Cause::Silent) };
         let moved = EndedJob { work, outcome: JobOutcome::Cancelled, ..compared.clone() };
         let job = of_ended(moved, Some(2), 1000);
         assert_eq!((job.id.as_str(), job.kind), ("copy.ab.3", JobKind::MoveCopy));

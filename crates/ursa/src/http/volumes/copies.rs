@@ -29,10 +29,10 @@ fn sync(sync: &::node::copies::CopySync, paused: Option<&SyncPause>) -> CopySync
         copied_bytes: sync.copied_bytes,
         bytes_per_second: sync.bytes_per_second,
         seconds_left: sync.seconds_left(),
-        cause: sync.cause.clone(),
+        cause: sync.cause.to_string(),
         since: sync.lasts.map(since),
         held_back_by: sync.held_back_by.map(restraint),
-        waits_for: sync.waits_for.clone(),
+        waits_for: sync.waits_for.as_ref().map(ToString::to_string),
         paused: paused.map(|pause| SyncPaused { by: pause.by.clone(), since: pause.at }),
     }
 }

@@ -196,7 +196,7 @@ fn shown(volume: VolumeStatus, me: Option<u16>, names: &BTreeMap<u16, String>) -
         strategy: copies.as_ref().and_then(strategy::chosen),
         fork: copies.as_ref().and_then(strategy::fork),
         comparison: copies.as_ref().map(|copies| verification::compared(copies, info.id, info.created)),
-        reason: copies.map(|copies| copies.entry.reason),
+        reason: copies.map(|copies| copies.entry.reason.to_string()),
         problem,
         losses: Vec::new(),
     }

@@ -28,7 +28,6 @@ use replica::{Config, Incarnation, NodeId, Revision, Slot};
 use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
-pub(super) use self::settle::WON;
 use super::super::core::Copies;
 use super::super::entry::{StandingEntry, VolumeEntry};
 use super::super::message;

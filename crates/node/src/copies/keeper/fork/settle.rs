@@ -6,6 +6,7 @@ use cluster::{Outcome, Status, Transaction};
 use replica::{Epoch, Membership, NodeId, Revision};
 use store::VolumeId;
 
+use super::super::super::cause::Cause;
 use super::super::super::core::Copies;
 use super::super::super::entry::{StandingEntry, VolumeEntry, volume_key};
 use super::super::super::strategy::{ForkRecord, SplitEntry, VoidEntry, alone, split_key, void_key};
@@ -136,7 +137,7 @@ impl Keeper {
             let config = entry.config(Revision(revision.0))?;
             let epoch = Epoch(fork.epoch + 1);
             let alone = alone(&config, kept.slot, self.copies.incarnation(), epoch, Revision(0));
-            entry.with_config(&alone, WON)
+            entry.with_config(&alone, Cause::WentOnAlone)
         };
         if !is_well(id, next.number).await {
             return None;
@@ -359,9 +360,6 @@ impl Keeper {
             .ok()
     }
 }
-
-/// Why the other copy misses writes.
-pub(in crate::copies::keeper) const WON: &str = "its node was not there, and the other one went on alone";
 
 fn void_of(node: NodeId, fork: &ForkRecord) -> VoidEntry {
     VoidEntry { node: node.0, epoch: fork.epoch, at: fork.at }
