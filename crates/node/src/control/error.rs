@@ -452,6 +452,11 @@ impl ControlError {
     pub fn not_found(kind: &'static str, name: &str) -> ControlError {
         ControlError::NotFound { kind, name: name.to_owned() }
     }
+
+    /// Whether a pool's disk failed, or its metadata takes no changes since one did.
+    pub fn is_of_disk(&self) -> bool {
+        matches!(self, ControlError::Store(StoreError::Disk { .. } | StoreError::MetadataReadOnly(_)))
+    }
 }
 
 fn too_few(wanted: usize, there: usize, refused: &[ClusterError]) -> String {

@@ -5,6 +5,7 @@ use super::*;
 
 use cluster::memory::Fault;
 use initiator::Transfer;
+use initiator::command::PersistentReserveOut;
 use node::control::{ControlError, PoolStatus};
 use node::copies::{Awaited, KeptOut, NodeId};
 use proto::scsi::Cdb;
@@ -83,6 +84,33 @@ fn others_go_on_at_once_and_the_copy_is_back_when_its_pool_is_opened_again() {
         assert_eq!(read_from(&cluster, 1, 3).unwrap(), 2);
         assert_eq!(read_from(&cluster, 1, 4).unwrap(), 3);
         assert!(matches!(mend(&cluster, 1), Err(ControlError::PoolWorks(_))));
+    });
+}
+
+/// Found by the simulator: hosts that a reservation keeps out write nothing, and so nothing showed that the disk of a copy had failed but that it did not store
+/// changes of reservations. Each of them was answered BUSY, by every path, until somebody looked.
+#[test]
+fn a_copy_that_cannot_store_a_reservation_leaves() {
+    const BUSY: u8 = 0x08;
+    each_seed(4, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let failing = usize::from(seed % 2 == 0);
+        fail_writes(&cluster, failing);
+        let began = cluster.world.now();
+        let register = PersistentReserveOut { survives: true, ..PersistentReserveOut::register(7) };
+        with_host(&cluster, 1 - failing, move |session| async move {
+            while let Err(error) = session.reserve(LUN, register).await {
+                let is_busy = matches!(error, initiator::Error::Status { status: BUSY, .. });
+                assert!(error.is_unit_attention() || is_busy, "{error}");
+                rt::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        let took = cluster.world.now() - began;
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        assert_eq!(cluster.in_sync(1 - failing), 1);
+        mend(&cluster, failing).unwrap();
+        assert_equal(&cluster);
     });
 }
 

@@ -46,7 +46,8 @@ impl Replica {
 
     /// The disk is not to be relied on. The only copy in sync goes on with what it has: nobody else has it.
     pub fn give_up_disk(&mut self, fault: DiskFault) {
-        if self.has_others_in_sync() {
+        let Some(config) = &self.config else { return };
+        if config.members().contains(self.me) && !config.in_sync().without(self.me).is_empty() {
             self.fail(fault);
         }
     }

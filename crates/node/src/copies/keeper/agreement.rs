@@ -15,17 +15,18 @@ use std::time::Duration;
 
 use base::Instant;
 use proto::scsi::{Abort, ChangeRequest, LuState, Notice, Outcome, Status};
-use replica::{Epoch, NodeId, Slot};
+use replica::{DiskFault, Epoch, NodeId, Slot};
 use rt::sync::Semaphore;
 use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
 use super::super::HOLD_MAX;
 use super::super::ask::{Answer, Ask};
+use super::super::core::Copies;
 use super::{ClusterError, Keeper, Kept};
 use crate::canary::{Canary, makes};
 use crate::control::Control;
-use crate::shard::Shard;
+use crate::shard::{Shard, on_all_cores};
 use crate::unit::{Unit, install_on_all_cores, until_orphans_ended, until_written};
 
 /// Until when a change may be decided. Longer than a lost node is waited for; and shorter than initiators wait before they give a path up and ask through
@@ -327,6 +328,10 @@ impl Keeper {
             && let Err(error) = Control::current().store_lu_state(id, durable).await
         {
             tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
+            if error.is_of_disk() {
+                // Nobody could reserve, or give a reservation up, as long as this copy is a member.
+                self.give_up_disk(id).await;
+            }
             return false;
         }
         let Agreed { version, state, notices, abort, contains } = agreed;
@@ -358,6 +363,17 @@ impl Keeper {
         agreement.before = None;
         agreement.known |= is_member;
         is_member
+    }
+
+    /// The disk under the copy here does not keep what it has to: others go on without it, if there are any in sync.
+    async fn give_up_disk(&self, id: VolumeId) {
+        let Some(volume) = self.volumes.borrow().get(&id).map(|kept| kept.entry.number) else { return };
+        on_all_cores(move || async move {
+            for copy in Copies::current().slices_of(volume) {
+                copy.give_up_disk(DiskFault::Write);
+            }
+        })
+        .await;
     }
 
     fn is_member_now(&self, id: VolumeId, epoch: Epoch) -> bool {

@@ -140,6 +140,11 @@ impl SliceCopy {
         }
     }
 
+    /// The disk under this copy is not to be relied on: the others go on without it, if there are any in sync.
+    pub fn give_up_disk(self: &Rc<Self>, fault: DiskFault) {
+        self.tell(|replica| replica.give_up_disk(fault));
+    }
+
     /// A read is late. The next one that is answered proves that the disk is there.
     fn note_silence(self: &Rc<Self>) {
         let now = rt::now();
@@ -148,7 +153,7 @@ impl SliceCopy {
         };
         if now.since(since) >= SILENT_MAX && !self.has_failed() {
             tracing::error!(copy = %self.address, "the disk of a copy has answered no read for seconds: others go on without it");
-            self.tell(|replica| replica.give_up_disk(DiskFault::Silent));
+            self.give_up_disk(DiskFault::Silent);
         }
     }
 
@@ -252,7 +257,7 @@ impl SliceCopy {
             let Ok(data) = self.fetch(range.clone()).await else { continue };
             if !std::mem::replace(&mut is_counted, true) && self.repairs.add_bad(rt::now()) {
                 tracing::error!(copy = %self.address, "reads have failed in too many places: this copy leaves");
-                self.tell(|replica| replica.give_up_disk(DiskFault::Failing));
+                self.give_up_disk(DiskFault::Failing);
                 return false;
             }
             let payload = Payload::Data(data);
