@@ -16,7 +16,6 @@ use crate::extent::ExtentRun;
 use crate::geometry::DISKS_MAX;
 use crate::id::{ClusterId, DiskId, HostId, VolumeId};
 use crate::stripe::Stripe;
-use crate::superblock::Version;
 
 /// Volumes in a pool: four times what a node is expected to have.
 pub const VOLUMES_MAX: usize = 4096;
@@ -172,18 +171,6 @@ impl Catalog {
         self.disks.iter().any(|disk| disk.id == id)
     }
 
-    /// The first version that can say all of this: a pool can be taken back to an older program as long as it has nothing that
-    /// only a newer one knows.
-    pub(crate) fn version(&self) -> Version {
-        // A mark that is there once is never given up: others remember it.
-        let marked = self.mark != PoolMark::default();
-        if marked || self.volumes.values().any(|volume| volume.copy.is_some()) {
-            Version::Copies
-        } else {
-            Version::First
-        }
-    }
-
     /// What its copies hold is of an earlier day.
     pub(crate) fn distrust_copies(&mut self) {
         for volume in self.volumes.values_mut() {
@@ -194,9 +181,7 @@ impl Catalog {
         }
     }
 
-    /// Its bytes in `version`, which is not older than [`Catalog::version`].
-    pub(crate) fn encode(&self, version: Version) -> Vec<u8> {
-        assert!(version >= self.version(), "{version:?} has no room for copies");
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         put_text(&mut bytes, &self.name);
         bytes.extend_from_slice(&self.host.id.0);
@@ -211,18 +196,16 @@ impl Catalog {
         bytes.extend_from_slice(&(self.volumes.len() as u32).to_le_bytes());
         for (id, volume) in &self.volumes {
             bytes.extend_from_slice(&id.0);
-            volume.encode(version, &mut bytes);
+            volume.encode(&mut bytes);
         }
-        if version >= Version::Copies {
-            bytes.extend_from_slice(&self.mark.count.to_le_bytes());
-            bytes.extend_from_slice(&self.mark.at.to_le_bytes());
-            bytes.extend_from_slice(&self.sealed.to_le_bytes());
-        }
+        bytes.extend_from_slice(&self.mark.count.to_le_bytes());
+        bytes.extend_from_slice(&self.mark.at.to_le_bytes());
+        bytes.extend_from_slice(&self.sealed.to_le_bytes());
         bytes
     }
 
     /// Reads what [`Catalog::encode`] wrote, and checks that it can be true, with extents of `extent_bytes`.
-    pub(crate) fn decode(version: Version, bytes: &[u8], extent_bytes: u64) -> Result<Catalog, Malformed> {
+    pub(crate) fn decode(bytes: &[u8], extent_bytes: u64) -> Result<Catalog, Malformed> {
         let mut fields = Cursor::new(bytes);
         let mut catalog = Catalog::decode_pool(&mut fields)?;
         let count = fields.u32().ok_or(Malformed::Length)?;
@@ -231,16 +214,14 @@ impl Catalog {
         }
         for _ in 0..count {
             let id = VolumeId(fields.id().ok_or(Malformed::Length)?);
-            let volume = VolumeEntry::decode(version, &mut fields).ok_or(Malformed::Volume(id))?;
+            let volume = VolumeEntry::decode(&mut fields).ok_or(Malformed::Volume(id))?;
             if catalog.volumes.insert(id, Rc::new(volume)).is_some() {
                 return Err(Malformed::Twice(id));
             }
         }
-        if version >= Version::Copies {
-            let mut number = || fields.u64().ok_or(Malformed::Length);
-            catalog.mark = PoolMark { count: number()?, at: number()? };
-            catalog.sealed = number()?;
-        }
+        let mut number = || fields.u64().ok_or(Malformed::Length);
+        catalog.mark = PoolMark { count: number()?, at: number()? };
+        catalog.sealed = number()?;
         if !fields.is_at_end() {
             return Err(Malformed::Length);
         }
@@ -305,7 +286,7 @@ impl Catalog {
 }
 
 impl VolumeEntry {
-    fn encode(&self, version: Version, bytes: &mut Vec<u8>) {
+    fn encode(&self, bytes: &mut Vec<u8>) {
         put_text(bytes, &self.name);
         bytes.push(self.kind.code());
         bytes.push(self.block_size.shift() as u8);
@@ -322,9 +303,7 @@ impl VolumeEntry {
         bytes.extend_from_slice(&self.lu_state);
         bytes.extend_from_slice(&(self.slices.len() as u16).to_le_bytes());
         self.slices.iter().for_each(|runs| encode_runs(runs, bytes));
-        if version >= Version::Copies {
-            self.encode_copy(bytes);
-        }
+        self.encode_copy(bytes);
     }
 
     fn encode_copy(&self, bytes: &mut Vec<u8>) {
@@ -342,7 +321,7 @@ impl VolumeEntry {
         encode_runs(&self.map, bytes);
     }
 
-    fn decode(version: Version, fields: &mut Cursor<'_>) -> Option<VolumeEntry> {
+    fn decode(fields: &mut Cursor<'_>) -> Option<VolumeEntry> {
         let name = fields.text()?.to_owned();
         let kind = VolumeKind::from_code(fields.u8()?)?;
         let block_size = BlockSize::from_bytes(1u32.checked_shl(fields.u8()?.into())?)?;
@@ -369,11 +348,7 @@ impl VolumeEntry {
         }
         let slices = (0..count).map(|_| decode_runs(fields)).collect::<Option<Vec<Vec<ExtentRun>>>>()?;
         let stripe = Stripe::new(count, ByteLen(unit));
-        let (copy, map) = match version {
-            Version::First if epoch == 0 => (None, Vec::new()),
-            Version::First => return None,
-            Version::Copies => decode_copy(epoch, fields)?,
-        };
+        let (copy, map) = decode_copy(epoch, fields)?;
         Some(VolumeEntry {
             name,
             kind,

@@ -11,7 +11,7 @@ use crate::extent::ExtentRun;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, HostId, PoolId, VolumeId};
 use crate::stripe::Stripe;
-use crate::superblock::{Superblock, Version};
+use crate::superblock::Superblock;
 
 /// Of the pools whose catalogues are decoded.
 const EXTENT_BYTES: u64 = 4 << 20;
@@ -27,15 +27,12 @@ pub fn superblock(content: &[u8]) {
     }
 }
 
-/// Decodes a catalogue of either version.
+/// Decodes a catalogue.
 pub fn catalog(bytes: &[u8]) {
-    for version in [Version::First, Version::Copies] {
-        if let Ok(catalog) = Catalog::decode(version, bytes, EXTENT_BYTES) {
-            let encoded = catalog.encode(version);
-            let again =
-                Catalog::decode(version, &encoded, EXTENT_BYTES).expect("what is written can be read");
-            assert_eq!(again.encode(version), encoded);
-        }
+    if let Ok(catalog) = Catalog::decode(bytes, EXTENT_BYTES) {
+        let encoded = catalog.encode();
+        let again = Catalog::decode(&encoded, EXTENT_BYTES).expect("what is written can be read");
+        assert_eq!(again.encode(), encoded);
     }
 }
 
@@ -48,10 +45,9 @@ pub fn superblock_seed() -> Vec<u8> {
     bytes
 }
 
-/// What [`catalog`] takes, in both versions.
-pub fn catalog_seeds() -> [Vec<u8>; 2] {
-    let catalog = catalog_example(512 << 20, &[4]);
-    [Version::First, Version::Copies].map(|version| catalog.encode(version))
+/// What [`catalog`] takes.
+pub fn catalog_seed() -> Vec<u8> {
+    catalog_example(512 << 20, &[4]).encode()
 }
 
 /// Sixteen bytes that count up from `first`.
@@ -62,7 +58,6 @@ pub(crate) fn id(first: u8) -> [u8; 16] {
 /// Of disk 1 of 2.
 pub(crate) fn superblock_example() -> Superblock {
     Superblock {
-        version: Version::First,
         pool: PoolId(id(0x10)),
         disk: DiskId(id(0x20)),
         index: 1,
@@ -74,7 +69,7 @@ pub(crate) fn superblock_example() -> Superblock {
             extents: 113,
             slot_bytes: 216 << 10,
         },
-        reserved: Some(true),
+        reserved: true,
     }
 }
 
@@ -115,9 +110,7 @@ mod tests {
         bytes.resize(crate::superblock::CRC_AT, 0);
         bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
         assert!(Superblock::decode(&bytes).is_ok());
-        for (version, bytes) in [Version::First, Version::Copies].into_iter().zip(catalog_seeds()) {
-            let catalog = Catalog::decode(version, &bytes, EXTENT_BYTES);
-            assert!(catalog.is_ok(), "{version:?}: {catalog:?}");
-        }
+        let catalog = Catalog::decode(&catalog_seed(), EXTENT_BYTES);
+        assert!(catalog.is_ok(), "{catalog:?}");
     }
 }

@@ -12,7 +12,7 @@ use crate::fuzzing::{self, id};
 use crate::id::{ClusterId, PoolId, VolumeId};
 use crate::slot::{self, Header};
 use crate::stripe::Stripe;
-use crate::superblock::{Superblock, Unreadable, Version};
+use crate::superblock::{Superblock, Unreadable};
 
 const SUPERBLOCK: [u8; 84] = [
     b'U', b'R', b'S', b'A', b'P', b'O', b'O', b'L', // magic
@@ -28,26 +28,21 @@ const SUPERBLOCK: [u8; 84] = [
     0x71, 0x00, 0x00, 0x00, // 113 extents
 ];
 
-/// The checksum at the end, over 4092 bytes.
-const SUPERBLOCK_CRC: [u8; 4] = [0xe8, 0xd7, 0xe5, 0x10];
-
-/// The same with version 2 at byte 8.
-const SUPERBLOCK_CRC_2: [u8; 4] = [0xfc, 0x8c, 0x53, 0x85];
-
-/// The same with 1 (the space is given back) and with 2 (it is kept) at byte 84.
-const SUPERBLOCK_CRC_SPACE: [[u8; 4]; 2] = [[0x0f, 0xc9, 0xd4, 0xc8], [0xd7, 0x9c, 0x6b, 0xa5]];
+/// The checksum at the end, over 4092 bytes, with 1 (the space is given back) and with 2 (it is kept) at byte 84.
+const SUPERBLOCK_CRC: [[u8; 4]; 2] = [[0x0f, 0xc9, 0xd4, 0xc8], [0xd7, 0x9c, 0x6b, 0xa5]];
 
 const SLOT_HEADER: [u8; 64] = [
     b'U', b'R', b'S', b'A', b'M', b'E', b'T', b'A', // magic
-    0x01, 0x00, 0x00, 0x00, 0x84, 0xdd, 0x82, 0x35, // version 1, checksum
+    0x01, 0x00, 0x00, 0x00, 0xed, 0x30, 0x2e, 0xe8, // version 1, checksum
     0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e,
     0x1f, // pool
     0x07, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // generation 7
-    0x9a, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // 154 bytes follow
+    0x16, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // 278 bytes follow
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // reserved
 ];
 
-const CATALOG: [u8; 154] = [
+/// Up to the first volume, but for whether it is a copy.
+const START: [u8; 154] = [
     0x01, b'p', // the pool's name
     0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa,
     0xaa, // host
@@ -56,7 +51,7 @@ const CATALOG: [u8; 154] = [
     0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b, 0x2c, 0x2d, 0x2e,
     0x2f, // disk
     0x00, 0x00, 0x80, 0x00, 0x00, 0x00, 0x00, 0x00, 0x71, 0x00, 0x00, 0x00, // 8 MiB, 113 extents
-    0x01, 0x00, 0x00, 0x00, // one volume
+    0x02, 0x00, 0x00, 0x00, // two volumes
     0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38, 0x39, 0x3a, 0x3b, 0x3c, 0x3d, 0x3e,
     0x3f, // volume
     0x02, b'd', b'b', // its name
@@ -73,14 +68,7 @@ const CATALOG: [u8; 154] = [
     0x00, 0x00, 0x05, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, // disk 0, from extent 5 on, 1
 ];
 
-/// What a slot of version 2 with 278 bytes has where the versions differ: version, checksum, length.
-const SLOT_HEADER_2: [(usize, [u8; 4]); 3] =
-    [(8, [0x02, 0x00, 0x00, 0x00]), (12, [0x5a, 0xa4, 0xd4, 0x54]), (40, [0x16, 0x01, 0x00, 0x00])];
-
-/// How many volumes there are.
-const COUNT_AT: usize = 56;
-
-/// What version 2 has behind the first volume: that it is no copy, and a second volume, which is one.
+/// That the first volume is no copy, and a second volume, which is one.
 const COPY: [u8; 100] = [
     0x00, // no copy
     0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x49, 0x4a, 0x4b, 0x4c, 0x4d, 0x4e,
@@ -101,30 +89,24 @@ const COPY: [u8; 100] = [
     0x00, 0x00, 0x07, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, // disk 0, from extent 7 on, 1
 ];
 
-/// What version 2 has at the end: how far the pool has come.
+/// How far the pool has come.
 const MARK: [u8; 24] = [
     0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // marked for the ninth time
     0x00, 0xf1, 0x53, 0x65, 0x00, 0x00, 0x00, 0x00, // in November 2023
     0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // all disks are of generation 5 at least
 ];
 
-fn catalog_2_bytes() -> Vec<u8> {
-    let mut bytes = [&CATALOG[..], &COPY[..], &MARK[..]].concat();
-    bytes[COUNT_AT] = 2;
-    bytes
+fn catalog_bytes() -> Vec<u8> {
+    [&START[..], &COPY[..], &MARK[..]].concat()
 }
 
 fn superblock() -> Superblock {
-    Superblock { reserved: None, ..fuzzing::superblock_example() }
+    fuzzing::superblock_example()
 }
 
+/// A volume, and one that is a copy.
 fn catalog() -> Catalog {
-    fuzzing::catalog_example(8 << 20, &[4, 9])
-}
-
-/// With a volume that is a copy.
-fn catalog_2() -> Catalog {
-    let mut catalog = catalog();
+    let mut catalog = fuzzing::catalog_example(8 << 20, &[4, 9]);
     let run = |start| ExtentRun { disk: 0, start, count: 1 };
     let volume = VolumeEntry {
         name: "cp".into(),
@@ -147,74 +129,48 @@ fn catalog_2() -> Catalog {
 
 #[test]
 fn superblock_bytes() {
-    let bytes = superblock().encode();
-    assert_eq!(bytes.len(), 4096);
-    assert_eq!(bytes[..84], SUPERBLOCK);
-    assert!(bytes[84..4092].iter().all(|byte| *byte == 0));
-    assert_eq!(bytes[4092..], SUPERBLOCK_CRC);
-    assert_eq!(Superblock::decode(&bytes), Ok(superblock()));
-    let newer = Superblock { version: Version::Copies, ..superblock() };
-    let bytes = newer.encode();
-    assert_eq!((bytes[8], &bytes[9..84], &bytes[4092..]), (2, &SUPERBLOCK[9..], &SUPERBLOCK_CRC_2[..]));
-    assert_eq!(Superblock::decode(&bytes), Ok(newer));
     for (at, reserved) in [false, true].into_iter().enumerate() {
-        let told = Superblock { reserved: Some(reserved), ..superblock() };
-        let bytes = told.encode();
+        let superblock = Superblock { reserved, ..superblock() };
+        let bytes = superblock.encode();
+        assert_eq!(bytes.len(), 4096);
         assert_eq!((&bytes[..84], bytes[84]), (&SUPERBLOCK[..], at as u8 + 1));
         assert!(bytes[85..4092].iter().all(|byte| *byte == 0));
-        assert_eq!(bytes[4092..], SUPERBLOCK_CRC_SPACE[at]);
-        assert_eq!(Superblock::decode(&bytes), Ok(told));
+        assert_eq!(bytes[4092..], SUPERBLOCK_CRC[at]);
+        assert_eq!(Superblock::decode(&bytes), Ok(superblock));
     }
 }
 
 #[test]
 fn slot_bytes() {
-    let bytes = slot::encode(Version::First, PoolId(id(0x10)), 7, &CATALOG);
+    let bytes = slot::encode(PoolId(id(0x10)), 7, &catalog_bytes());
     assert_eq!(bytes[..64], SLOT_HEADER);
     let header = slot::decode_header(PoolId(id(0x10)), &bytes);
-    assert_eq!(header, Some(Header { version: Version::First, generation: 7, len: 154 }));
-    assert_eq!(slot::decode(header.unwrap(), &bytes), Some(&CATALOG[..]));
+    assert_eq!(header, Some(Header { generation: 7, len: 278 }));
+    assert_eq!(slot::decode(header.unwrap(), &bytes), Some(&catalog_bytes()[..]));
     assert_eq!(slot::decode_header(PoolId(id(0x11)), &bytes), None, "a slot of another pool");
-
-    let bytes = slot::encode(Version::Copies, PoolId(id(0x10)), 7, &catalog_2_bytes());
-    let mut expected = SLOT_HEADER;
-    for (at, field) in SLOT_HEADER_2 {
-        expected[at..at + 4].copy_from_slice(&field);
-    }
-    assert_eq!(bytes[..64], expected);
-    let header = slot::decode_header(PoolId(id(0x10)), &bytes);
-    assert_eq!(header, Some(Header { version: Version::Copies, generation: 7, len: 278 }));
 }
 
 #[test]
-fn catalog_bytes() {
-    assert_eq!(catalog().version(), Version::First);
-    assert_eq!(catalog().encode(Version::First), CATALOG);
-    assert_eq!(Catalog::decode(Version::First, &CATALOG, 64 << 10), Ok(catalog()));
-    assert_eq!(catalog_2().version(), Version::Copies);
-    assert_eq!(catalog_2().encode(Version::Copies), catalog_2_bytes());
-    assert_eq!(Catalog::decode(Version::Copies, &catalog_2_bytes(), 64 << 10), Ok(catalog_2()));
+fn catalog_bytes_are_as_documented() {
+    assert_eq!(catalog().encode(), catalog_bytes());
+    assert_eq!(Catalog::decode(&catalog_bytes(), 64 << 10), Ok(catalog()));
     // The same, set back.
-    let mut older = catalog_2();
+    let mut older = catalog();
     older.distrust_copies();
-    let mut bytes = catalog_2_bytes();
+    let mut bytes = catalog_bytes();
     bytes[222] = 3;
-    assert_eq!(older.encode(Version::Copies), bytes);
-    assert_eq!(Catalog::decode(Version::Copies, &bytes, 64 << 10), Ok(older));
-    // What a pool is, on its way to the next version.
-    let bytes = [&CATALOG[..], &[0; 25]].concat();
-    assert_eq!(catalog().encode(Version::Copies), bytes);
-    assert_eq!(Catalog::decode(Version::Copies, &bytes, 64 << 10), Ok(catalog()));
+    assert_eq!(older.encode(), bytes);
+    assert_eq!(Catalog::decode(&bytes, 64 << 10), Ok(older));
 }
 
 #[test]
 fn a_newer_version_is_told_apart_from_damage() {
     let mut bytes = superblock().encode();
-    bytes[8] = 3;
+    bytes[8] = 2;
     assert_eq!(Superblock::decode(&bytes), Err(Unreadable::Damaged));
     let crc = base::crc32c(&bytes[..4092]);
     bytes[4092..].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(Superblock::decode(&bytes), Err(Unreadable::Version(3)));
+    assert_eq!(Superblock::decode(&bytes), Err(Unreadable::Version(2)));
     assert_eq!(Superblock::decode(&[0; 4096]), Err(Unreadable::Absent));
     assert_eq!(Superblock::decode(b"URSAPOOL"), Err(Unreadable::Damaged));
 }
@@ -231,7 +187,7 @@ fn every_flipped_bit_of_a_superblock_is_noticed() {
 
 #[test]
 fn every_flipped_bit_of_a_slot_is_noticed() {
-    let good = slot::encode(Version::First, PoolId(id(0x10)), 7, &CATALOG);
+    let good = slot::encode(PoolId(id(0x10)), 7, &catalog_bytes());
     for bit in 0..good.len() * 8 {
         let mut bytes = good.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -245,11 +201,8 @@ fn every_flipped_bit_of_a_slot_is_noticed() {
 #[test]
 fn no_catalogue_makes_the_decoder_panic() {
     let mut rng = Rng::new(1);
-    for round in 0..400_000 {
-        let (version, mut bytes) = match round % 2 {
-            0 => (Version::First, CATALOG.to_vec()),
-            _ => (Version::Copies, catalog_2_bytes()),
-        };
+    for _ in 0..400_000 {
+        let mut bytes = catalog_bytes();
         for _ in 0..=rng.below(3) {
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] = if rng.one_in(2) { 0xff } else { rng.next() as u8 };
@@ -257,7 +210,7 @@ fn no_catalogue_makes_the_decoder_panic() {
         if rng.one_in(4) {
             bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
         }
-        if let Ok(catalog) = Catalog::decode(version, &bytes, 64 << 10) {
+        if let Ok(catalog) = Catalog::decode(&bytes, 64 << 10) {
             assert_eq!(catalog.check(64 << 10), Ok(()));
         }
     }
@@ -270,7 +223,7 @@ fn contradictions_are_found() {
         let mut volume = (*catalog.volumes[&VolumeId(id(0x30))]).clone();
         change(&mut volume);
         catalog.volumes.insert(VolumeId(id(0x30)), Rc::new(volume));
-        Catalog::decode(Version::First, &catalog.encode(Version::First), 64 << 10)
+        Catalog::decode(&catalog.encode(), 64 << 10)
     };
     let extents = Err(Malformed::Extents(VolumeId(id(0x30))));
     assert_eq!(changed(|volume| volume.slices[1][0].start = 9), extents, "on another extent of the volume");
@@ -288,19 +241,19 @@ fn contradictions_are_found() {
         ..(*twice.volumes[&VolumeId(id(0x30))]).clone()
     };
     twice.volumes.insert(VolumeId(id(0x31)), Rc::new(volume));
-    let bytes = twice.encode(Version::First);
-    let found = Catalog::decode(Version::First, &bytes, 64 << 10);
+    let bytes = twice.encode();
+    let found = Catalog::decode(&bytes, 64 << 10);
     assert_eq!(found, Err(Malformed::Twice(VolumeId(id(0x31)))));
-    let bytes = [&CATALOG[..], &[0]].concat();
-    assert_eq!(Catalog::decode(Version::First, &bytes, 64 << 10), Err(Malformed::Length));
+    let bytes = [&catalog_bytes()[..], &[0]].concat();
+    assert_eq!(Catalog::decode(&bytes, 64 << 10), Err(Malformed::Length));
 }
 
 #[test]
 fn contradictions_of_copies_are_found() {
     let decoded = |at: usize, byte: u8| {
-        let mut bytes = catalog_2_bytes();
+        let mut bytes = catalog_bytes();
         bytes[at] = byte;
-        Catalog::decode(Version::Copies, &bytes, 64 << 10)
+        Catalog::decode(&bytes, 64 << 10)
     };
     let (state, slot, map_start, map_count) = (222, 223, 246, 250);
     let field = Err(Malformed::Volume(VolumeId(id(0x40))));

@@ -4,7 +4,7 @@ use base::Crc32c;
 
 use crate::cursor::Cursor;
 use crate::id::PoolId;
-use crate::superblock::Version;
+use crate::superblock::VERSION;
 
 const MAGIC: &[u8; 8] = b"URSAMETA";
 
@@ -19,17 +19,16 @@ const CRC_END: usize = CRC_AT + 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// Of the catalogue.
-    pub version: Version,
     pub generation: u64,
     /// The catalogue's length.
     pub len: u64,
 }
 
-/// The slot's bytes for `catalog`, which is encoded in `version`, without padding.
-pub(crate) fn encode(version: Version, pool: PoolId, generation: u64, catalog: &[u8]) -> Vec<u8> {
+/// The slot's bytes for `catalog`, without padding.
+pub(crate) fn encode(pool: PoolId, generation: u64, catalog: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + catalog.len());
     bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&version.code().to_le_bytes());
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 6]);
     bytes.extend_from_slice(&pool.0);
     bytes.extend_from_slice(&generation.to_le_bytes());
@@ -56,12 +55,14 @@ pub(crate) fn decode_header(pool: PoolId, bytes: &[u8]) -> Option<Header> {
     if fields.take(MAGIC.len())? != MAGIC {
         return None;
     }
-    let version = Version::from_code(fields.u16()?)?;
+    if fields.u16()? != VERSION {
+        return None;
+    }
     fields.take(CRC_END - MAGIC.len() - 2)?;
     if fields.id()? != pool.0 {
         return None;
     }
-    Some(Header { version, generation: fields.u64()?, len: fields.u64()? })
+    Some(Header { generation: fields.u64()?, len: fields.u64()? })
 }
 
 /// The catalogue in a slot whose header says `header`, if it is whole.

@@ -9,36 +9,10 @@ use crate::id::{DiskId, PoolId};
 
 const MAGIC: &[u8; 8] = b"URSAPOOL";
 
-/// The version of everything in a pool but the contents of volumes. A pool has the first that can say what it has, so that it can be
-/// taken back to an older program; how it goes from one to the next is in `pool::commit`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Version {
-    First,
-    /// Volumes can be copies of what other nodes have.
-    Copies,
-}
+/// The version of everything in a pool but the contents of volumes.
+pub(crate) const VERSION: u16 = 1;
 
-impl Version {
-    pub(crate) const NEWEST: Version = Version::Copies;
-
-    pub(crate) fn code(self) -> u16 {
-        match self {
-            Version::First => 1,
-            Version::Copies => 2,
-        }
-    }
-
-    pub(crate) fn from_code(code: u16) -> Option<Version> {
-        match code {
-            1 => Some(Version::First),
-            2 => Some(Version::Copies),
-            _ => None,
-        }
-    }
-}
-
-/// What becomes of a disk's space when it is zeroed. Zero was written before there was such a field, and is by older programs, which do not look
-/// at it: no reason for another version.
+/// What becomes of a disk's space when it is zeroed.
 const GIVEN_BACK: u8 = 1;
 const KEPT: u8 = 2;
 
@@ -47,8 +21,6 @@ pub(crate) const CRC_AT: usize = SUPERBLOCK_BYTES as usize - 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
-    /// Of the generation that it promises.
-    pub version: Version,
     pub pool: PoolId,
     pub disk: DiskId,
     pub index: u16,
@@ -56,8 +28,8 @@ pub(crate) struct Superblock {
     /// This generation of the metadata is durable on every disk that has metadata.
     pub generation: u64,
     pub geometry: Geometry,
-    /// Whether the disk's space is kept when it is zeroed ([`rt::Disk::is_reserved`]); `None`: a program wrote it that did not say so.
-    pub reserved: Option<bool>,
+    /// Whether the disk's space is kept when it is zeroed ([`rt::Disk::is_reserved`]).
+    pub reserved: bool,
 }
 
 /// Why a superblock could not be read.
@@ -75,7 +47,7 @@ impl Superblock {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(SUPERBLOCK_BYTES as usize);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&self.version.code().to_le_bytes());
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.index.to_le_bytes());
         bytes.extend_from_slice(&self.count.to_le_bytes());
         bytes.extend_from_slice(&[0; 2]);
@@ -86,11 +58,7 @@ impl Superblock {
         bytes.extend_from_slice(&self.geometry.extent_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.geometry.slot_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.geometry.extents.to_le_bytes());
-        bytes.push(match self.reserved {
-            None => 0,
-            Some(false) => GIVEN_BACK,
-            Some(true) => KEPT,
-        });
+        bytes.push(if self.reserved { KEPT } else { GIVEN_BACK });
         bytes.resize(CRC_AT, 0);
         bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
         bytes
@@ -105,12 +73,13 @@ impl Superblock {
             return Err(Unreadable::Damaged);
         }
         let mut fields = Cursor::new(&covered[MAGIC.len()..]);
-        let code = fields.u16().ok_or(Unreadable::Damaged)?;
-        let version = Version::from_code(code).ok_or(Unreadable::Version(code))?;
-        Superblock::decode_fields(version, fields).ok_or(Unreadable::Damaged)
+        match fields.u16().ok_or(Unreadable::Damaged)? {
+            VERSION => Superblock::decode_fields(fields).ok_or(Unreadable::Damaged),
+            other => Err(Unreadable::Version(other)),
+        }
     }
 
-    fn decode_fields(version: Version, mut fields: Cursor<'_>) -> Option<Superblock> {
+    fn decode_fields(mut fields: Cursor<'_>) -> Option<Superblock> {
         let index = fields.u16()?;
         let count = fields.u16()?;
         fields.take(2)?;
@@ -126,10 +95,10 @@ impl Superblock {
             && geometry.disk_bytes == disk_bytes
             && geometry.extents == fields.u32()?;
         let reserved = match fields.u8()? {
-            GIVEN_BACK => Some(false),
-            KEPT => Some(true),
-            _ => None,
+            GIVEN_BACK => false,
+            KEPT => true,
+            _ => return None,
         };
-        sound.then_some(Superblock { version, pool, disk, index, count, generation, geometry, reserved })
+        sound.then_some(Superblock { pool, disk, index, count, generation, geometry, reserved })
     }
 }

@@ -67,10 +67,10 @@ impl Inner {
 
     /// The caller has its turn.
     async fn take_in(&self, layout: Layout) -> Result<(), StoreError> {
-        let (generation, version) = (self.state.borrow().generation, self.state.borrow().version);
+        let generation = self.state.borrow().generation;
         let index = layout.len() - 1;
         let (disk, geometry) = (&layout.disks.all()[index], layout.geometry[index]);
-        let superblock = Buf::copy_of(&self.superblock(&layout, index, generation, version).encode()).share();
+        let superblock = Buf::copy_of(&self.superblock(&layout, index, generation).encode()).share();
         let copies = End::BOTH.map(|end| (geometry.superblock_offset(end, generation), superblock.clone()));
         write_and_flush(disk, copies.into(), Step::Joining).await?;
         let catalog = Catalog { disks: layout.entries(), ..self.state.borrow().catalog.clone() };

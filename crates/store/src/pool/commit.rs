@@ -3,10 +3,6 @@
 //! A new generation of the catalogue goes to the slots that hold the generation before the last, on both ends of the
 //! metadata disks, and is flushed; then superblocks promise it, and are flushed. Whatever is cut off: a slot with the
 //! last generation is never written to, and no superblock promises what is not there.
-//!
-//! A program that is older than a version sees neither slots nor superblocks of it: were there any of an older version left, it would go
-//! back in time to them. So before the first generation of a newer version that says anything new, the pool writes what it is already,
-//! in that version: what an older program can still read until the next one is complete is then no older than that.
 
 use std::rc::Rc;
 
@@ -20,7 +16,7 @@ use crate::disks::PoolDisk;
 use crate::error::StoreError;
 use crate::geometry::{End, SUPERBLOCK_BYTES};
 use crate::slot;
-use crate::superblock::{Superblock, Version};
+use crate::superblock::Superblock;
 
 /// Which disks get a new superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +25,6 @@ pub(super) enum Superblocks {
     OfMetadataDisks,
     /// All: when a pool is made, opened or exported, which also repairs damaged ones.
     OfAllDisks,
-}
-
-/// What superblocks say of a generation.
-#[derive(Clone, Copy)]
-struct Promise {
-    generation: u64,
-    version: Version,
 }
 
 impl Inner {
@@ -57,19 +46,9 @@ impl Inner {
     ) -> Result<(), StoreError> {
         self.writable()?;
         let catalog = Catalog { sealed: self.state.borrow().sealed, ..catalog };
-        let version = catalog.version();
-        let mut generation = self.state.borrow().generation + 1;
-        if self.state.borrow().version < version && !skips(Step::Upgrade) {
-            // What does not fit is refused before anything is written.
-            self.encode_slot(version, generation, &catalog, room)?;
-            let before = self.state.borrow().catalog.clone();
-            let slot = self.encode_slot(version, generation, &before, 0)?;
-            self.write(&self.layout(), Promise { generation, version }, slot, Superblocks::OfAllDisks)
-                .await?;
-            generation += 1;
-        }
-        let slot = self.encode_slot(version, generation, &catalog, room)?;
-        self.write(&layout, Promise { generation, version }, slot, superblocks).await?;
+        let generation = self.state.borrow().generation + 1;
+        let slot = self.encode_slot(generation, &catalog, room)?;
+        self.write(&layout, generation, slot, superblocks).await?;
         self.state.borrow_mut().catalog = catalog;
         self.layout.replace(layout);
         Ok(())
@@ -85,14 +64,8 @@ impl Inner {
     }
 
     /// The slot's bytes, padded to whole blocks.
-    fn encode_slot(
-        &self,
-        version: Version,
-        generation: u64,
-        catalog: &Catalog,
-        room: u64,
-    ) -> Result<SharedBuf, StoreError> {
-        let bytes = slot::encode(version, self.id, generation, &catalog.encode(version));
+    fn encode_slot(&self, generation: u64, catalog: &Catalog, room: u64) -> Result<SharedBuf, StoreError> {
+        let bytes = slot::encode(self.id, generation, &catalog.encode());
         let padded = (bytes.len() as u64).next_multiple_of(SUPERBLOCK_BYTES);
         let (wanted, available) = ((bytes.len() as u64 + room).max(padded), self.slot_bytes);
         if wanted > available {
@@ -107,25 +80,25 @@ impl Inner {
     async fn write(
         &self,
         layout: &Layout,
-        promise: Promise,
+        generation: u64,
         slot: SharedBuf,
         superblocks: Superblocks,
     ) -> Result<(), StoreError> {
-        let written = match self.write_slots(layout, promise.generation, slot).await {
+        let written = match self.write_slots(layout, generation, slot).await {
             Err(error) if is_full(&error) => {
                 // Nothing promises this generation, and the next attempt writes it again, over what there is of it now.
                 tracing::warn!(pool = %self.id, "the file system under the pool is full: a change of its metadata was not made");
                 return Err(error);
             }
             Err(error) => Err(error),
-            Ok(()) => self.write_superblocks(layout, promise, superblocks).await,
+            Ok(()) => self.write_superblocks(layout, generation, superblocks).await,
         };
         let mut state = self.state.borrow_mut();
         match &written {
             Ok(()) => {
-                (state.generation, state.version) = (promise.generation, promise.version);
+                state.generation = generation;
                 if superblocks == Superblocks::OfAllDisks {
-                    state.sealed = promise.generation;
+                    state.sealed = generation;
                 }
             }
             Err(error) => {
@@ -147,7 +120,7 @@ impl Inner {
     async fn write_superblocks(
         &self,
         layout: &Layout,
-        Promise { generation, version }: Promise,
+        generation: u64,
         superblocks: Superblocks,
     ) -> Result<(), StoreError> {
         let count = match superblocks {
@@ -155,7 +128,7 @@ impl Inner {
             Superblocks::OfAllDisks => layout.len(),
         };
         let promise = |disk: usize| -> Vec<(u64, SharedBuf)> {
-            let bytes = Buf::copy_of(&self.superblock(layout, disk, generation, version).encode()).share();
+            let bytes = Buf::copy_of(&self.superblock(layout, disk, generation).encode()).share();
             End::BOTH
                 .map(|end| (layout.geometry[disk].superblock_offset(end, generation), bytes.clone()))
                 .into()
@@ -163,22 +136,15 @@ impl Inner {
         write_disks(layout, (0..count).map(|disk| (disk, promise(disk))), Step::Superblocks).await
     }
 
-    pub(super) fn superblock(
-        &self,
-        layout: &Layout,
-        disk: usize,
-        generation: u64,
-        version: Version,
-    ) -> Superblock {
+    pub(super) fn superblock(&self, layout: &Layout, disk: usize, generation: u64) -> Superblock {
         Superblock {
-            version,
             pool: self.id,
             disk: layout.ids[disk],
             index: disk as u16,
             count: layout.len() as u16,
             generation,
             geometry: layout.geometry[disk],
-            reserved: Some(layout.disks.all()[disk].is_reserved()),
+            reserved: layout.disks.all()[disk].is_reserved(),
         }
     }
 }
@@ -214,8 +180,6 @@ pub(super) enum Step {
     Zeros,
     /// The superblocks of a disk that is being added.
     Joining,
-    /// Not a flush: what a pool is already, in the version that it is about to need.
-    Upgrade,
 }
 
 /// Whether a canary leaves this out.

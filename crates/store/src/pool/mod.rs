@@ -35,7 +35,6 @@ use crate::disks::SharedDisks;
 use crate::error::StoreError;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, PoolId, VolumeId};
-use crate::superblock::Version;
 
 use commit::Superblocks;
 pub use create::{CreateOptions, LookedAt, NewDisk};
@@ -79,8 +78,6 @@ struct Inner {
 struct State {
     /// Of the catalogue.
     generation: u64,
-    /// What the generation was written in since the pool was opened; the first while nothing was.
-    version: Version,
     /// The superblocks of all disks are of this generation at least, since the pool was opened; what the catalogue says of that while nothing was written.
     sealed: u64,
     /// What is durable.
@@ -342,7 +339,6 @@ impl Inner {
             older_disks,
             state: RefCell::new(State {
                 generation,
-                version: Version::First,
                 sealed: catalog.sealed,
                 catalog,
                 metadata,

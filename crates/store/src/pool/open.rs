@@ -16,8 +16,8 @@ use crate::error::{MissingDisk, StoreError};
 use crate::geometry::{self, DISK_BYTES_MIN, End, SUPERBLOCK_BYTES};
 use crate::id::{DiskId, PoolId};
 use crate::signature::{Content, LOOKED_AT_BYTES};
-use crate::slot::{self, Header};
-use crate::superblock::{Superblock, Unreadable, Version};
+use crate::slot;
+use crate::superblock::{Superblock, Unreadable, VERSION};
 
 /// How to open a pool.
 #[derive(Clone, Debug)]
@@ -211,11 +211,9 @@ impl Member {
         Ok(Member { disk, path: path.to_owned(), superblock, torn })
     }
 
-    /// What the superblock says of the disk's space counts; of an older one, what the file looks like, which is then written.
+    /// What the superblock says of the disk's space counts, whatever the file looks like.
     fn into_disk(self) -> Rc<PoolDisk> {
-        if let Some(reserved) = self.superblock.reserved {
-            self.disk.set_reserved(reserved);
-        }
+        self.disk.set_reserved(self.superblock.reserved);
         Rc::new(PoolDisk::new(self.disk, self.path))
     }
 }
@@ -262,7 +260,7 @@ async fn newest_superblock(disk: &Disk, path: &Path) -> Result<(Superblock, bool
         (None, Unreadable::Absent) => Err(not_a_pool(disk, path).await),
         (None, Unreadable::Damaged) => Err(StoreError::SuperblockDamaged { path: path.to_owned() }),
         (None, Unreadable::Version(found)) => {
-            Err(StoreError::Version { path: path.to_owned(), found, known: Version::NEWEST.code() })
+            Err(StoreError::Version { path: path.to_owned(), found, known: VERSION })
         }
     }
 }
@@ -276,14 +274,13 @@ async fn not_a_pool(disk: &Disk, path: &Path) -> StoreError {
 
 /// A generation of the catalogue that was found whole.
 struct Generation {
-    version: Version,
     generation: u64,
     catalog: Vec<u8>,
 }
 
 impl Generation {
     fn decode(&self, extent_bytes: u64) -> Result<Catalog, Malformed> {
-        Catalog::decode(self.version, &self.catalog, extent_bytes)
+        Catalog::decode(&self.catalog, extent_bytes)
     }
 }
 
@@ -309,8 +306,7 @@ async fn newest_catalog(members: &[Member]) -> Option<Generation> {
             continue;
         }
         if let Some(catalog) = slot::decode(header, &bytes) {
-            let Header { version, generation, .. } = header;
-            return Some(Generation { version, generation, catalog: catalog.to_vec() });
+            return Some(Generation { generation: header.generation, catalog: catalog.to_vec() });
         }
     }
     None

@@ -181,29 +181,6 @@ async fn trim(path: &Path) {
     }
 }
 
-/// What is at byte 84 of the newest superblock (docs/formats/pool.md); all copies get `instead` if there is one.
-fn space_in_superblock(path: &Path, instead: Option<u8>) -> u8 {
-    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
-    let mut newest = (0, 0);
-    for at in [0, 4096, POOL_BYTES - 8192, POOL_BYTES - 4096] {
-        let mut block = [0; 4096];
-        file.read_exact_at(&mut block, at).unwrap();
-        if !block.starts_with(b"URSAPOOL") {
-            continue;
-        }
-        let generation = u64::from_le_bytes(block[48..56].try_into().unwrap());
-        newest = newest.max((generation, block[84]));
-        if let Some(byte) = instead {
-            block[84] = byte;
-            let crc = base::crc32c(&block[..4092]);
-            block[4092..].copy_from_slice(&crc.to_le_bytes());
-            file.write_all_at(&block, at).unwrap();
-        }
-    }
-    file.sync_all().unwrap();
-    newest.1
-}
-
 /// Of both kinds of pools in files, whatever their files look like when they are opened.
 #[test]
 fn space_is_given_back_or_kept_as_the_pool_was_made() {
@@ -228,27 +205,6 @@ fn space_is_given_back_or_kept_as_the_pool_was_made() {
         assert!(before < POOL_BYTES);
         trim(&copied).await;
         assert!(space(&copied) >= before, "{before} became {}", space(&copied));
-    });
-}
-
-/// Older programs leave the byte zero: what the file looks like counts, once.
-#[test]
-fn a_pool_that_does_not_say_is_taken_for_what_it_looks_like() {
-    let directory = Directory::new("older");
-    let path = directory.0.join("pool");
-    run(move || async move {
-        pool_with_data(&path, false).await;
-        for (sparse, expected) in [(true, 1), (false, 2)] {
-            write_anew(&path, sparse);
-            space_in_superblock(&path, Some(0));
-            trim(&path).await;
-            assert_eq!(space_in_superblock(&path, None), expected);
-        }
-        assert!(space(&path) >= POOL_BYTES, "taken for reserved");
-        // From then on that is what it is.
-        write_anew(&path, true);
-        trim(&path).await;
-        assert_eq!(space_in_superblock(&path, None), 2);
     });
 }
 
