@@ -209,7 +209,7 @@ function EventsPanel({ volume }: { volume: Volume }) {
       ) : !events.data ? (
         <Empty>The node is being asked.</Empty>
       ) : all.length === 0 ? (
-        <Empty>No event of it is known. Nodes keep the newest events since they were started; those of an older build do not tell them by volume.</Empty>
+        <Empty>No event of it is known. Nodes keep the newest events since they were started.</Empty>
       ) : (
         <Stack gap={8}>
           {all.slice(0, EVENTS_MAX).map((event) => (

@@ -31,7 +31,7 @@ pub struct FloatingAddress {
     pub since: Option<u64>,
     /// The holder waits until the node that had it before, which is silent, has taken it off.
     pub waits: bool,
-    /// Whether the holder says that it has it. Nodes of older versions do not tell.
+    /// Whether the holder says that it has it.
     #[serde(default)]
     #[schema(required = true)]
     pub state: AddressState,

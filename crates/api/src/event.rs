@@ -26,7 +26,7 @@ pub struct Event {
     /// What it has happened to: the name that it had then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// The identity of the volume that it has happened to, which stays when that gets another name: its `id`. Absent: it has happened to something else, or an older version tells it.
+    /// The identity of the volume that it has happened to, which stays when that gets another name: its `id`. Absent: it has happened to something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "3f0a9c5e7d2b41868e6f1a2b3c4d5e6f")]
     pub subject_id: Option<String>,

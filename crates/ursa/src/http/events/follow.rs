@@ -161,7 +161,6 @@ impl Course {
             if let Some(next) = next {
                 self.place.after.insert(node, next);
             }
-            // Before they are put together: what an older version tells without an identity is not to keep out what another node tells with it.
             events.extend(items.into_iter().filter(|event| self.wanted.has(event)));
         }
         let news = merged(events, usize::MAX).into_iter().filter(|event| self.told.is_news(event));

@@ -15,12 +15,7 @@ pub(super) fn merged(mut told: Vec<Event>, limit: usize) -> Vec<Event> {
     for event in told {
         let kind = Kind::of(&event);
         match last.get(&kind).copied().filter(|place| is_same(&events[*place], &event)) {
-            Some(place) => {
-                let before = &mut events[place];
-                before.seen_by.extend(event.seen_by);
-                // The first one may have told it in an older version.
-                before.subject_id = before.subject_id.take().or(event.subject_id);
-            }
+            Some(place) => events[place].seen_by.extend(event.seen_by),
             None => {
                 last.insert(kind, events.len());
                 events.push(event);
@@ -125,15 +120,6 @@ mod tests {
         let all = merged(told, 10);
         assert_eq!(shown(&all), ["100 a [1, 2]", "100 a [1]", "100 b [1]"]);
         assert_eq!(all[0].id, 100, "it is that of the first one");
-    }
-
-    #[test]
-    fn what_an_older_version_has_told_without_an_identity_is_the_same_thing() {
-        let id = Some("0f".to_owned());
-        let of_new = |node| Event { subject_id: id.clone(), ..of_record(node, 100, 7, "a") };
-        let all = merged(vec![of_record(1, 100, 7, "a"), of_new(2), of_record(3, 100, 7, "a")], 10);
-        assert_eq!(shown(&all), ["100 a [1, 2, 3]"]);
-        assert_eq!(all[0].subject_id, id);
     }
 
     #[test]

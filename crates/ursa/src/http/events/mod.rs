@@ -163,8 +163,6 @@ struct Question {
     /// How many of the newest are left out, once what nodes tell is one list.
     #[serde(skip)]
     skip: usize,
-    /// One of an older version does not say it.
-    #[serde(default)]
     wanted: Wanted,
 }
 
@@ -192,27 +190,9 @@ impl Question {
         }
     }
 
-    /// As it is asked of other nodes. One of an older version does not know what is wanted, and tells the newest of all: it is asked for as many as can be had.
+    /// As it is asked of other nodes.
     fn written(&self) -> String {
-        let limit = if self.wanted.is_all() { self.limit } else { LIMIT_MAX };
-        serde_json::to_string(&Question { limit, ..self.clone() })
-            .expect("numbers and words can be written as JSON")
-    }
-
-    /// What was asked for, of what another node has told, which may be more.
-    fn of_answer(&self, mut page: Page) -> Page {
-        page.items.retain(|event| self.wanted.has(event));
-        let too_many = page.items.len().saturating_sub(self.limit);
-        if too_many == 0 {
-            return page;
-        }
-        if self.after.is_none() {
-            page.items.drain(..too_many);
-            return page;
-        }
-        // Whoever goes on is told the rest then.
-        page.items.truncate(self.limit);
-        Page { next: page.items.last().map_or(page.next, |event| event.id), ..page }
+        serde_json::to_string(self).expect("numbers and words can be written as JSON")
     }
 
     fn answer(&self, ring: &Ring) -> Page {
@@ -264,7 +244,7 @@ pub(super) async fn list(
     let ((of_this, me), answers) = peers::gather(&state, asked, ask, me).await?;
     let (theirs, missing) = answers.each(inquiries::read::<Page>);
     let own = of_this.then(|| told_by(me, question.answer(&state.events)));
-    let theirs = theirs.into_iter().map(|answer| question.of_answer(told_by(Some(answer.node), answer.has)));
+    let theirs = theirs.into_iter().map(|answer| told_by(Some(answer.node), answer.has));
     let mut pages = theirs.chain(own);
     Ok(Json(question.rest(match asked {
         Asked::All => {
@@ -427,46 +407,6 @@ mod tests {
             assert_eq!(before, None, "{line} is there twice");
         }
         rows
-    }
-
-    fn event(id: u64, subject: &str) -> api::Event {
-        api::Event {
-            id,
-            at: id,
-            severity: api::Severity::Info,
-            code: "volume_made".into(),
-            cause: None,
-            subject: Some(subject.into()),
-            subject_id: None,
-            text: format!("volume {subject} was made"),
-            action: None,
-            node: None,
-            revision: None,
-            seen_by: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_node_of_an_older_version_that_tells_all_is_asked_for_enough() {
-        let of_db = Wanted { subject: Some("db".into()), severity: None };
-        let question = |after, wanted| Question { after, until: None, limit: 2, skip: 0, wanted };
-        let asked_for =
-            |question: Question| -> Question { serde_json::from_str(&question.written()).unwrap() };
-        assert_eq!(asked_for(question(None, Wanted::default())).limit, 2);
-        assert_eq!(asked_for(question(None, of_db.clone())).limit, LIMIT_MAX);
-        // It tells these of all, whatever is wanted.
-        let all = || {
-            let subjects = ["db", "a", "db", "b", "db", "c"];
-            let items = (1..).zip(subjects).map(|(id, subject)| event(id, subject)).collect();
-            Page { items, gap: false, next: 6 }
-        };
-        let of_answer = |question: Question| {
-            let Page { items, next, .. } = question.of_answer(all());
-            (items.iter().map(|event| event.id).collect::<Vec<u64>>(), next)
-        };
-        assert_eq!(of_answer(question(None, of_db.clone())), (vec![3, 5], 6), "the newest");
-        assert_eq!(of_answer(question(Some(0), of_db.clone())), (vec![1, 3], 3), "the next ones");
-        assert_eq!(of_answer(Question { limit: 9, ..question(Some(0), of_db) }), (vec![1, 3, 5], 6));
     }
 
     #[test]

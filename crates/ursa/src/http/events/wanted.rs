@@ -36,9 +36,4 @@ impl Wanted {
         };
         is_grave && self.subject.as_ref().is_none_or(is_of)
     }
-
-    /// Whether all events are.
-    pub(super) fn is_all(&self) -> bool {
-        *self == Wanted::default()
-    }
 }
