@@ -135,38 +135,33 @@ def first_script(name):
 def run(guest, script, seconds, out=sys.stdout):
     """Runs a script in the guest and prints what it prints, as it comes; gives its status (see guest-init)."""
     end = time.time() + seconds + LATE_SECONDS
-    port = connect(f"{guest}/command", seconds)
-    port.sendall(b"%d %s\n" % (seconds, base64.b64encode(script.encode())))
-    unread = b""
-    while True:
-        port.settimeout(max(0.01, end - time.time()))
-        silence = None
-        try:
+    unread, silence = b"", None
+    try:
+        port = connect(f"{guest}/command", LATE_SECONDS)
+        port.sendall(b"%d %s\n" % (seconds, base64.b64encode(script.encode())))
+        while not silence:
+            port.settimeout(max(0.01, end - time.time()))
             more = port.recv(65536)
-            if not more:
-                silence = "QEMU has ended"
-        except TimeoutError:
-            more = b""
-            silence = f"no answer in {seconds + LATE_SECONDS:.0f} seconds"
-        except OSError as error:
-            more = b""
-            silence = f"the connection to QEMU is broken: {error}"
-        unread += more
-        mark = unread.find(b"\n@@STATUS ")
-        if mark >= 0 and unread.find(b"\n", mark + 1) > 0:
-            out.write(unread[:mark].decode(errors="replace") + ("\n" if mark else ""))
-            return int(unread[mark + 10 :].split(b"\n")[0])
-        if silence:
-            out.write(unread.decode(errors="replace") + f"\nvm.py: {silence}\n")
-            for log in ("qemu.log", "console.log"):
-                with open(f"{guest}/{log}", errors="replace") as file:
-                    out.write(f"--- {log}\n" + "".join(file.readlines()[-LOG_LINES:]))
-            return 125
-        line_end = unread.rfind(b"\n")
-        if line_end > 0 and mark < 0:
-            out.write(unread[:line_end].decode(errors="replace"))
-            out.flush()
-            unread = unread[line_end:]
+            silence = None if more else "QEMU has ended"
+            unread += more
+            mark = unread.find(b"\n@@STATUS ")
+            if mark >= 0 and unread.find(b"\n", mark + 1) > 0:
+                out.write(unread[:mark].decode(errors="replace") + ("\n" if mark else ""))
+                return int(unread[mark + 10 :].split(b"\n")[0])
+            line_end = unread.rfind(b"\n")
+            if line_end > 0 and mark < 0:
+                out.write(unread[:line_end].decode(errors="replace"))
+                out.flush()
+                unread = unread[line_end:]
+    except TimeoutError:
+        silence = f"no answer in {seconds + LATE_SECONDS:.0f} seconds"
+    except OSError as error:
+        silence = f"no connection to QEMU: {error}"
+    out.write(unread.decode(errors="replace") + f"\nvm.py: {silence}\n")
+    for log in ("qemu.log", "console.log"):
+        with open(f"{guest}/{log}", errors="replace") as file:
+            out.write(f"--- {log}\n" + "".join(file.readlines()[-LOG_LINES:]))
+    return 125
 
 
 def plug_in(guest, image):

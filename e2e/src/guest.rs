@@ -28,7 +28,8 @@ const NO_ANSWER: i32 = 125;
 /// stands still, and nothing is known of the program under test.
 struct Lost;
 
-/// Runs a test that has a guest; begins again, once, if the guest is lost.
+/// Runs a test that has a guest; begins again, once, if the guest is lost. Not for a guest with a clock of its own, by
+/// which a script that hangs takes longer than anybody waits.
 pub fn retry_if_lost(test: impl Fn()) {
     let Err(panic) = panic::catch_unwind(AssertUnwindSafe(&test)) else { return };
     if !panic.is::<Lost>() {
@@ -44,7 +45,8 @@ pub struct Guest {
     _turn: Turn,
 }
 
-/// One guest more runs at a time than there are processors: each takes half of one, and the other tests measure how long something takes.
+/// One guest more runs at a time than there are processors: each takes half of one, and the other tests measure how
+/// long something takes.
 struct Turn;
 
 static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());

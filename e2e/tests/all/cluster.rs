@@ -205,7 +205,7 @@ pub fn cluster_of_three() -> [Node; 3] {
     nodes
 }
 
-fn copies(node: &Node, volume: &str) -> Vec<Value> {
+pub fn copies(node: &Node, volume: &str) -> Vec<Value> {
     let shown = node.ursa_json(&["volume", "show", volume]);
     shown["copies"].as_array().expect("it has copies").clone()
 }

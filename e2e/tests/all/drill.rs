@@ -49,7 +49,7 @@ fn a_drill_says_what_happened_and_leaves_nothing_behind() {
 
 #[test]
 fn without_watchers_the_others_wait_until_they_miss_a_node() {
-    let out_ms = drill_of_a_crash(&["--no-watcher"], "nothing was heard of its node");
+    let out_ms = drill_of_a_crash(&["--no-watcher"], "nothing was heard from its node");
     assert!(out_ms > SILENCE_MS - 100, "{out_ms} ms: less than silence, from the last heartbeat on");
 }
 

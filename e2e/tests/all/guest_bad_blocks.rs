@@ -2,7 +2,6 @@
 //! dm-multipath as hosts. Both nodes run in the guest, whose kernel the disk needs; its clock counts instructions, so that they keep to their times on a busy machine.
 
 use e2e::Guest;
-use e2e::guest::retry_if_lost;
 use serde_json::Value;
 
 use crate::guest::script;
@@ -100,44 +99,42 @@ impl Seen {
 #[test]
 #[ignore = "takes ten minutes"]
 fn hosts_see_no_error_of_a_disk_that_fails_reads_or_writes() {
-    retry_if_lost(|| {
-        let Some(nodes) = Nodes::start() else { return };
-        // Blocks that can neither be read nor written. The read that meets one is answered by the first node itself.
-        nodes.run("", "table 2000 2001 2003 3000 | becomes");
-        nodes.read("FROM=2000 COUNT=16 BY=$FIRST");
-        let seen = nodes.look("outside", "degraded", &[("copy_lost", 1)]);
-        assert_eq!(seen.told("copy_lost"), [Some("block_unrepaired")]);
-        assert_eq!(seen.told("read_failed"), [Some("medium_error")]);
-        nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
-        nodes.recover(1);
+    let Some(nodes) = Nodes::start() else { return };
+    // Blocks that can neither be read nor written. The read that meets one is answered by the first node itself.
+    nodes.run("", "table 2000 2001 2003 3000 | becomes");
+    nodes.read("FROM=2000 COUNT=16 BY=$FIRST");
+    let seen = nodes.look("outside", "degraded", &[("copy_lost", 1)]);
+    assert_eq!(seen.told("copy_lost"), [Some("block_unrepaired")]);
+    assert_eq!(seen.told("read_failed"), [Some("medium_error")]);
+    nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
+    nodes.recover(1);
 
-        // A disk that reads nothing: what was written again cannot be read back.
-        nodes.run("", "echo \"0 $SECTORS flakey $(cat /run/loop1) 0 0 3600 1 error_reads\" | becomes");
-        nodes.read("FROM=2000 COUNT=16 BY=$FIRST");
-        let seen = nodes.look("outside", "degraded", &[("copy_lost", 2), ("read_failed", 2)]);
-        assert_eq!(seen.told("copy_lost")[1], Some("block_unrepaired"));
-        nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
-        nodes.recover(2);
+    // A disk that reads nothing: what was written again cannot be read back.
+    nodes.run("", "echo \"0 $SECTORS flakey $(cat /run/loop1) 0 0 3600 1 error_reads\" | becomes");
+    nodes.read("FROM=2000 COUNT=16 BY=$FIRST");
+    let seen = nodes.look("outside", "degraded", &[("copy_lost", 2), ("read_failed", 2)]);
+    assert_eq!(seen.told("copy_lost")[1], Some("block_unrepaired"));
+    nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
+    nodes.recover(2);
 
-        // A disk that writes nothing. Its node answers the write that finds out NOT READY, and multipath sends it to the other node: only the path has an error.
-        nodes.run("", "echo \"0 $SECTORS flakey $(cat /run/loop1) 0 0 3600 1 error_writes\" | becomes");
-        nodes.run("FROM=0 COUNT=256", script!("nodes-write"));
-        let seen = nodes.look("outside", "degraded", &[("copy_lost", 3), ("disk_failed", 1)]);
-        assert_eq!(seen.told("copy_lost")[2], Some("disk_failed"));
-        nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
-        nodes.recover(3);
+    // A disk that writes nothing. Its node answers the write that finds out NOT READY, and multipath sends it to the other node: only the path has an error.
+    nodes.run("", "echo \"0 $SECTORS flakey $(cat /run/loop1) 0 0 3600 1 error_writes\" | becomes");
+    nodes.run("FROM=0 COUNT=256", script!("nodes-write"));
+    let seen = nodes.look("outside", "degraded", &[("copy_lost", 3), ("disk_failed", 1)]);
+    assert_eq!(seen.told("copy_lost")[2], Some("disk_failed"));
+    nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
+    nodes.recover(3);
 
-        // Blocks that cannot be read until they are written: nobody leaves.
-        nodes.run("BAD='2000 2001 2003'", script!("nodes-wear"));
-        nodes.read("FROM=2000 COUNT=16 BY=\"$FIRST $SECOND disk\"");
-        let told = [("block_repaired", 3), ("read_failed", 2 + 3), ("copy_lost", 3)];
-        // Somebody has to look after the disk.
-        nodes.look("in_sync", "degraded", &told);
-        nodes.run("BAD='2000 2001 2003'", script!("nodes-reread"));
-        nodes.read(ALL);
-        // The blocks are good again: nothing more was told.
-        nodes.look("in_sync", "degraded", &told);
-    });
+    // Blocks that cannot be read until they are written: nobody leaves.
+    nodes.run("BAD='2000 2001 2003'", script!("nodes-wear"));
+    nodes.read("FROM=2000 COUNT=16 BY=\"$FIRST $SECOND disk\"");
+    let told = [("block_repaired", 3), ("read_failed", 2 + 3), ("copy_lost", 3)];
+    // Somebody has to look after the disk.
+    nodes.look("in_sync", "degraded", &told);
+    nodes.run("BAD='2000 2001 2003'", script!("nodes-reread"));
+    nodes.read(ALL);
+    // The blocks are good again: nothing more was told.
+    nodes.look("in_sync", "degraded", &told);
 }
 
 fn variables(more: &str) -> String {

@@ -13,7 +13,7 @@ use crate::cluster::{TARGET, cluster_of_three, wait, wait_until_in_sync};
 const SERVES_LIMIT: Duration = Duration::from_secs(60);
 /// Bits of what was written stay for five seconds: afterwards nothing says what to copy.
 const BITS: Duration = Duration::from_secs(7);
-const BLOCKS: std::ops::Range<u64> = 0..64;
+pub const BLOCKS: std::ops::Range<u64> = 0..64;
 /// Written while the other node is alone.
 const FEW: std::ops::Range<u64> = 100..104;
 
@@ -50,7 +50,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Sessions that are ready, when the node serves.
-fn ready(node: &Node) -> Raw {
+pub fn ready(node: &Node) -> Raw {
     let export = Export { portals: node.portals().to_vec(), target: TARGET.to_owned(), lun: 0, chap: None };
     let end = Instant::now() + SERVES_LIMIT;
     loop {
@@ -63,7 +63,7 @@ fn ready(node: &Node) -> Raw {
     }
 }
 
-fn put(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
+pub fn put(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
     let mut raw = ready(node);
     for block in blocks {
         let data = pattern::stamped(1, number, block * 8, 8 * SECTOR);
@@ -72,7 +72,7 @@ fn put(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
 }
 
 #[track_caller]
-fn expect(node: &Node, number: u64) {
+pub fn expect(node: &Node, number: u64) {
     let mut raw = ready(node);
     for block in BLOCKS {
         let read = in_spite_of_attentions(|| raw.read(block * 8, 8, 8 * SECTOR));

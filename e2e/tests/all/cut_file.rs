@@ -1,0 +1,53 @@
+//! A pool's file that was cut short behind its node's back, under a volume with two copies in sync.
+
+use std::fs::File;
+use std::time::Duration;
+
+use e2e::pattern::{self, SECTOR};
+use e2e::raw::in_spite_of_attentions;
+
+use crate::cluster::{TARGET, cluster_of_three, copies, wait, wait_until_in_sync};
+use crate::set_back::{BLOCKS, expect, put, ready};
+
+/// Less than the volume's space: nothing of it is left.
+const LEFT_BYTES: u64 = 1 << 20;
+
+/// Until the copy is out.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The beginning of sense data with MEDIUM ERROR, as errors of [`e2e::raw::Raw`] print it.
+const MEDIUM_ERROR: [&str; 2] = ["70, 00, 03", "f0, 00, 03"];
+
+#[test]
+fn no_host_is_told_that_data_are_lost_that_the_other_copy_has() {
+    let nodes = cluster_of_three();
+    nodes[0]
+        .ursa(&["volume", "create", "db", "--size", "64M", "--on", "1,2", "--target", TARGET])
+        .expect_ok();
+    wait_until_in_sync(&nodes[0], "db");
+    put(&nodes[0], BLOCKS, 1);
+    let mut host = ready(&nodes[0]);
+    let file = File::options().write(true).open(nodes[0].data_dir().join("pools/default.img"));
+    file.and_then(|file| file.set_len(LEFT_BYTES)).expect("the file can be cut");
+
+    for block in BLOCKS {
+        match in_spite_of_attentions(|| host.read(block * 8, 8, 8 * SECTOR)) {
+            Ok(data) => assert_eq!(pattern::stamp(&data[..SECTOR], 1, block * 8), Some(1), "block {block}"),
+            // The path is lost: multipath takes the other one.
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!MEDIUM_ERROR.iter().any(|sense| error.contains(sense)), "block {block}: {error}");
+            }
+        }
+    }
+    let out = || copies(&nodes[1], "db").iter().any(|copy| copy["node"] == 1 && copy["state"] != "in_sync");
+    wait(LIMIT, "the copy leaves", out);
+    expect(&nodes[1], 1);
+    // People are told once.
+    let status = nodes[1].ursa(&["status", "-o", "json"]).stdout;
+    assert!(!status.contains("\"health\": \"healthy\""), "{status}");
+    let events = nodes[1].ursa_json(&["events"]);
+    let lost = events["items"].as_array().expect("it is a list").iter();
+    let lost: Vec<_> = lost.filter(|event| event["code"] == "copy_lost").collect();
+    assert_eq!(lost.len(), 1, "{lost:#?}");
+}
