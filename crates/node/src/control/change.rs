@@ -310,10 +310,13 @@ impl Changing {
     /// Tells that it is done, where the cluster's record does not.
     fn tell(&self) {
         let Some((code, is_shared, text)) = told_as(&self.work) else { return };
-        if is_shared && self.control.keeper().is_some() {
-            return;
+        let events = self.control.events();
+        match self.control.keeper() {
+            Some(_) if is_shared => {}
+            // The record may have told it.
+            Some(_) => events.tell_unless_told(self.began, self.event(code, text)),
+            None => events.tell(self.event(code, text)),
         }
-        self.control.events().tell_unless_told(self.began, self.event(code, text));
     }
 
     /// What is told of it.

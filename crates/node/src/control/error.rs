@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::ByteLen;
+use rt::DiskError;
 use store::StoreError;
 
 use super::change::{ChangeStatus, Work};
@@ -453,9 +454,18 @@ impl ControlError {
         ControlError::NotFound { kind, name: name.to_owned() }
     }
 
-    /// Whether a pool's disk failed, or its metadata takes no changes since one did.
+    /// Whether a pool's disk failed, or its metadata takes no changes since one did. A full file system is no failed disk.
     pub fn is_of_disk(&self) -> bool {
-        matches!(self, ControlError::Store(StoreError::Disk { .. } | StoreError::MetadataReadOnly(_)))
+        match self {
+            ControlError::Store(StoreError::Disk { source, .. }) => !matches!(source, DiskError::Full),
+            ControlError::Store(StoreError::MetadataReadOnly(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the file system under a pool has no room.
+    pub fn is_of_room(&self) -> bool {
+        matches!(self, ControlError::Store(StoreError::Disk { source: DiskError::Full, .. }))
     }
 }
 

@@ -1,28 +1,46 @@
-//! Why a volume's configuration was changed, and why a copy misses writes: what the cluster's record has of that, what events call it, and what people read.
+//! Why a volume's configuration was changed, and why a copy misses writes: what the cluster's record has of that, what
+//! events call it, and what people read.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use replica::Reason;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 macro_rules! causes {
     ($($(#[$attribute:meta])+ $name:ident = $code:literal, $text:literal;)+) => {
         /// Why a volume's configuration was changed, or why a copy misses writes.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub enum Cause {
-            $($(#[$attribute])+ #[serde(rename = $code)] $name,)+
+            $($(#[$attribute])+ $name,)+
+            /// One that only later versions know: its code, which the record keeps.
+            Other(Box<str>),
         }
 
         impl Cause {
-            /// What the record and events call it.
-            pub fn code(self) -> &'static str {
-                match self { $(Cause::$name => $code,)+ }
+            /// What events call it.
+            pub fn code(&self) -> &'static str {
+                match self {
+                    $(Cause::$name => $code,)+
+                    Cause::Other(_) => "other",
+                }
+            }
+
+            /// Of what the record calls it.
+            pub fn of_code(code: &str) -> Cause {
+                match code {
+                    $($code => Cause::$name,)+
+                    other => Cause::Other(other.into()),
+                }
             }
         }
 
         impl fmt::Display for Cause {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Cause::$name => $text,)+ })
+                match self {
+                    $(Cause::$name => f.write_str($text),)+
+                    Cause::Other(code) => f.write_str(code),
+                }
             }
         }
     };
@@ -43,7 +61,7 @@ causes! {
     /// [`Reason::Died`]
     Died = "died", "its process died";
     /// [`Reason::Silent`]
-    Silent = "silent", "nothing was heard of its node";
+    Silent = "silent", "nothing was heard from its node";
     /// [`Reason::Overdue`]
     Overdue = "overdue", "it did not finish writes";
     /// [`Reason::Leaves`]: its node was stopped.
@@ -65,22 +83,34 @@ causes! {
     /// [`Reason::DiskSilent`]
     DiskSilent = "disk_silent", "its disk does not answer";
     /// [`Reason::SourceFailed`]
-    SourceFailed = "source_failed", "a disk failed of the only copy that could bring it up to date";
+    SourceFailed = "source_failed", "a disk of the only copy that could bring it up to date failed";
     /// [`Reason::Complete`]
     Complete = "complete", "it has all that it missed";
     /// [`Reason::CaughtUp`]
     CaughtUp = "caught_up", "it has nearly all that it missed and takes new writes";
     /// [`Reason::Alone`], of the copy that was back first.
-    Alone = "alone", "it was in sync when it was lost, and nobody else that was is there";
+    Alone = "alone", "it was in sync when it was lost, and no other copy that was is back";
     /// [`Reason::Alone`], of the others.
     LeftBehind = "left_behind", "all copies were lost, and another one was back first";
     /// Of two nodes the other one went on alone.
     WentOnAlone = "went_on_alone", "its node was not there, and the other one went on alone";
     /// Of two nodes that had each gone on alone one has what counts.
     ForkDecided = "fork_decided", "it was decided whose data is kept";
-    /// One that only later versions know.
-    #[serde(other)]
-    Other = "other", "a later version knows why";
+}
+
+impl Serialize for Cause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Cause::Other(code) => serializer.serialize_str(code),
+            known => serializer.serialize_str(known.code()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Cause {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {
+        Cow::<str>::deserialize(deserializer).map(|code| Cause::of_code(&code))
+    }
 }
 
 impl From<Reason> for Cause {
@@ -110,9 +140,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_of_a_later_version_can_be_read() {
-        let read = |code: &str| serde_json::from_value::<Cause>(code.into()).unwrap();
-        assert_eq!((read("silent"), read("of_a_later_version")), (Cause::Silent, Cause::Other));
-        assert_eq!(serde_json::to_value(Cause::Other).unwrap(), "other");
+    fn the_record_keeps_a_cause_of_a_later_version() {
+        for code in ["silent", "of_a_later_version"] {
+            let read: Cause = serde_json::from_value(code.into()).unwrap();
+            assert_eq!(serde_json::to_value(&read).unwrap(), code);
+        }
+        assert_eq!(Cause::of_code("silent"), Cause::Silent);
+        assert_eq!(Cause::of_code("of_a_later_version").code(), "other");
     }
 }

@@ -294,8 +294,8 @@ impl VolumeEntry {
         let missed = missed.filter_map(|copy| {
             let before =
                 self.copies.iter().find(|before| (before.slot, before.node) == (copy.slot, copy.node))?;
-            let now = (before.standing == StandingEntry::InSync).then_some(reason);
-            Some((copy.slot, now.or_else(|| self.missed.get(&copy.slot).copied())?))
+            let now = (before.standing == StandingEntry::InSync).then(|| reason.clone());
+            Some((copy.slot, now.or_else(|| self.missed.get(&copy.slot).cloned())?))
         });
         let missed = missed.collect();
         let is_behind = |slot: u8| {
@@ -318,7 +318,7 @@ impl VolumeEntry {
 
     /// Why a copy that is not in sync misses writes.
     pub fn cause(&self, slot: u8) -> Cause {
-        self.missed.get(&slot).copied().unwrap_or(Cause::NewCopy)
+        self.missed.get(&slot).cloned().unwrap_or(Cause::NewCopy)
     }
 
     /// Whether a copy that is not in sync never was.
@@ -449,7 +449,7 @@ mod tests {
         assert_eq!((lost.cause(1), lost.missed.len()), (Cause::Restarted, 1));
         let joining = alone.admit(slot(1), Incarnation(2)).unwrap();
         let joins = lost.with_config(&joining, Cause::CaughtUp);
-        assert_eq!((joins.cause(1), joins.reason), (Cause::Restarted, Cause::CaughtUp));
+        assert_eq!((joins.cause(1), &joins.reason), (Cause::Restarted, &Cause::CaughtUp));
         let again = joins.with_config(&joining.promote(slot(1)).unwrap(), Cause::Complete);
         assert!(again.missed.is_empty());
         // A pause lasts as long: over a restart, not into the next loss, nor to another node's copy.

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use base::Instant;
 use replica::{Receivers, Replica, Slot, Standing, SyncFrom, SyncNext};
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 pub use self::waiting::{Awaited, KeptOut, SyncWait, Who};
 use super::Address;
@@ -314,8 +316,15 @@ pub struct Report {
     bytes_per_second: u64,
     /// What hosts' writes add to what is left.
     dirtied_per_second: u64,
+    #[serde(default, deserialize_with = "if_known")]
     pub(super) held_back_by: Option<Restraint>,
+    #[serde(default, deserialize_with = "if_known")]
     waits_for: Option<SyncWait>,
+}
+
+/// What people are shown may have words of a later version: the rest of a report counts all the same.
+fn if_known<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Value::deserialize(deserializer).map(|value| serde_json::from_value(value).ok())
 }
 
 /// What another node has said, and when.

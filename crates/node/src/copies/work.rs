@@ -119,7 +119,7 @@ mod tests {
             copies: copies.iter().enumerate().map(copy).collect(),
             reason: Cause::VolumeMade,
             dropped: Vec::new(),
-            missed: missed.iter().copied().collect(),
+            missed: missed.iter().cloned().collect(),
             paused: BTreeMap::new(),
         }
     }
@@ -152,7 +152,7 @@ mod tests {
         let after = entry(&[(1, InSync, None), (2, InSync, None)], &[]);
         assert!(ends(&before, Some(&joins)).is_empty(), "it goes on");
         assert_eq!(ends(&joins, Some(&after)), [(2, CopyWork::Sync, JobOutcome::Done)]);
-        assert_eq!(joins.work_ended(Some(&after))[0].cause, Some(MISSED[0].1));
+        assert_eq!(joins.work_ended(Some(&after))[0].cause, Some(Cause::Restarted));
         assert!(ends(&after, Some(&before)).is_empty(), "that is a beginning");
         let moves = entry(&[(1, InSync, Some(Leaves::After(2))), (2, Joining, None)], &[]);
         let moved = entry(&[(1, InSync, Some(Leaves::After(2))), (2, InSync, None)], &[]);

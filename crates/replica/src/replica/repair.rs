@@ -139,4 +139,17 @@ mod tests {
         replica.handle_unrepaired(id);
         assert_eq!(replica.failure(), Some(DiskFault::Unrepaired));
     }
+
+    #[test]
+    fn a_joiner_gives_its_disk_up_as_well_and_who_is_no_member_has_none_to_give_up() {
+        let two = Config::initial(&[(NodeId(1), LIFE), (NodeId(2), LIFE)], Revision(1));
+        let outside = two.remove(slot(0)).unwrap();
+        let joining = outside.admit(slot(0), LIFE).unwrap();
+        for (config, fault) in [(outside, None), (joining, Some(DiskFault::Write))] {
+            let mut replica = Replica::new(slot(0), LIFE, GEOMETRY, DirtyMap::new(GEOMETRY.regions()));
+            replica.activate(Activation { config, kept: false });
+            replica.give_up_disk(DiskFault::Write);
+            assert_eq!(replica.failure(), fault);
+        }
+    }
 }

@@ -25,7 +25,7 @@ use super::super::ask::{Answer, Ask};
 use super::super::core::Copies;
 use super::{ClusterError, Keeper, Kept};
 use crate::canary::{Canary, makes};
-use crate::control::Control;
+use crate::control::{Control, ControlError};
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::{Unit, install_on_all_cores, until_orphans_ended, until_written};
 
@@ -105,6 +105,8 @@ pub(super) struct Agreement {
     pub known: bool,
     /// It is being asked for.
     pub asking: bool,
+    /// The pool of the only copy in sync, which is here, did not store the last change.
+    unstored: bool,
     /// One change is carried out at a time.
     installing: Rc<Semaphore>,
     /// What was here before the change that is being carried out. This is what others are told until that is done: some of it is installed already.
@@ -116,7 +118,17 @@ impl Agreement {
         let installing = Rc::new(Semaphore::new(1));
         let version = Version::default();
         let (notices, abort, contains) = (Vec::new(), Abort::NONE, Vec::new());
-        Agreement { version, notices, abort, contains, known, asking: false, installing, before: None }
+        Agreement {
+            version,
+            notices,
+            abort,
+            contains,
+            known,
+            asking: false,
+            unstored: false,
+            installing,
+            before: None,
+        }
     }
 
     /// In which epoch the last change was decided.
@@ -153,6 +165,7 @@ impl Keeper {
         while rt::now() < began + if decided.is_some() { AGREE_MAX } else { DECIDE_MAX } {
             match self.try_to_agree(unit, change, began + DECIDE_MAX, &mut decided).await {
                 Ok(outcome) => return outcome,
+                Err(TryAgain) if self.take_unstored(unit.id()) => return unit.brain().borrow().failed(),
                 Err(TryAgain) => rt::sleep(AGAIN_AFTER).await,
             }
         }
@@ -328,10 +341,7 @@ impl Keeper {
             && let Err(error) = Control::current().store_lu_state(id, durable).await
         {
             tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
-            if error.is_of_disk() {
-                // Nobody could reserve, or give a reservation up, as long as this copy is a member.
-                self.give_up_disk(id).await;
-            }
+            self.note_unstored(id, &error).await;
             return false;
         }
         let Agreed { version, state, notices, abort, contains } = agreed;
@@ -365,12 +375,26 @@ impl Keeper {
         is_member
     }
 
-    /// The disk under the copy here does not keep what it has to: others go on without it, if there are any in sync.
-    async fn give_up_disk(&self, id: VolumeId) {
-        let Some(volume) = self.volumes.borrow().get(&id).map(|kept| kept.entry.number) else { return };
+    /// The pool here does not store a change. Nobody could reserve, or give a reservation up, while this copy is a member: others in
+    /// sync go on without it, and if there are none what asks for the change is told.
+    async fn note_unstored(&self, id: VolumeId, error: &ControlError) {
+        let (is_of_disk, is_of_room) = (error.is_of_disk(), error.is_of_room());
+        let volume = {
+            let mut volumes = self.volumes.borrow_mut();
+            let Some(kept) = volumes.get_mut(&id).filter(|_| is_of_disk || is_of_room) else { return };
+            let is_only = kept
+                .membership
+                .active()
+                .is_some_and(|config| self.is_in_sync(kept, config) && config.in_sync().len() == 1);
+            kept.agreement.unstored = is_only;
+            kept.entry.number
+        };
         on_all_cores(move || async move {
             for copy in Copies::current().slices_of(volume) {
-                copy.give_up_disk(DiskFault::Write);
+                match is_of_disk {
+                    true => copy.give_up_disk(DiskFault::Write),
+                    false => copy.note_shortage(),
+                }
             }
         })
         .await;
@@ -378,6 +402,12 @@ impl Keeper {
 
     fn is_member_now(&self, id: VolumeId, epoch: Epoch) -> bool {
         self.volumes.borrow().get(&id).is_some_and(|kept| self.is_member_in(kept, epoch))
+    }
+
+    /// Whether a change was not stored that no other copy in sync could store; it is forgotten then.
+    fn take_unstored(&self, id: VolumeId) -> bool {
+        let mut volumes = self.volumes.borrow_mut();
+        volumes.get_mut(&id).is_some_and(|kept| std::mem::take(&mut kept.agreement.unstored))
     }
 
     fn is_installing(&self, id: VolumeId) -> bool {

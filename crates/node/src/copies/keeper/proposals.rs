@@ -259,7 +259,7 @@ impl Keeper {
         };
         tracing::info!(volume = kept.entry.name, copy = %proposal.slot, %reason, "a change of who is in sync is proposed");
         let (key, revision) = (volume_key(id), kept.revision);
-        let mut entry = kept.entry.with_config(&proposal.config, reason);
+        let mut entry = kept.entry.with_config(&proposal.config, reason.clone());
         if let Some(gone) = before.filter(|_| proposal.config.copy(proposal.slot).is_none()) {
             entry.dropped.push(DroppedCopy { node: gone.node, made: gone.made });
             let oldest = entry.dropped.len().saturating_sub(DROPPED_MAX);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use cluster::{Transaction, Versioned};
 use replica::Revision;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json as value};
+use serde_json::Value;
 use store::VolumeId;
 
 use super::super::SliceCopy;
@@ -90,7 +90,9 @@ fn who_serves(mut value: Value) -> Option<VolumeEntry> {
     for other in ["dropped", "missed", "paused"] {
         entry.remove(other);
     }
-    entry.insert("reason".into(), value!(Cause::Other));
+    if !entry.get("reason").is_some_and(Value::is_string) {
+        entry.insert("reason".into(), Cause::default().code().into());
+    }
     for copy in entry.get_mut("copies")?.as_array_mut()? {
         copy.as_object_mut()?.remove("leaves");
     }

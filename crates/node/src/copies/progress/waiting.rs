@@ -136,7 +136,7 @@ impl Progress {
 impl fmt::Display for SyncWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.awaited.fmt(f)?;
-        self.seconds.map_or(Ok(()), |seconds| write!(f, ", since {seconds} s"))
+        self.seconds.map_or(Ok(()), |seconds| write!(f, ", for {seconds} s"))
     }
 }
 

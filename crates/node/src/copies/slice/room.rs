@@ -117,7 +117,8 @@ impl SliceCopy {
         }
     }
 
-    fn note_shortage(&self) {
+    /// Something found no room in the file system under the pool.
+    pub(in crate::copies) fn note_shortage(&self) {
         if !self.has_no_room() {
             tracing::warn!(copy = %self.address(), "the file system under a copy is full: make room there; the copy then resumes by itself");
         }

@@ -278,7 +278,7 @@ impl Rates {
 
 /// What people read of a cause.
 fn words_of(cause: &str) -> String {
-    serde_json::from_value(cause.into()).map_or_else(|_| cause.to_owned(), |cause: Cause| cause.to_string())
+    Cause::of_code(cause).to_string()
 }
 
 fn grown(before: f64, after: f64) -> f64 {

@@ -205,7 +205,7 @@ mod tests {
             copies: copies.iter().enumerate().map(copy).collect(),
             reason: Cause::VolumeMade,
             dropped: Vec::new(),
-            missed: missed.iter().copied().collect(),
+            missed: missed.iter().cloned().collect(),
             paused: BTreeMap::new(),
         };
         let sync = CopySync {
