@@ -1960,7 +1960,7 @@ export interface components {
             /** @description What it has happened to: the name that it had then. */
             subject?: string | null;
             /**
-             * @description The identity of the volume that it has happened to, which stays when that gets another name: its `id`. Absent: it has happened to something else, or an older version tells it.
+             * @description The identity of the volume that it has happened to, which stays when that gets another name: its `id`. Absent: it has happened to something else.
              * @example 3f0a9c5e7d2b41868e6f1a2b3c4d5e6f
              */
             subject_id?: string | null;
@@ -2014,7 +2014,7 @@ export interface components {
              * @description Since when, in seconds since 1970.
              */
             since?: number | null;
-            /** @description Whether the holder says that it has it. Nodes of older versions do not tell. */
+            /** @description Whether the holder says that it has it. */
             state: components["schemas"]["AddressState"];
             /** @description Which nodes could not put it on a device, take it off or give it up when they last tried, and why. Of nodes that do not answer nothing is known. */
             troubles?: components["schemas"]["AddressTrouble"][];
@@ -2618,7 +2618,7 @@ export interface components {
                  * @description Since when, in seconds since 1970.
                  */
                 since?: number | null;
-                /** @description Whether the holder says that it has it. Nodes of older versions do not tell. */
+                /** @description Whether the holder says that it has it. */
                 state: components["schemas"]["AddressState"];
                 /** @description Which nodes could not put it on a device, take it off or give it up when they last tried, and why. Of nodes that do not answer nothing is known. */
                 troubles?: components["schemas"]["AddressTrouble"][];
