@@ -462,11 +462,6 @@ impl ControlError {
             _ => false,
         }
     }
-
-    /// Whether the file system under a pool has no room.
-    pub fn is_of_room(&self) -> bool {
-        matches!(self, ControlError::Store(StoreError::Disk { source: DiskError::Full, .. }))
-    }
 }
 
 fn too_few(wanted: usize, there: usize, refused: &[ClusterError]) -> String {

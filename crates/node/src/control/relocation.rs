@@ -114,6 +114,7 @@ impl Control {
                 let config =
                     config.ok_or(ControlError::Internal("the slot is free and the node has no copy"))?;
                 let mut next = entry.with_config(&config, Cause::CopyAdded);
+                next.copies.iter_mut().filter(|copy| copy.node == node.0).for_each(|copy| copy.asker = asker);
                 if let Some(from) = added.instead_of {
                     copy_on(&next, from)?;
                     next.copies.iter_mut().filter(|copy| copy.node == from).for_each(|copy| {
@@ -363,6 +364,8 @@ impl Control {
         dropped: DroppedCopy,
     ) -> Result<(), ControlError> {
         let Some(id) = VolumeId::parse(&entry.id) else { return Ok(()) };
+        // Its request has come to its end, though this node has never opened the copy: it may have followed both changes at once.
+        self.forget_asker(id, dropped.asker);
         // One that is being made is looked at again, unless it is the very one that is left: it came too late when the volume was made.
         let mut copies = self.copies_of(id).into_iter();
         if self.being_made.borrow().contains_key(&id)

@@ -187,6 +187,9 @@ pub struct DroppedCopy {
     pub node: u16,
     /// Which copy there: [`CopyEntry::made`].
     pub made: u64,
+    /// [`CopyEntry::asker`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub asker: u64,
 }
 
 /// How many of [`VolumeEntry::dropped`] are remembered: nodes that never return would have them grow for ever. What is forgotten stays on its
@@ -222,6 +225,9 @@ pub struct CopyEntry {
     /// The epoch in which it was added, 1 with the volume: a disk that comes back with an older copy of the volume is told by this.
     #[serde(default = "with_the_volume")]
     pub made: u64,
+    /// Which request has added it: [`NewCopy::asker`]. 0: it was made with the volume.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub asker: u64,
     /// It is to be taken off its node, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves: Option<Leaves>,
@@ -286,6 +292,7 @@ impl VolumeEntry {
                 standing,
                 incarnation,
                 made: known.map_or(config.epoch.0, |known| known.made),
+                asker: known.map_or(0, |known| known.asker),
                 leaves: known.and_then(|known| known.leaves),
             }
         };

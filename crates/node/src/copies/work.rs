@@ -108,6 +108,7 @@ mod tests {
                 standing: *standing,
                 incarnation: 1,
                 made: 1,
+                asker: 0,
                 leaves: *leaves,
             };
         VolumeEntry {

@@ -1,6 +1,6 @@
 //! Copies whose pools lie in files, and a file system that is full: no copy is broken by that, and all of it passes by itself.
 
-use super::failed_disks::{read_from, reserve_within, write_to};
+use super::failed_disks::{read_from, write_to};
 use super::*;
 
 use node::copies::{Awaited, Cause, KeptOut, NodeId};
@@ -155,23 +155,5 @@ fn the_only_copy_in_sync_is_written_again_when_there_is_room() {
         assert_equal(&cluster);
         assert_eq!(read_from(&cluster, 1, place(1)).unwrap(), 9);
         assert_eq!(read_from(&cluster, 1, place(2)).unwrap(), 2);
-    });
-}
-
-/// The metadata of a pool, which reservations are in, has its space from the beginning only where the file system keeps it.
-#[test]
-fn a_reservation_that_finds_no_room_on_one_copy_is_made_without_it() {
-    each_seed(2, |seed| {
-        let cluster = cluster(seed);
-        let full = seed as usize % 2;
-        fill(&cluster, full, 0);
-        reserve_within(&cluster, 1 - full, Duration::from_secs(3));
-        assert_eq!(cluster.in_sync(1 - full), 1);
-        let missed = cluster.control(1 - full, move |control| async move {
-            control.keeper().unwrap().volumes().remove(0).entry.missed[&(full as u8)].clone()
-        });
-        assert_eq!(missed, Cause::NoSpace);
-        make_room(&cluster, full);
-        assert_equal(&cluster);
     });
 }

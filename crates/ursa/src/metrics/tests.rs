@@ -103,6 +103,7 @@ fn degraded() -> Snapshot {
         standing,
         incarnation: 1,
         made: 1,
+        asker: 0,
         leaves: None,
     };
     let entry = VolumeEntry {

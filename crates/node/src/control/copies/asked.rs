@@ -145,6 +145,17 @@ impl Control {
         self.being_made.borrow_mut().entry(id).or_default().insert(asker);
     }
 
+    /// A request for a copy here needs it no more.
+    pub(in crate::control) fn forget_asker(&self, id: VolumeId, asker: u64) {
+        let mut being_made = self.being_made.borrow_mut();
+        if let Some(askers) = being_made.get_mut(&id)
+            && askers.remove(&asker)
+            && askers.is_empty()
+        {
+            being_made.remove(&id);
+        }
+    }
+
     /// One that asked for a copy here has given up. Says whether another one has asked for it, too, and may be telling the cluster's record of it now.
     fn is_wanted_by_another(&self, id: VolumeId, asker: u64) -> bool {
         let mut being_made = self.being_made.borrow_mut();

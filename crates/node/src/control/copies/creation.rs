@@ -336,10 +336,11 @@ fn new_volume(drawn: &Drawn, id: VolumeId, name: &str, size: u64, made: &Made) -
         standing: StandingEntry::InSync,
         incarnation: *life,
         made: 1,
+        asker: 0,
         leaves: None,
     });
     // A copy that a node may have made after all is one too many: its node deletes it.
-    let dropped = made.uncertain.iter().map(|node| DroppedCopy { node: node.0, made: 1 });
+    let dropped = made.uncertain.iter().map(|node| DroppedCopy { node: node.0, made: 1, asker: 0 });
     let entry = VolumeEntry {
         id: id.to_string(),
         number: drawn.number,

@@ -378,10 +378,9 @@ impl Keeper {
     /// The pool here does not store a change. Nobody could reserve, or give a reservation up, while this copy is a member: others in
     /// sync go on without it, and if there are none what asks for the change is told.
     async fn note_unstored(&self, id: VolumeId, error: &ControlError) {
-        let (is_of_disk, is_of_room) = (error.is_of_disk(), error.is_of_room());
         let volume = {
             let mut volumes = self.volumes.borrow_mut();
-            let Some(kept) = volumes.get_mut(&id).filter(|_| is_of_disk || is_of_room) else { return };
+            let Some(kept) = volumes.get_mut(&id).filter(|_| error.is_of_disk()) else { return };
             let is_only = kept
                 .membership
                 .active()
@@ -391,10 +390,7 @@ impl Keeper {
         };
         on_all_cores(move || async move {
             for copy in Copies::current().slices_of(volume) {
-                match is_of_disk {
-                    true => copy.give_up_disk(DiskFault::Write),
-                    false => copy.note_shortage(),
-                }
+                copy.give_up_disk(DiskFault::Write);
             }
         })
         .await;

@@ -95,6 +95,7 @@ mod tests {
             standing: *standing,
             incarnation: 1,
             made: 1,
+            asker: 0,
             leaves: None,
         };
         VolumeEntry {

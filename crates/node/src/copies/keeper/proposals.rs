@@ -261,7 +261,7 @@ impl Keeper {
         let (key, revision) = (volume_key(id), kept.revision);
         let mut entry = kept.entry.with_config(&proposal.config, reason.clone());
         if let Some(gone) = before.filter(|_| proposal.config.copy(proposal.slot).is_none()) {
-            entry.dropped.push(DroppedCopy { node: gone.node, made: gone.made });
+            entry.dropped.push(DroppedCopy { node: gone.node, made: gone.made, asker: gone.asker });
             let oldest = entry.dropped.len().saturating_sub(DROPPED_MAX);
             entry.dropped.drain(..oldest);
         }

@@ -16,6 +16,7 @@ fn volume() -> VolumeEntry {
         standing,
         incarnation: 1,
         made: 1,
+        asker: 0,
         leaves: None,
     };
     VolumeEntry {

@@ -117,8 +117,7 @@ impl SliceCopy {
         }
     }
 
-    /// Something found no room in the file system under the pool.
-    pub(in crate::copies) fn note_shortage(&self) {
+    fn note_shortage(&self) {
         if !self.has_no_room() {
             tracing::warn!(copy = %self.address(), "the file system under a copy is full: make room there; the copy then resumes by itself");
         }

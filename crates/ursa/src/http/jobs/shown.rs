@@ -194,6 +194,7 @@ mod tests {
                 standing: *standing,
                 incarnation: 1,
                 made: 1,
+                asker: 0,
                 leaves: *leaves,
             };
         let entry = VolumeEntry {
