@@ -168,6 +168,18 @@ fn reached(sockets: &[(SocketAddr, TcpSocket)]) -> Vec<SocketAddr> {
             addresses.push((Ipv4Addr::UNSPECIFIED, address.port()).into());
         }
     }
+    // What a killed process left for a loopback address, which would be found first, is replaced.
+    let loopback = |address: &SocketAddr| match address {
+        SocketAddr::V4(address) if address.ip().is_unspecified() => {
+            Some(SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())))
+        }
+        SocketAddr::V6(address) if address.ip().is_unspecified() => {
+            Some(SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())))
+        }
+        _ => None,
+    };
+    let also: Vec<SocketAddr> = addresses.iter().filter_map(loopback).collect();
+    addresses.extend(also);
     addresses
 }
 

@@ -105,6 +105,8 @@ fn users_are_the_clusters() {
 #[test]
 fn a_node_on_all_addresses_has_a_certificate_and_its_command_line_goes_on() {
     let everywhere = SocketAddr::from(([0, 0, 0, 0], free_address().port()));
+    // A process that was killed has left its credential for the loopback address.
+    Node::start(&["--api-listen", &format!("127.0.0.1:{}", everywhere.port())]).kill();
     let node = Node::start(&["--api-listen", &everywhere.to_string()]);
     let here = SocketAddr::from(([127, 0, 0, 1], everywhere.port()));
     let status = ursa(&["status"]).env("URSA_API", format!("http://{here}")).output().unwrap();
