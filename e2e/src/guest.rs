@@ -45,8 +45,8 @@ pub struct Guest {
     _turn: Turn,
 }
 
-/// One guest more runs at a time than there are processors: each takes half of one, and the other tests measure how
-/// long something takes.
+/// As many guests run at a time as there are processors: each takes one for itself, and the other tests measure how long
+/// something takes.
 struct Turn;
 
 static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
@@ -55,7 +55,7 @@ impl Turn {
     fn take() -> Turn {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let running = RUNNING.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = RUNNING.1.wait_while(running, |running| *running > processors);
+        let room = RUNNING.1.wait_while(running, |running| *running >= processors);
         *room.unwrap_or_else(PoisonError::into_inner) += 1;
         Turn
     }
