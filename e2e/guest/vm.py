@@ -102,14 +102,17 @@ def start(guest, name, nics):
     script = first_script(name)
     for i in range(nics):
         backend = {"type": "user", "id": f"n{i}", "net": f"10.0.{2 + i}.0/24"}
+        mac = f"52:54:00:00:00:{i:02x}"
         monitor(
             guest,
             {"execute": "netdev_add", "arguments": backend},
-            f"device_add virtio-net-pci,netdev=n{i},id=nic{i},mac=52:54:00:00:00:{i:02x},addr={8 + i:x}",
+            f"device_add virtio-net-pci,netdev=n{i},id=nic{i},mac={mac},addr={8 + i:x}",
         )
+        # By its address: the kernel of a busy machine may find the second NIC first, and call it eth0.
         script += [
-            f"for i in $(seq 200); do [ -e /sys/class/net/eth{i} ] && break; sleep 0.02; done",
-            f"ip link set eth{i} up && ip addr add 10.0.{2 + i}.15/24 dev eth{i} || exit 1",
+            f"for _ in $(seq 3000); do nic=$(grep -lx {mac} /sys/class/net/*/address) && break; sleep 0.02; done",
+            "nic=${nic%/address}; nic=${nic##*/}",
+            f"ip link set \"$nic\" up && ip addr add 10.0.{2 + i}.15/24 dev \"$nic\" || exit 1",
         ]
     sys.exit(run(guest, "\n".join(script), BOOT_SECONDS))
 
