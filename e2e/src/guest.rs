@@ -2,7 +2,6 @@
 
 use std::env;
 use std::io::Write;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex, Once, PoisonError};
@@ -21,32 +20,14 @@ const START_LIMIT: Duration = Duration::from_secs(720);
 const PACK_LIMIT: Duration = Duration::from_secs(120);
 /// For one script. Emulation is slow: they take seconds on an idle machine.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
-/// How `vm.py` ends when the guest does not answer any more.
-const NO_ANSWER: i32 = 125;
-
-/// The panic of a test whose guest does not answer. A guest kills scripts that take too long: so its emulator has ended or
-/// stands still, and nothing is known of the program under test.
-struct Lost;
-
-/// Runs a test that has a guest; begins again, once, if the guest is lost. Not for a guest with a clock of its own, by
-/// which a script that hangs takes longer than anybody waits.
-pub fn retry_if_lost(test: impl Fn()) {
-    let Err(panic) = panic::catch_unwind(AssertUnwindSafe(&test)) else { return };
-    if !panic.is::<Lost>() {
-        panic::resume_unwind(panic);
-    }
-    eprintln!("the guest does not answer any more: the test begins again with another one");
-    test();
-}
-
 /// A running guest.
 pub struct Guest {
     name: String,
     _turn: Turn,
 }
 
-/// As many guests run at a time as there are processors: each takes one for itself, and the other tests measure how long
-/// something takes.
+/// As many guests run at a time as there are processors: each takes one for itself, and the other tests measure how
+/// long something takes.
 struct Turn;
 
 static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
@@ -91,7 +72,7 @@ impl Guest {
         let turn = Turn::take();
         let name = format!("{name}-{}", std::process::id());
         let guest = Guest { name, _turn: turn };
-        answered(program::run(vm().args(["start", &guest.name]).args(how), START_LIMIT)).expect_ok();
+        program::run(vm().args(["start", &guest.name]).args(how), START_LIMIT).expect_ok();
         Some(guest)
     }
 
@@ -134,7 +115,7 @@ impl Guest {
         command.args(["run", &self.name, "-t", &limit]);
         let finished = program::run_with_input(&mut command, Stdio::from(file), SCRIPT_LIMIT * 2);
         println!("{}", finished.output);
-        answered(finished)
+        finished
     }
 }
 
@@ -142,16 +123,6 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let _ = program::run(vm().args(["kill", &self.name]), START_LIMIT);
     }
-}
-
-/// # Panics
-/// With [`Lost`] if the guest did not answer.
-fn answered(finished: Finished) -> Finished {
-    if finished.status.and_then(|status| status.code()) == Some(NO_ANSWER) {
-        eprintln!("{finished}");
-        panic::panic_any(Lost);
-    }
-    finished
 }
 
 fn vm() -> Command {

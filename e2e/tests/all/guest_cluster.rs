@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use e2e::guest::retry_if_lost;
 use e2e::{Export, Guest, Node};
 use serde_json::Value;
 
@@ -59,83 +58,77 @@ pub fn verify(node: &Node) {
 
 #[test]
 fn multipath_goes_on_without_a_node_and_takes_it_back() {
-    retry_if_lost(|| {
-        let mut nodes = cluster_of_three();
-        let export = create(&nodes, "1,2");
-        let Some(guest) = Guest::start("crash") else { return };
-        let states = |wanted: &str| wait_for_paths(&guest, &export, wanted);
-        guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
-        guest.run(&export, "", script!("write-on")).expect_ok();
-        states("active active");
-        nodes[1].kill();
-        states("active lost");
-        // It would be in sync again before an emulated host has looked.
-        nodes[0].ursa(&["node", "maintenance", "2", "on"]).expect_ok();
-        nodes[1].restart();
-        states("active unavailable");
-        nodes[0].ursa(&["node", "maintenance", "2", "off"]).expect_ok();
-        wait_until_in_sync(&nodes[0], "db");
-        states("active active");
-        guest.run(&export, "", script!("write-end")).expect_ok();
-        verify(&nodes[0]);
-    });
+    let mut nodes = cluster_of_three();
+    let export = create(&nodes, "1,2");
+    let Some(guest) = Guest::start("crash") else { return };
+    let states = |wanted: &str| wait_for_paths(&guest, &export, wanted);
+    guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
+    guest.run(&export, "", script!("write-on")).expect_ok();
+    states("active active");
+    nodes[1].kill();
+    states("active lost");
+    // It would be in sync again before an emulated host has looked.
+    nodes[0].ursa(&["node", "maintenance", "2", "on"]).expect_ok();
+    nodes[1].restart();
+    states("active unavailable");
+    nodes[0].ursa(&["node", "maintenance", "2", "off"]).expect_ok();
+    wait_until_in_sync(&nodes[0], "db");
+    states("active active");
+    guest.run(&export, "", script!("write-end")).expect_ok();
+    verify(&nodes[0]);
 }
 
 /// A third copy misses writes and is given none of them for now: so long has it a source, which is not the optimized way to the volume.
 #[test]
 fn multipath_spares_the_node_that_brings_another_one_up_to_date() {
-    retry_if_lost(|| {
-        let nodes = cluster_of_three();
-        let export = create(&nodes, "1,2,3");
-        let Some(guest) = Guest::start("source") else { return };
-        guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
-        guest.run(&export, "", script!("write-on")).expect_ok();
-        wait_for_paths(&guest, &export, "active active");
-        nodes[0].ursa(&["node", "maintenance", "3", "on"]).expect_ok();
-        wait(LIMIT, "there is something to copy", || pausable_job(&nodes[0]).is_some());
-        let job = pausable_job(&nodes[0]).expect("it was there just now");
-        nodes[0].ursa(&["job", "pause", &job]).expect_ok();
-        nodes[0].ursa(&["node", "maintenance", "3", "off"]).expect_ok();
+    let nodes = cluster_of_three();
+    let export = create(&nodes, "1,2,3");
+    let Some(guest) = Guest::start("source") else { return };
+    guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
+    guest.run(&export, "", script!("write-on")).expect_ok();
+    wait_for_paths(&guest, &export, "active active");
+    nodes[0].ursa(&["node", "maintenance", "3", "on"]).expect_ok();
+    wait(LIMIT, "there is something to copy", || pausable_job(&nodes[0]).is_some());
+    let job = pausable_job(&nodes[0]).expect("it was there just now");
+    nodes[0].ursa(&["job", "pause", &job]).expect_ok();
+    nodes[0].ursa(&["node", "maintenance", "3", "off"]).expect_ok();
 
-        // Which of the two it asks is its own affair.
-        let seen = wait_for_paths(&guest, &export, "non-optimized active|active non-optimized");
-        let source = usize::from(!seen.contains("states: non-optimized active"));
-        let told = ["told 103", "told 013"][source];
-        assert_eq!(seen.matches(told).count(), 2, "both nodes tell the same of all three, {told:?}: {seen}");
-        let portals = Guest::portals(&export);
-        let ways = format!("SOURCE='{}' OPTIMIZED='{}'", portals[source], portals[1 - source]);
-        look(&guest, &export, &ways, script!("detour"));
+    // Which of the two it asks is its own affair.
+    let seen = wait_for_paths(&guest, &export, "non-optimized active|active non-optimized");
+    let source = usize::from(!seen.contains("states: non-optimized active"));
+    let told = ["told 103", "told 013"][source];
+    assert_eq!(seen.matches(told).count(), 2, "both nodes tell the same of all three, {told:?}: {seen}");
+    let portals = Guest::portals(&export);
+    let ways = format!("SOURCE='{}' OPTIMIZED='{}'", portals[source], portals[1 - source]);
+    look(&guest, &export, &ways, script!("detour"));
 
-        nodes[0].ursa(&["job", "resume", &job]).expect_ok();
-        wait_until_in_sync(&nodes[0], "db");
-        wait_for_paths(&guest, &export, "active active");
-        guest.run(&export, "", script!("write-end")).expect_ok();
-        verify(&nodes[0]);
-    });
+    nodes[0].ursa(&["job", "resume", &job]).expect_ok();
+    wait_until_in_sync(&nodes[0], "db");
+    wait_for_paths(&guest, &export, "active active");
+    guest.run(&export, "", script!("write-end")).expect_ok();
+    verify(&nodes[0]);
 }
 
 /// With an etcd that answers and changes nothing, a node whose other one has fallen silent can neither have it taken out nor learn that it was taken out itself.
 #[test]
 fn the_kernel_sees_a_node_that_does_not_know_whether_it_may_go_on() {
-    retry_if_lost(|| {
-        let Some(etcd) = Etcd::start() else { return };
-        let mut nodes = cluster_of_two(&etcd);
-        let export = create(&nodes, "1,2");
-        let Some(guest) = Guest::start("doubt") else { return };
-        guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
-        let mut all_seen = Vec::new();
-        let is_seen = (0..DOUBTS_MAX).any(|_| {
-            wait_for_paths(&guest, &export, "active active");
-            let seen = seen_in_doubt(&etcd, &mut nodes, &guest, &export);
-            let told = seen.lines().any(|line| line.starts_with('f'));
-            let known = seen.lines().any(|line| line.ends_with(" transitioning"));
-            all_seen.push(seen);
-            told && known
-        });
-        assert!(is_seen, "no kernel saw that the node was transitioning: {all_seen:#?}");
+    let Some(etcd) = Etcd::start() else { return };
+    let mut nodes = cluster_of_two(&etcd);
+    let export = create(&nodes, "1,2");
+    let Some(guest) = Guest::start("doubt") else { return };
+    guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
+    let mut all_seen = Vec::new();
+    let is_seen = (0..DOUBTS_MAX).any(|_| {
         wait_for_paths(&guest, &export, "active active");
-        verify(&nodes[0]);
+        let seen = seen_in_doubt(&etcd, &mut nodes, &guest, &export);
+        let told = seen.lines().any(|line| line.starts_with('f'));
+        let known = seen.lines().any(|line| line.ends_with(" transitioning"));
+        all_seen.push(seen);
+        told && known
     });
+    assert!(is_seen, "no kernel saw that the node was transitioning: {all_seen:#?}");
+    wait_for_paths(&guest, &export, "active active");
+    verify(&nodes[0]);
 }
 
 /// What the guest saw until the first node was unavailable, while the second one stood still: a line each time that what the first one told of both, or how
@@ -157,18 +150,16 @@ fn seen_in_doubt(etcd: &Etcd, nodes: &mut [Node; 2], guest: &Guest, export: &Exp
 
 #[test]
 fn what_one_node_has_promised_the_other_keeps() {
-    retry_if_lost(|| {
-        let mut nodes = cluster_of_three();
-        let export = create(&nodes, "1,2");
-        let Some(guest) = Guest::start("promised") else { return };
-        guest.run(&export, "", script!("two-hosts")).expect_ok();
-        guest.run(&export, "", script!("reservations")).expect_ok();
-        guest.run(&export, "", script!("compare-and-write")).expect_ok();
-        guest.run(&export, "", script!("reserve-for-good")).expect_ok();
-        nodes[0].kill();
-        guest.run(&export, "", script!("fence")).expect_ok();
-        nodes[0].restart();
-        wait_until_in_sync(&nodes[1], "db");
-        guest.run(&export, "", script!("fenced")).expect_ok();
-    });
+    let mut nodes = cluster_of_three();
+    let export = create(&nodes, "1,2");
+    let Some(guest) = Guest::start("promised") else { return };
+    guest.run(&export, "", script!("two-hosts")).expect_ok();
+    guest.run(&export, "", script!("reservations")).expect_ok();
+    guest.run(&export, "", script!("compare-and-write")).expect_ok();
+    guest.run(&export, "", script!("reserve-for-good")).expect_ok();
+    nodes[0].kill();
+    guest.run(&export, "", script!("fence")).expect_ok();
+    nodes[0].restart();
+    wait_until_in_sync(&nodes[1], "db");
+    guest.run(&export, "", script!("fenced")).expect_ok();
 }

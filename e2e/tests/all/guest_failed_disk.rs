@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use e2e::guest::retry_if_lost;
 use e2e::{Export, Guest, Node, VolumeSpec};
 
 use crate::cluster::{cluster_of_three, wait, wait_until_in_sync};
@@ -50,45 +49,41 @@ fn stall(node: &Node, guest: &Guest, export: &Export) {
 /// If TEST UNIT READY were answered GOOD, multipathd would take its paths back at each look, and the kernel would try again for ever.
 #[test]
 fn io_to_the_only_copy_on_a_failed_disk_waits_for_a_while_and_ends_in_an_error() {
-    retry_if_lost(|| {
-        let mut node = Node::start();
-        let export = node.create(&VolumeSpec::new("failing", 128 * MIB));
-        let Some(guest) = Guest::start("failing") else { return };
-        guest.run(&export, &host_setup(&node, &export), script!("host-setup")).expect_ok();
-        look(&guest, &export, AT, script!("disk-good"));
+    let mut node = Node::start();
+    let export = node.create(&VolumeSpec::new("failing", 128 * MIB));
+    let Some(guest) = Guest::start("failing") else { return };
+    guest.run(&export, &host_setup(&node, &export), script!("host-setup")).expect_ok();
+    look(&guest, &export, AT, script!("disk-good"));
 
-        // Mended in time: nobody has noticed.
-        stall(&node, &guest, &export);
-        mend(&node);
-        look(&guest, &export, &format!("{AT} {GIVEN_UP} WANTED=done"), script!("disk-ends"));
-        look(&guest, &export, AT, script!("disk-good"));
+    // Mended in time: nobody has noticed.
+    stall(&node, &guest, &export);
+    mend(&node);
+    look(&guest, &export, &format!("{AT} {GIVEN_UP} WANTED=done"), script!("disk-ends"));
+    look(&guest, &export, AT, script!("disk-good"));
 
-        stall(&node, &guest, &export);
-        look(&guest, &export, &format!("{AT} {GIVEN_UP} WANTED=refused"), script!("disk-ends"));
-        mend(&node);
-        look(&guest, &export, AT, script!("disk-good"));
-    });
+    stall(&node, &guest, &export);
+    look(&guest, &export, &format!("{AT} {GIVEN_UP} WANTED=refused"), script!("disk-ends"));
+    mend(&node);
+    look(&guest, &export, AT, script!("disk-good"));
 }
 
 #[test]
 fn io_goes_by_the_node_of_another_copy_when_the_disk_of_one_fails() {
-    retry_if_lost(|| {
-        let nodes = cluster_of_three();
-        let export = create(&nodes, "1,2");
-        let Some(guest) = Guest::start("degraded") else { return };
-        guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
-        guest.run(&export, "", script!("write-on")).expect_ok();
-        wait_for_paths(&guest, &export, "active active");
+    let nodes = cluster_of_three();
+    let export = create(&nodes, "1,2");
+    let Some(guest) = Guest::start("degraded") else { return };
+    guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
+    guest.run(&export, "", script!("write-on")).expect_ok();
+    wait_for_paths(&guest, &export, "active active");
 
-        nodes[1].fail_writes_beyond(Some(BAD_FROM));
-        look(&guest, &export, AT, script!("disk-write"));
-        wait_for_paths(&guest, &export, "active unavailable");
-        wait(LIMIT, "the pool says that its disk has failed", || pool_state(&nodes[1]) == "disk_failed");
+    nodes[1].fail_writes_beyond(Some(BAD_FROM));
+    look(&guest, &export, AT, script!("disk-write"));
+    wait_for_paths(&guest, &export, "active unavailable");
+    wait(LIMIT, "the pool says that its disk has failed", || pool_state(&nodes[1]) == "disk_failed");
 
-        mend(&nodes[1]);
-        wait_until_in_sync(&nodes[0], "db");
-        wait_for_paths(&guest, &export, "active active");
-        guest.run(&export, "", script!("write-end")).expect_ok();
-        verify(&nodes[0]);
-    });
+    mend(&nodes[1]);
+    wait_until_in_sync(&nodes[0], "db");
+    wait_for_paths(&guest, &export, "active active");
+    guest.run(&export, "", script!("write-end")).expect_ok();
+    verify(&nodes[0]);
 }
