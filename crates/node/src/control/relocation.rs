@@ -364,7 +364,8 @@ impl Control {
         dropped: DroppedCopy,
     ) -> Result<(), ControlError> {
         let Some(id) = VolumeId::parse(&entry.id) else { return Ok(()) };
-        // Its request has come to its end, though this node has never opened the copy: it may have followed both changes at once.
+        // The request that added it has ended, even if this node has never opened the copy: it may have followed both
+        // changes at once.
         self.forget_asker(id, dropped.asker);
         // One that is being made is looked at again, unless it is the very one that is left: it came too late when the volume was made.
         let mut copies = self.copies_of(id).into_iter();

@@ -58,7 +58,7 @@ impl View {
         &self.luns
     }
 
-    /// Its units one by one, as long as they are not closed: whoever waits between two of them keeps none of the others.
+    /// Its units, one by one. Those that are closed meanwhile are left out: nobody keeps them open.
     pub fn units(&self) -> impl Iterator<Item = Rc<Unit>> + use<> {
         let units: Vec<Weak<Unit>> = self.luns.values().map(Rc::downgrade).collect();
         units.into_iter().filter_map(|unit| unit.upgrade())

@@ -87,8 +87,8 @@ fn others_go_on_at_once_and_the_copy_is_back_when_its_pool_is_opened_again() {
     });
 }
 
-/// A host registers through a node, so that it survives a loss of power, and tries again while the answer is BUSY.
-pub(super) fn reserve_within(cluster: &Cluster, by: usize, limit: Duration) {
+/// A host registers through a node, to survive a loss of power, and tries again while the answer is BUSY.
+fn reserve_within(cluster: &Cluster, by: usize, limit: Duration) {
     const BUSY: u8 = 0x08;
     let began = cluster.world.now();
     let register = PersistentReserveOut { survives: true, ..PersistentReserveOut::register(7) };
@@ -103,8 +103,8 @@ pub(super) fn reserve_within(cluster: &Cluster, by: usize, limit: Duration) {
     assert!(took < limit, "{took:?}");
 }
 
-/// Found by the simulator: hosts that a reservation keeps out write nothing, and so nothing showed that the disk of a
-/// copy had failed but that it did not store changes of reservations. Each of them was answered BUSY, by every path.
+/// Found by the simulator: hosts that a reservation keeps out write nothing. So only changes of reservations showed
+/// that a copy's disk had failed, and each of them was answered BUSY by every path.
 #[test]
 fn a_copy_that_cannot_store_a_reservation_leaves() {
     each_seed(4, |seed| {

@@ -518,7 +518,7 @@ fn nothing_strange_is_seen_while_copies_come_and_go() {
 
 #[test]
 fn a_move_that_is_taken_back_leaves_all_as_it_was() {
-    // In one seed of fifteen the node of the new copy follows that it is added and that it is taken off at once.
+    // In one seed of fifteen the new copy's node follows both changes, added and taken off, at once.
     each_seed(20, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 2);

@@ -375,8 +375,8 @@ impl Keeper {
         is_member
     }
 
-    /// The pool here does not store a change. Nobody could reserve, or give a reservation up, while this copy is a member: others in
-    /// sync go on without it, and if there are none what asks for the change is told.
+    /// The pool here does not store a change. While this copy is a member nobody could reserve, or give a reservation
+    /// up: it leaves if others are in sync; if not, the change fails.
     async fn note_unstored(&self, id: VolumeId, error: &ControlError) {
         let volume = {
             let mut volumes = self.volumes.borrow_mut();

@@ -1,4 +1,4 @@
-//! What a sync waits for: what [`Progress`] sees on the node that gives or gets, and why a copy is not let in.
+//! What a sync waits for, as [`Progress`] sees it on either node, and why a copy is not let in.
 
 use std::fmt;
 use std::time::Duration;

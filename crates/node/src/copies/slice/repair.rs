@@ -140,7 +140,7 @@ impl SliceCopy {
         }
     }
 
-    /// The disk under this copy is not to be relied on: the others go on without it, if there are any in sync.
+    /// The disk under this copy cannot be relied on: the copy leaves, if another one is in sync.
     pub fn give_up_disk(self: &Rc<Self>, fault: DiskFault) {
         self.tell(|replica| replica.give_up_disk(fault));
     }
