@@ -12,7 +12,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, params};
 use thiserror::Error;
 
 use super::entry;
+use super::promise::Promise;
 use super::saved::{Batch, Identity, Position, Saved, Unforceable, Vote};
+use crate::codec::{Reader, Writer};
 use crate::members::Members;
 use crate::node_id::NodeId;
 use crate::record::{Record, Remembered, Remembrance};
@@ -35,9 +37,10 @@ const TABLES: &str = "
         cluster BLOB NOT NULL, generation INTEGER NOT NULL, node INTEGER NOT NULL,
         term INTEGER NOT NULL, vote INTEGER NOT NULL, commit_index INTEGER NOT NULL,
         compacted_index INTEGER NOT NULL, compacted_term INTEGER NOT NULL,
-        applied INTEGER NOT NULL, revision INTEGER NOT NULL, sequence INTEGER NOT NULL
+        applied INTEGER NOT NULL, revision INTEGER NOT NULL, sequence INTEGER NOT NULL, set_back INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE members (node INTEGER PRIMARY KEY, role INTEGER NOT NULL) STRICT;
+    CREATE TABLE promises (node INTEGER PRIMARY KEY, promise BLOB NOT NULL) STRICT;
     CREATE TABLE log (
         position INTEGER PRIMARY KEY, term INTEGER NOT NULL, kind INTEGER NOT NULL, content BLOB NOT NULL, crc INTEGER NOT NULL
     ) STRICT;
@@ -262,6 +265,15 @@ impl File {
                 Ok(node.map(|node| nodes.insert(node)).map(drop))
             }),
         )?;
+        let mut promises = BTreeMap::new();
+        rows(
+            "SELECT node, promise FROM promises",
+            Box::new(|row| {
+                let node = u16::try_from(row.get::<_, i64>(0)?).ok().and_then(NodeId::new);
+                let promise = Promise::decode(&mut Reader::new(row.get_ref(1)?.as_blob()?)).ok();
+                Ok(node.zip(promise).map(|(node, promise)| promises.insert(node, promise)).map(drop))
+            }),
+        )?;
         let mut entries = Vec::new();
         rows(
             "SELECT position, term, kind, content, crc FROM log ORDER BY position",
@@ -306,8 +318,8 @@ impl File {
         )?;
         let mut saved = None;
         rows(
-            "SELECT cluster, generation, node, term, vote, commit_index, compacted_index, compacted_term, applied, revision, sequence
-             FROM state",
+            "SELECT cluster, generation, node, term, vote, commit_index, compacted_index, compacted_term, applied, revision, sequence,
+                set_back FROM state",
             Box::new(|row| {
                 let cluster = <[u8; 16]>::try_from(row.get_ref(0)?.as_blob()?).ok().map(u128::from_le_bytes);
                 let node = u16::try_from(row.get::<_, i64>(2)?).ok().and_then(NodeId::new);
@@ -322,6 +334,8 @@ impl File {
                     applied: number(row, 8)?,
                     members: std::mem::take(&mut members),
                     record: Record::from_parts(now, number(row, 10)?, std::mem::take(&mut results)),
+                    promises: std::mem::take(&mut promises),
+                    set_back: row.get::<_, i64>(11)? != 0,
                 });
                 Ok(Some(()))
             }),
@@ -415,7 +429,7 @@ fn write(connection: &mut Connection, batch: &Batch) -> rusqlite::Result<()> {
         transaction.execute_batch("DELETE FROM log; DELETE FROM record; DELETE FROM results")?;
     }
     let state = "UPDATE state SET term = ?1, vote = ?2, commit_index = ?3, compacted_index = ?4, compacted_term = ?5, applied = ?6,
-        revision = ?7, sequence = ?8";
+        revision = ?7, sequence = ?8, set_back = ?9";
     let fields = [
         batch.vote.term,
         batch.vote.vote,
@@ -425,6 +439,7 @@ fn write(connection: &mut Connection, batch: &Batch) -> rusqlite::Result<()> {
         batch.applied,
         batch.revision.0,
         batch.sequence,
+        batch.set_back.into(),
     ];
     transaction.prepare_cached(state)?.execute(fields.map(u64::cast_signed))?;
     if let Some(first) = batch.entries.first() {
@@ -437,6 +452,9 @@ fn write(connection: &mut Connection, batch: &Batch) -> rusqlite::Result<()> {
     drop(compact);
     if let Some(members) = &batch.members {
         put_members(&transaction, members)?;
+    }
+    if let Some(promises) = &batch.promises {
+        put_promises(&transaction, promises)?;
     }
     for (key, value) in &batch.writes {
         match value {
@@ -465,7 +483,7 @@ fn replace(connection: &mut Connection, saved: &Saved, new: bool) -> rusqlite::R
     }
     let identity = saved.identity;
     transaction.execute(
-        "INSERT INTO state VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        "INSERT INTO state VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         params![
             identity.cluster.to_le_bytes(),
             identity.generation.cast_signed(),
@@ -478,9 +496,11 @@ fn replace(connection: &mut Connection, saved: &Saved, new: bool) -> rusqlite::R
             saved.applied.cast_signed(),
             saved.record.revision().0.cast_signed(),
             saved.record.sequence().cast_signed(),
+            saved.set_back,
         ],
     )?;
     put_members(&transaction, &saved.members)?;
+    put_promises(&transaction, &saved.promises)?;
     put_entries(&transaction, &saved.entries)?;
     for (key, value) in &saved.record.everything().entries {
         put_value(&transaction, key, value)?;
@@ -496,6 +516,17 @@ fn put_members(transaction: &Transaction<'_>, members: &Members) -> rusqlite::Re
         for node in nodes {
             put.execute([i64::from(node.get()), role])?;
         }
+    }
+    Ok(())
+}
+
+fn put_promises(transaction: &Transaction<'_>, promises: &BTreeMap<NodeId, Promise>) -> rusqlite::Result<()> {
+    transaction.execute("DELETE FROM promises", [])?;
+    let mut put = transaction.prepare_cached("INSERT INTO promises VALUES (?1, ?2)")?;
+    for (node, promise) in promises {
+        let mut bytes = Writer::default();
+        promise.encode(&mut bytes);
+        put.execute(params![i64::from(node.get()), bytes.0])?;
     }
     Ok(())
 }

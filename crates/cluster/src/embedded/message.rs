@@ -4,6 +4,7 @@ use raft::eraftpb::{Message, MessageType};
 
 use super::entry;
 use super::log::snapshot;
+use super::promise::Promise;
 use super::saved::{Identity, Position, Saved, decode_state};
 use crate::codec::{Malformed, Reader, Writer};
 use crate::limits::MESSAGE_BYTES_MAX;
@@ -28,25 +29,65 @@ const KINDS: &[(u8, MessageType)] = &[
     (18, MessageType::MsgRequestPreVoteResponse),
 ];
 
+/// Asks what the receiver remembers of the sender's promises; see [`Content::Question`].
+const QUESTION: u8 = 20;
+const ANSWER: u8 = 21;
+
 /// Whose message it is.
 pub(super) struct Envelope {
     pub(super) cluster: u128,
     pub(super) generation: u64,
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    /// What the sender remembers of the receiver's promises.
+    pub(super) promised: Promise,
 }
 
-/// The bytes of `message` from the node `identity`; `None`: it is not for another node.
-pub(super) fn encode(identity: &Identity, message: &Message) -> Option<(NodeId, Vec<u8>)> {
-    let to = NodeId::of_raft(message.to)?;
-    let (kind, _) = KINDS.iter().find(|(_, kind)| *kind == message.get_msg_type())?;
+/// What is in a message.
+#[derive(Debug, PartialEq)]
+pub(super) enum Content {
+    /// raft-rs's.
+    Raft(Message),
+    /// Asks what the receiver remembers of the sender's promises. An answer of the same name is of later than the question; what else is under way may be
+    /// older.
+    Question(u64),
+    /// To the question of that name.
+    Answer(u64),
+}
+
+/// The bytes of a message from the node `identity` to `to`, of which that node remembers `promised`; `None`: it is not for another node.
+pub(super) fn encode(
+    identity: &Identity,
+    to: NodeId,
+    promised: &Promise,
+    content: &Content,
+) -> Option<Vec<u8>> {
+    let (kind, reject, snapshot) = match content {
+        Content::Raft(message) => {
+            let (kind, _) = KINDS.iter().find(|(_, kind)| *kind == message.get_msg_type())?;
+            (*kind, message.reject, message.has_snapshot())
+        }
+        Content::Question(_) => (QUESTION, false, false),
+        Content::Answer(_) => (ANSWER, false, false),
+    };
     let mut out = Writer::default();
     out.u8(VERSION);
-    out.u8(*kind);
-    out.u8(message.reject.into());
-    out.u8(message.has_snapshot().into());
+    out.u8(kind);
+    out.u8(reject.into());
+    out.u8(snapshot.into());
     out.u16(identity.node.get());
     out.u16(to.get());
     out.u128(identity.cluster);
     out.u64(identity.generation);
+    promised.encode(&mut out);
+    match content {
+        Content::Raft(message) => encode_raft(message, &mut out),
+        Content::Question(name) | Content::Answer(name) => out.u64(*name),
+    }
+    Some(out.seal())
+}
+
+fn encode_raft(message: &Message, out: &mut Writer) {
     for field in [message.term, message.log_term, message.index, message.commit, message.commit_term] {
         out.u64(field);
     }
@@ -71,11 +112,10 @@ pub(super) fn encode(identity: &Identity, message: &Message) -> Option<(NodeId, 
         out.u64(snapshot.get_metadata().term);
         out.bytes(&snapshot.data);
     }
-    Some((to, out.seal()))
 }
 
-/// The message in `bytes`, and whose it says it is. All that is in it means something.
-pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Message), Malformed> {
+/// What is in `bytes`, and whose it says it is. All that is in it means something.
+pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Content), Malformed> {
     if bytes.len() > MESSAGE_BYTES_MAX {
         return Err(Malformed);
     }
@@ -83,15 +123,21 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Message), Malformed> {
     if from.u8()? != VERSION {
         return Err(Malformed);
     }
+    let (kind, reject, has_snapshot) = (from.u8()?, from.flag()?, from.flag()?);
+    let mut node = || NodeId::new(from.u16()?).ok_or(Malformed);
+    let (sender, to) = (node()?, node()?);
+    let (cluster, generation) = (from.u128()?, from.u64()?);
+    let envelope = Envelope { cluster, generation, from: sender, to, promised: Promise::decode(&mut from)? };
+    if matches!(kind, QUESTION | ANSWER) {
+        let name = from.u64()?;
+        from.end()?;
+        let content = if kind == QUESTION { Content::Question(name) } else { Content::Answer(name) };
+        return if reject || has_snapshot { Err(Malformed) } else { Ok((envelope, content)) };
+    }
     let mut message = Message::default();
-    let number = from.u8()?;
-    let kind = KINDS.iter().find(|(it, _)| *it == number).ok_or(Malformed)?.1;
+    let kind = KINDS.iter().find(|(it, _)| *it == kind).ok_or(Malformed)?.1;
     message.set_msg_type(kind);
-    message.reject = from.flag()?;
-    let has_snapshot = from.flag()?;
-    message.from = NodeId::new(from.u16()?).ok_or(Malformed)?.raft();
-    message.to = NodeId::new(from.u16()?).ok_or(Malformed)?.raft();
-    let envelope = Envelope { cluster: from.u128()?, generation: from.u64()? };
+    (message.from, message.to, message.reject) = (envelope.from.raft(), envelope.to.raft(), reject);
     message.term = from.u64()?;
     message.log_term = from.u64()?;
     message.index = from.u64()?;
@@ -130,31 +176,15 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Message), Malformed> {
         message.set_snapshot(snapshot(position, &members, data.to_vec()));
     }
     from.end()?;
-    Ok((envelope, message))
+    Ok((envelope, Content::Raft(message)))
 }
 
-/// What a message promises of its sender and `saved`, which is what the sender's disk holds in this moment, does not have: a vote that was given, or entries
-/// that were acknowledged. For simulations, which look at each message that leaves a node.
-///
-/// # Errors
-/// What is not on the disk.
-pub fn check_promises(saved: &Saved, bytes: &[u8]) -> Result<(), &'static str> {
-    let (_, message) = decode(bytes).map_err(|Malformed| "the message can be read")?;
-    // Of an earlier term nothing is promised any more.
-    if message.term < saved.vote.term {
-        return Ok(());
-    }
-    let on_disk = (saved.vote.term, saved.vote.vote);
-    let kept = |condition: bool, what| if condition { Ok(()) } else { Err(what) };
-    match message.get_msg_type() {
-        MessageType::MsgRequestVote => kept(on_disk == (message.term, message.from), "the vote for itself"),
-        MessageType::MsgRequestVoteResponse if !message.reject => {
-            kept(on_disk == (message.term, message.to), "the vote for another node")
-        }
-        MessageType::MsgAppendResponse if !message.reject => {
-            kept(on_disk.0 == message.term && saved.last().index >= message.index, "entries")
-        }
-        _ => Ok(()),
+/// Whether `saved`, which is what the sender's disk holds in this moment, has what a message promises. For simulations, which look at each message that
+/// leaves a node.
+pub fn is_promise_kept(saved: &Saved, bytes: &[u8]) -> bool {
+    match decode(bytes) {
+        Ok((_, Content::Raft(message))) => Promise::of(&message).is_kept_by(saved),
+        decoded => decoded.is_ok(),
     }
 }
 
@@ -181,6 +211,11 @@ mod tests {
             &[4, 0, 5, 0],                                     // from, to
             &[1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], // cluster
             &[3, 0, 0, 0, 0, 0, 0, 0],                         // generation
+            &[9, 0, 0, 0, 0, 0, 0, 0],                         // what is remembered: term,
+            &[4, 0, 0, 0, 0, 0, 0, 0],                         // vote,
+            &[8, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], // acknowledged: index, term,
+            &[7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], // committed,
+            &[2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], // and sent
             &[6, 0, 0, 0, 0, 0, 0, 0],                         // term
             &[0; 16],                                          // log term, index
             &[7, 0, 0, 0, 0, 0, 0, 0],                         // commit
@@ -189,41 +224,19 @@ mod tests {
             &[0, 0, 0, 0],       // entries
         ]
         .concat();
-        let (to, bytes) = encode(&identity, &message).unwrap();
-        assert_eq!(to, node(5));
+        let [acknowledged, committed, sent] = [8, 7, 2].map(|index| Position { index, term: 1 });
+        let promised = Promise { term: 9, vote: 4, acknowledged, committed, sent };
+        let content = Content::Raft(message);
+        let bytes = encode(&identity, node(5), &promised, &content).unwrap();
         assert_eq!(bytes[..bytes.len() - 4], expected);
-        assert_eq!(decode(&bytes).unwrap().1, message);
+        let (envelope, back) = decode(&bytes).unwrap();
+        assert_eq!((envelope.from, envelope.to, envelope.promised), (node(4), node(5), promised));
+        assert_eq!(back, content);
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
             assert!(decode(&damaged).is_err(), "byte {at}");
         }
-    }
-
-    #[test]
-    fn a_vote_that_is_not_on_the_disk_is_no_promise() {
-        let mut saved = Saved::joining(Identity { cluster: 9, generation: 1, node: node(4) });
-        let mut vote = Message::default();
-        vote.set_msg_type(MessageType::MsgRequestVoteResponse);
-        (vote.from, vote.to, vote.term) = (4, 5, 7);
-        let check = |saved: &Saved, message: &Message| {
-            check_promises(saved, &encode(&saved.identity, message).unwrap().1)
-        };
-        (saved.vote.term, saved.vote.vote) = (7, 0);
-        assert_eq!(check(&saved, &vote), Err("the vote for another node"));
-        vote.reject = true;
-        assert_eq!(check(&saved, &vote), Ok(()), "nothing was given");
-        vote.reject = false;
-        saved.vote.vote = 5;
-        assert_eq!(check(&saved, &vote), Ok(()));
-        saved.vote.vote = 6;
-        assert!(check(&saved, &vote).is_err(), "it was given to somebody else");
-        let mut acknowledged = Message::default();
-        acknowledged.set_msg_type(MessageType::MsgAppendResponse);
-        (acknowledged.from, acknowledged.to, acknowledged.term, acknowledged.index) = (4, 5, 7, 1);
-        assert_eq!(check(&saved, &acknowledged), Err("entries"));
-        saved.vote.term = 8;
-        assert_eq!(check(&saved, &acknowledged), Ok(()), "of an earlier term");
     }
 
     #[test]
@@ -248,11 +261,12 @@ mod tests {
         vote.set_msg_type(MessageType::MsgRequestPreVote);
         (vote.from, vote.to, vote.priority, vote.reject) = (4, 5, -1, true);
 
-        for message in [append, restore, vote] {
-            let (_, bytes) = encode(&identity, &message).unwrap();
+        let raft = [append, restore, vote].map(Content::Raft);
+        for content in raft.into_iter().chain([Content::Question(7), Content::Answer(8)]) {
+            let bytes = encode(&identity, node(5), &Promise::default(), &content).unwrap();
             let (envelope, back) = decode(&bytes).unwrap();
             assert_eq!((envelope.cluster, envelope.generation), (9, 3));
-            assert_eq!(back, message);
+            assert_eq!(back, content);
             whatever_it_says_it_means_something_or_is_malformed(&bytes[..bytes.len() - 4]);
         }
     }
@@ -265,7 +279,8 @@ mod tests {
                 changed[at] = value;
                 changed.extend(base::crc32c(&changed).to_le_bytes());
                 match decode(&changed) {
-                    Ok((_, message)) => {
+                    Ok((_, Content::Question(_) | Content::Answer(_))) => {}
+                    Ok((_, Content::Raft(message))) => {
                         message.entries.iter().for_each(|it| drop(entry::content(it).unwrap()))
                     }
                     Err(Malformed) => malformed += 1,

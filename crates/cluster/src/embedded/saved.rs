@@ -1,11 +1,12 @@
 //! What a node's engine keeps across restarts, all of it, and the batches that change it. A batch is one transaction of the disk: the
 //! log, the vote, the members and what was applied never disagree.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use raft::eraftpb::Entry;
 use thiserror::Error;
 
+use super::promise::Promise;
 use crate::codec::{Malformed, Reader, Writer};
 use crate::members::Members;
 use crate::node_id::NodeId;
@@ -25,12 +26,12 @@ pub struct Identity {
 }
 
 /// An entry's place in the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
+    /// Of the leader who wrote it. It comes first: of two logs the one with the later term at its end is the newer.
+    pub term: u64,
     /// From 1.
     pub index: u64,
-    /// Of the leader who wrote it.
-    pub term: u64,
 }
 
 /// What Raft calls the hard state.
@@ -61,6 +62,10 @@ pub struct Saved {
     pub members: Members,
     /// What the cluster knows.
     pub record: Record,
+    /// What other nodes have promised to this one.
+    pub promises: BTreeMap<NodeId, Promise>,
+    /// The disk was set back: promises of this node are not on it, so it takes no part any more.
+    pub set_back: bool,
 }
 
 /// One transaction of the disk.
@@ -84,6 +89,9 @@ pub struct Batch {
     pub(crate) results: Vec<Remembered>,
     /// Results up to this sequence number go.
     pub(crate) forgotten: u64,
+    /// Only if they changed.
+    pub(crate) promises: Option<BTreeMap<NodeId, Promise>>,
+    pub(crate) set_back: bool,
 }
 
 /// Why a node cannot be made a new cluster.
@@ -115,6 +123,8 @@ impl Saved {
             applied: 0,
             members: Members::default(),
             record: Record::default(),
+            promises: BTreeMap::new(),
+            set_back: false,
         }
     }
 
@@ -130,6 +140,9 @@ impl Saved {
         let gone = self.members.gone.iter().chain(others).copied().filter(|node| *node != me).collect();
         self.members = Members { gone, ..Members::only(me) };
         self.identity.generation += 1;
+        // Whoever could say what this node has forgotten is gone.
+        self.promises.clear();
+        self.set_back = false;
         Ok(())
     }
 
@@ -152,6 +165,10 @@ impl Saved {
         if let Some(members) = &batch.members {
             self.members = members.clone();
         }
+        if let Some(promises) = &batch.promises {
+            self.promises = promises.clone();
+        }
+        self.set_back = batch.set_back;
         let mut now = if batch.replaced { Everything::default() } else { self.record.everything().clone() };
         now.revision = batch.revision;
         for (key, value) in &batch.writes {

@@ -20,6 +20,7 @@ impl Engine {
             since: Some(self.ticks),
             replaced: true,
             members: true,
+            promises: true,
             keys: record.everything().entries.keys().cloned().collect(),
             entries: Vec::new(),
             sequence: 0,
@@ -28,6 +29,7 @@ impl Engine {
         saved.entries.clear();
         (saved.compacted, saved.applied) = (position, position.index);
         saved.vote.commit = saved.vote.commit.max(position.index);
+        saved.promises.retain(|node, _| members.has(*node));
         (saved.members, saved.record) = (members, record);
         self.told.push_back(Told::Replaced);
     }
@@ -78,8 +80,10 @@ impl Engine {
             if self.raft.apply_conf_change(&proposal.conf_change()).is_err() {
                 return;
             }
-            self.saved_mut().members = after;
-            self.deferred.members = true;
+            let saved = self.saved_mut();
+            saved.promises.retain(|node, _| after.has(*node));
+            saved.members = after;
+            (self.deferred.members, self.deferred.promises) = (true, true);
             if self.is_leader() && !self.is_voter() {
                 // raft-rs lets a leader that is no member go on, and it could propose nothing.
                 let term = self.raft.raft.term;

@@ -24,6 +24,7 @@ pub(super) struct Deferred {
     pub(super) since: Option<u64>,
     pub(super) replaced: bool,
     pub(super) members: bool,
+    pub(super) promises: bool,
     pub(super) entries: Vec<Entry>,
     pub(super) keys: BTreeSet<String>,
     /// Results after this sequence number are new.
@@ -54,6 +55,8 @@ impl Engine {
             writes: writes.collect(),
             results,
             forgotten: record.forgotten(),
+            promises: self.deferred.promises.then(|| saved.promises.clone()),
+            set_back: saved.set_back,
         };
         self.deferred = Deferred { sequence: batch.sequence, ..Deferred::default() };
         batch

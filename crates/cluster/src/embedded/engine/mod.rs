@@ -2,6 +2,7 @@
 
 mod apply;
 mod batch;
+mod doubt;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,12 +12,14 @@ use raft::{Config, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 use thiserror::Error;
 
 use batch::{Deferred, Unconfirmed};
+use doubt::Doubt;
 
 use super::entry::{self, Command, Content, Proposal};
-use super::message;
+use super::message::{self, Content as Sent};
 use super::pending::{Pending, What};
+use super::promise::Promise;
 use super::reads::Reads;
-use super::saved::{Batch, Saved, Vote};
+use super::saved::{Batch, Position, Saved, Vote};
 use crate::error;
 use crate::limits::{
     APPEND_BYTES_MAX, APPENDS_MAX, CALL_BYTES_MAX, CALLS_MAX, COMMITTED_BYTES_MAX, DEFERRED_TICKS,
@@ -134,9 +137,10 @@ pub struct Engine {
     member_replies: Vec<Reply>,
     /// In so many ticks this node stands for election, if the dead leader of this term has no successor by then.
     succession: Option<(u64, u64)>,
-    /// A leader knows of entries that this node had confirmed and has not: its file was set back. It takes no part any more, since it may have forgotten
-    /// votes as well.
-    forgotten: bool,
+    /// While it is not known whether this node's disk was set back.
+    doubt: Option<Doubt>,
+    /// The newest end of a log that this node may have had before it started, as others know it. It votes as if its own log ended there.
+    floor: Position,
     /// Since when a follower gets a snapshot.
     snapshots: BTreeMap<u64, u64>,
     messages: VecDeque<(NodeId, Vec<u8>)>,
@@ -188,16 +192,20 @@ impl Engine {
             unconfirmed: None,
             member_replies: Vec::new(),
             succession: None,
-            forgotten: false,
+            doubt: None,
+            floor: Position::default(),
             snapshots: BTreeMap::new(),
             messages: VecDeque::new(),
             replies: VecDeque::new(),
             told: VecDeque::new(),
         };
-        // Nobody else can lead a cluster of one.
+        // Nobody else can lead a cluster of one, or say what this node has forgotten.
         let alone = engine.members().voters.len() == 1 && engine.is_voter();
-        if alone {
+        if alone && !engine.has_forgotten() {
             engine.raft.campaign().expect("a voter may stand for election");
+        } else if !alone && !engine.members().voters.is_empty() {
+            engine.doubt = Some(Doubt { name: engine.rng.next(), answered: BTreeSet::new() });
+            engine.settle_doubt();
         }
         engine.settle();
         engine
@@ -215,7 +223,7 @@ impl Engine {
 
     /// Whether this node has forgotten what it had confirmed to others, and so takes no part any more.
     pub fn has_forgotten(&self) -> bool {
-        self.forgotten
+        self.saved().set_back
     }
 
     /// The members as far as this node has applied their changes.
@@ -231,8 +239,8 @@ impl Engine {
             node: Some(self.node()),
             leader,
             term: self.raft.raft.term,
-            quorum: leader.is_some() && !self.forgotten,
-            forgotten: self.forgotten,
+            quorum: leader.is_some() && !self.has_forgotten(),
+            forgotten: self.has_forgotten(),
             revision: self.record().revision(),
             generation: self.saved().identity.generation,
             voters: numbers(&self.members().voters),
@@ -246,8 +254,7 @@ impl Engine {
     pub fn handle_tick(&mut self, now: Instant) {
         self.ticks += 1;
         let standing = self.raft.raft.election_elapsed;
-        // Who has forgotten something stands for no election.
-        if !self.forgotten {
+        if self.may_stand() {
             self.raft.tick();
         }
         if self.raft.raft.election_elapsed < standing {
@@ -256,6 +263,7 @@ impl Engine {
         }
         self.succeed();
         self.settle();
+        self.settle_doubt();
         self.resend_lost_snapshots();
         for call in self.reads.expire(now) {
             let error =
@@ -270,7 +278,7 @@ impl Engine {
 
     /// A message that the node `from` has sent.
     pub fn handle_message(&mut self, from: NodeId, bytes: &[u8]) -> Result<(), Refused> {
-        let (envelope, mut message) = message::decode(bytes).map_err(|_| Refused::Malformed)?;
+        let (envelope, content) = message::decode(bytes).map_err(|_| Refused::Malformed)?;
         let identity = self.saved().identity;
         if envelope.cluster != identity.cluster {
             return Err(Refused::OtherCluster);
@@ -278,11 +286,36 @@ impl Engine {
         if envelope.generation != identity.generation {
             return Err(Refused::OtherGeneration);
         }
-        if message.from != from.raft() || message.to != identity.node.raft() {
+        if envelope.from != from || envelope.to != identity.node {
             return Err(Refused::Malformed);
         }
         if self.members().gone.contains(&from) {
             return Err(Refused::Gone);
+        }
+        if !envelope.promised.is_kept_by(self.saved()) {
+            self.find_set_back();
+        }
+        if self.has_forgotten() {
+            return Err(Refused::Forgotten);
+        }
+        let mut message = match content {
+            Sent::Raft(message) => message,
+            Sent::Question(name) => {
+                self.post(from, &Sent::Answer(name));
+                return Ok(());
+            }
+            Sent::Answer(name) => {
+                if let Some(doubt) = self.doubt.as_mut().filter(|doubt| doubt.name == name) {
+                    doubt.answered.insert(from);
+                    self.floor = self.floor.max(envelope.promised.sent);
+                }
+                self.settle_doubt();
+                return Ok(());
+            }
+        };
+        // What a leader says is taken in any case: it was elected without what this node may have forgotten.
+        if !self.may_heed(&message) {
+            return Ok(());
         }
         if message.get_msg_type() == MessageType::MsgPropose {
             let entries = message.take_entries().into_iter().filter(|entry| self.admits(entry)).collect();
@@ -291,17 +324,10 @@ impl Engine {
                 return Ok(());
             }
         }
-        // A leader says how far a follower's own confirmations let it go (Raft 5.3): raft-rs takes the thread down with who has less.
-        let confirmed = matches!(message.get_msg_type(), MessageType::MsgHeartbeat).then_some(message.commit);
-        let is_of_now = message.term >= self.raft.raft.term;
-        if is_of_now && confirmed.is_some_and(|commit| commit > self.raft.raft.raft_log.last_index()) {
-            self.forgotten = true;
-        }
-        if self.forgotten {
-            return Err(Refused::Forgotten);
-        }
+        let promise = Promise::of(&message);
         // A peer that is not known, or a proposal that cannot be taken now: the sender tries again.
         let _ = self.raft.step(message);
+        self.remember(from, promise);
         if self.raft.raft.leader_id == from.raft() {
             self.heard = self.ticks;
         }
@@ -322,7 +348,7 @@ impl Engine {
     /// The process of `node` is dead. If it led, somebody else stands for election at once, and the others one after the other if that one does not
     /// succeed: several at a time would share the votes. Whoever stands, and whenever, is safe.
     pub fn handle_death(&mut self, node: NodeId) {
-        if self.forgotten || self.raft.raft.leader_id != node.raft() || !self.is_voter() {
+        if !self.may_stand() || self.raft.raft.leader_id != node.raft() || !self.is_voter() {
             return;
         }
         let others = self.members().voters.iter().filter(|voter| **voter != node && **voter < self.node());
@@ -590,12 +616,13 @@ impl Engine {
     }
 
     fn send(&mut self, messages: Vec<Message>) {
-        let identity = self.saved().identity;
         for message in messages {
             if message.get_msg_type() == MessageType::MsgSnapshot {
                 self.snapshots.insert(message.to, self.ticks);
             }
-            self.messages.extend(message::encode(&identity, &message));
+            if let Some(to) = NodeId::of_raft(message.to) {
+                self.post(to, &Sent::Raft(message));
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 //! Nodes with the embedded engine under a seed: crashes at any boundary of messages and disks, messages that are lost, repeated and
-//! late, partitions, and changes of members.
+//! late, partitions, changes of members, and disks that are set back.
 
 mod history;
 mod scenarios;
@@ -38,6 +38,7 @@ fn no_seed_forks_loses_or_repeats() {
     if std::env::var_os("URSA_SEED").is_none() {
         assert!(total.committed > 5_000 && total.conflicts > 500 && total.reads > 2_000, "{total:?}");
         assert!(total.crashes > 500 && total.snapshots > 80 && total.members > 150, "{total:?}");
+        assert!(total.set_back > 40 && total.noticed > 20, "{total:?}");
         assert!(total.unknown > 50 && total.elections > 300, "{total:?}");
     }
 }

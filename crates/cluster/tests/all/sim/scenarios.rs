@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::Instant;
 use cluster::embedded::{Answered, Engine, Identity, Refused, Reply, Saved, Settings};
-use cluster::limits::{SNAPSHOT_TICKS, TICK, WITNESS_PATIENCE_TICKS};
+use cluster::limits::{DOUBT_TICKS, SNAPSHOT_TICKS, TICK, WITNESS_PATIENCE_TICKS};
 use cluster::{MemberChange, NodeId, Outcome, Transaction};
 
 fn node(number: u16) -> NodeId {
@@ -212,9 +212,61 @@ fn who_has_forgotten_what_it_had_confirmed_votes_no_more() {
         lab.tick();
         assert_eq!(lab.leader(), None, "nobody is elected by who has forgotten");
     }
+    // Nor does a restart give it its vote back.
+    lab.stop(2);
+    lab.start(2);
+    assert!(lab.engine(2).has_forgotten());
     lab.start(1);
     lab.until(200, |lab| matches!(lab.leader(), Some(1 | 3)));
     lab.put(1, "e");
+}
+
+/// Nobody leads when the nodes come back, so no leader knows what they had confirmed; but all remember what they were promised.
+#[test]
+fn who_was_set_back_during_a_black_out_elects_nobody() {
+    for set_back in [1, 2] {
+        let mut lab = Lab::new(3);
+        lab.lead(1);
+        let earlier = lab.disks[&node(set_back)].clone();
+        // Only nodes 1 and 2 have what was committed.
+        lab.cut = vec![(1, 3), (3, 1)];
+        for key in ["a", "b", "c"] {
+            lab.put(1, key);
+        }
+        // What was promised is written down.
+        (0..10).for_each(|_| lab.tick());
+        let latest = lab.engine(1).record().clone();
+        [1, 2, 3].into_iter().for_each(|number| lab.stop(number));
+        lab.cut.clear();
+        lab.disks.insert(node(set_back), earlier);
+        [1, 2, 3].into_iter().for_each(|number| lab.start(number));
+        lab.until(400, |lab| lab.leader().is_some());
+        let leader = lab.leader().unwrap();
+        assert_ne!(leader, set_back);
+        lab.put(leader, "d");
+        // What a leader writes itself it promises nobody: it only has to catch up.
+        assert_eq!(lab.engine(set_back).has_forgotten(), set_back == 2);
+        let kept = lab.engine(leader).record();
+        assert!(latest.list("").all(|(key, _)| kept.get(key).is_some()), "what was committed is there");
+    }
+}
+
+/// A voter that starts, and cannot ask everybody, does not wait for ever.
+#[test]
+fn who_cannot_ask_all_votes_after_a_while() {
+    let mut lab = Lab::new(3);
+    lab.lead(1);
+    lab.put(1, "a");
+    [1, 2, 3].into_iter().for_each(|number| lab.stop(number));
+    lab.start(2);
+    for _ in 0..200 {
+        lab.tick();
+    }
+    assert_eq!(lab.engine(2).status().term, lab.disks[&node(2)].vote.term, "alone it stands for nothing");
+    lab.start(1);
+    let ticks = lab.until(400, |lab| lab.leader().is_some());
+    assert!(ticks >= DOUBT_TICKS, "the third may have known more");
+    lab.put(1, "b");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use base::{Instant, Rng};
-use cluster::embedded::{Answered, Engine, Identity, Reply, Saved, Settings, Told, check_promises};
+use cluster::embedded::{Answered, Engine, Identity, Reply, Saved, Settings, Told, is_promise_kept};
 use cluster::limits::TICK;
 use cluster::{Error, MemberChange, NodeId, Revision, Transaction};
 
@@ -21,6 +21,10 @@ pub(crate) struct Faults {
     crash: u64,
     partition: u64,
     members: u64,
+    /// So many voters there are to be: changes of members begin when there are.
+    voters: usize,
+    /// A disk is set back to what it held earlier.
+    set_back: u64,
     /// A crash takes back the last batch, though it was durable: this must be noticed.
     pub(crate) forgets: bool,
 }
@@ -37,6 +41,8 @@ impl Faults {
             crash: pick([50, 200, 2000]),
             partition: pick([50, 150, 1000]),
             members: pick([20, 60, 300]),
+            voters: pick([1, 3, 4]) as usize,
+            set_back: pick([60, 150, 5000]),
             forgets: false,
         }
     }
@@ -52,6 +58,9 @@ pub(crate) struct Counts {
     pub(crate) snapshots: u64,
     pub(crate) members: u64,
     pub(crate) elections: u64,
+    /// Disks that were set back, and after how many of these that was noticed.
+    pub(crate) set_back: u64,
+    pub(crate) noticed: u64,
 }
 
 impl AddAssign for Counts {
@@ -64,6 +73,8 @@ impl AddAssign for Counts {
         self.snapshots += more.snapshots;
         self.members += more.members;
         self.elections += more.elections;
+        self.set_back += more.set_back;
+        self.noticed += more.noticed;
     }
 }
 
@@ -81,8 +92,23 @@ pub(crate) struct World {
     next: u64,
     highest: u16,
     history: History,
+    trial: Option<Trial>,
     pub(crate) counts: Counts,
 }
+
+/// One disk is set back, and nothing else fails meanwhile: two faults at once are more than is promised.
+#[derive(Clone, Copy)]
+struct Trial {
+    since: u64,
+    /// Whose, once it is.
+    node: Option<NodeId>,
+    noticed: bool,
+}
+
+/// Rounds in which nodes write down what others have promised, before a disk is set back.
+const BEFORE: u64 = 20;
+/// Rounds in which it is noticed, or does no harm.
+const AFTER: u64 = 200;
 
 struct Node {
     /// `None`: it is down.
@@ -90,6 +116,8 @@ struct Node {
     disk: Saved,
     /// The disk before the last batch.
     before: Saved,
+    /// What it held earlier.
+    earlier: Vec<Saved>,
     /// What its watches have seen in this life.
     seen: Revision,
     term: u64,
@@ -119,6 +147,7 @@ impl World {
             next: 0,
             highest: 1,
             history: History::default(),
+            trial: None,
             counts: Counts::default(),
         };
         world.add(Saved::founding(7, node(1)));
@@ -127,7 +156,8 @@ impl World {
     }
 
     fn add(&mut self, saved: Saved) {
-        let node = Node { engine: None, before: saved.clone(), disk: saved, seen: Revision(0), term: 0 };
+        let (before, earlier) = (saved.clone(), Vec::new());
+        let node = Node { engine: None, before, earlier, disk: saved, seen: Revision(0), term: 0 };
         self.nodes.insert(node.disk.identity.node, node);
     }
 
@@ -161,7 +191,9 @@ impl World {
     /// One tick's time.
     pub(crate) fn round(&mut self) {
         self.round += 1;
-        if self.rng.one_in(self.faults.partition) {
+        self.try_set_back();
+        let calm = self.trial.is_some();
+        if !calm && self.rng.one_in(self.faults.partition) {
             let mut apart: Vec<NodeId> = self.nodes.keys().copied().collect();
             apart.retain(|_| self.rng.one_in(2));
             self.apart = apart;
@@ -176,7 +208,7 @@ impl World {
                 }
                 continue;
             }
-            if self.rng.one_in(self.faults.crash) {
+            if !calm && self.rng.one_in(self.faults.crash) {
                 self.crash(id);
                 continue;
             }
@@ -191,6 +223,74 @@ impl World {
             }
         }
         self.deliver();
+    }
+
+    /// Begins, continues or ends a trial.
+    fn try_set_back(&mut self) {
+        let Some(trial) = self.trial else {
+            if self.rng.one_in(self.faults.set_back) {
+                self.trial = Some(Trial { since: self.round, node: None, noticed: false });
+                let down = self.nodes.iter().filter(|(_, node)| node.engine.is_none());
+                down.map(|(id, _)| *id).collect::<Vec<_>>().into_iter().for_each(|id| self.start(id));
+            }
+            return;
+        };
+        let Some(id) = trial.node else {
+            if self.round >= trial.since + BEFORE {
+                self.trial = self.set_back().map(|id| Trial { node: Some(id), since: self.round, ..trial });
+            }
+            return;
+        };
+        let Some(node) = self.nodes.get(&id) else {
+            // It was removed, and would join again under another number.
+            self.trial = None;
+            return;
+        };
+        let noticed = node.engine.as_ref().is_some_and(Engine::has_forgotten);
+        if noticed && !trial.noticed {
+            self.counts.noticed += 1;
+            self.trial = Some(Trial { noticed: true, ..trial });
+        } else if !trial.noticed && self.round > trial.since + AFTER {
+            self.trial = None;
+        } else if trial.noticed && self.rng.one_in(20) {
+            // A restart does not give it its vote back, and somebody removes it.
+            self.crash(id);
+            self.start(id);
+            let other = self.nodes.keys().copied().find(|other| *other != id && self.rng.one_in(2));
+            if let Some(engine) = other.and_then(|other| self.nodes.get_mut(&other)?.engine.as_mut()) {
+                self.next += 1;
+                let deadline = Instant::default() + TICK * u32::try_from(self.round + 60).unwrap();
+                engine.change_members(self.next, MemberChange::Remove(id), deadline);
+                self.calls.insert(self.next, (engine.node(), Call::Members));
+            }
+        }
+    }
+
+    /// Sets the disk of a voter back to what it held when it had the same members, with a restart of its own or of all nodes; says whose. Of three voters or
+    /// more: the others have to be a quorum.
+    fn set_back(&mut self) -> Option<NodeId> {
+        let leader = self.nodes.values().filter_map(|node| node.engine.as_ref());
+        let leader = leader.filter(|it| it.status().leader == Some(u64::from(it.node().get())));
+        let members = leader.max_by_key(|it| it.status().term)?.members().clone();
+        let voters: Vec<NodeId> = members.voters.iter().copied().collect();
+        if voters.len() < 3 {
+            return None;
+        }
+        let id = voters[self.rng.below(voters.len() as u64) as usize];
+        let node = self.nodes.get_mut(&id)?;
+        let earlier: Vec<Saved> = node.earlier.iter().filter(|it| it.members == members).cloned().collect();
+        if earlier.is_empty() || node.disk.members != members {
+            return None;
+        }
+        let to = earlier[self.rng.below(earlier.len() as u64) as usize].clone();
+        self.counts.set_back += 1;
+        self.apart.clear();
+        let all: Vec<NodeId> = self.nodes.keys().copied().collect();
+        let stopped = if self.rng.one_in(2) { vec![id] } else { all };
+        stopped.iter().for_each(|id| self.crash(*id));
+        self.nodes.get_mut(&id)?.disk = to;
+        stopped.iter().for_each(|id| self.start(*id));
+        Some(id)
     }
 
     /// Nodes that were removed run on for a while, and then somebody who heard of it from a member switches them off.
@@ -235,7 +335,10 @@ impl World {
         self.next += 1;
         let (call, shown) = (self.next, self.history.shown);
         let deadline = self.now() + TICK * (20 + self.rng.below(60) as u32);
-        let members = self.rng.one_in(self.faults.members).then(|| self.member_change(id)).flatten();
+        let grows = self.nodes[&id].engine.as_ref().unwrap().members().voters.len() < self.faults.voters;
+        let often = if grows { self.faults.members.min(5) } else { self.faults.members };
+        let changes = self.trial.is_none() && self.rng.one_in(often);
+        let members = changes.then(|| self.member_change(id, grows)).flatten();
         let engine = self.nodes.get_mut(&id).unwrap().engine.as_mut().unwrap();
         if let Some(change) = members {
             engine.change_members(call, change, deadline);
@@ -268,14 +371,14 @@ impl World {
         self.drive(id);
     }
 
-    fn member_change(&mut self, id: NodeId) -> Option<MemberChange> {
+    fn member_change(&mut self, id: NodeId, grows: bool) -> Option<MemberChange> {
         let members = self.nodes[&id].engine.as_ref().unwrap().members().clone();
         let all: Vec<NodeId> = members.voters.iter().chain(&members.learners).copied().collect();
         if all.is_empty() {
             return None;
         }
         let any = all[self.rng.below(all.len() as u64) as usize];
-        Some(match self.rng.below(6) {
+        Some(match self.rng.below(if grows { 4 } else { 6 }) {
             0 | 1 if all.len() < 5 && self.nodes.len() < 7 => {
                 self.highest += 1;
                 let new = node(self.highest);
@@ -302,11 +405,11 @@ impl World {
                 self.reply(id, reply);
             }
             for (to, bytes) in messages {
-                let promised = check_promises(&self.nodes[&id].disk, &bytes);
-                assert_eq!(promised, Ok(()), "{id} says to {to} what is not on its disk");
+                let kept = is_promise_kept(&self.nodes[&id].disk, &bytes);
+                assert!(kept, "{id} says to {to} what is not on its disk");
                 let at = self.round + self.rng.below(self.faults.slow);
                 self.flying.push((at, id, to, bytes));
-                if self.rng.one_in(self.faults.crash * 4) {
+                if self.trial.is_none() && self.rng.one_in(self.faults.crash * 4) {
                     return self.crash(id);
                 }
             }
@@ -322,13 +425,21 @@ impl World {
                 }
                 return;
             };
-            if self.rng.one_in(self.faults.crash) {
+            let crashes = self.trial.is_none();
+            if crashes && self.rng.one_in(self.faults.crash) {
                 return self.crash(id);
+            }
+            if self.rng.one_in(8) {
+                node.earlier.push(node.disk.clone());
+                // Also the first ones.
+                if node.earlier.len() > 12 {
+                    node.earlier.remove(self.rng.below(12) as usize);
+                }
             }
             node.before = node.disk.clone();
             node.disk.write(&batch);
             node.disk.check();
-            if self.rng.one_in(self.faults.crash) {
+            if crashes && self.rng.one_in(self.faults.crash) {
                 return self.crash(id);
             }
             engine.handle_persisted();
@@ -389,6 +500,8 @@ impl World {
             crash: calm / 4,
             partition: calm,
             members: calm,
+            voters: 0,
+            set_back: calm,
             ..self.faults
         };
         self.apart.clear();
