@@ -24,6 +24,8 @@ const AFTER: u64 = 2;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Pools,
+    /// The cluster's record and votes.
+    Record,
     Everything,
 }
 
@@ -31,6 +33,7 @@ impl What {
     fn of(self, node: &Node) -> PathBuf {
         match self {
             What::Pools => node.data_dir().join("pools"),
+            What::Record => node.data_dir().join("cluster"),
             What::Everything => node.data_dir().to_owned(),
         }
     }
@@ -152,5 +155,26 @@ fn a_machine_that_was_set_back_takes_no_part() {
     });
     let shown = nodes[0].ursa_json(&["volume", "show", "db"]);
     assert_eq!(shown["serving"], true, "{shown}");
+    expect(&nodes[0], AFTER);
+}
+
+/// Nobody leads when the nodes return: the others remember what the second one had confirmed, also after its next restart. Its way back is to join again.
+#[test]
+fn a_record_that_was_set_back_in_a_black_out_votes_no_more() {
+    let mut nodes = set_back(What::Record);
+    lose_power(&mut nodes);
+    nodes.iter_mut().rev().for_each(Node::restart);
+    let forgotten = |nodes: &[Node; 3]| {
+        wait(SERVES_LIMIT, "the second node says what is wrong", || {
+            has_cause(&nodes[1], "has forgotten changes of the cluster's record")
+        });
+    };
+    forgotten(&nodes);
+    expect(&nodes[0], AFTER);
+    nodes[1].stop();
+    nodes[1].restart();
+    forgotten(&nodes);
+    nodes[0].ursa(&["volume", "copy", "remove", "db", "--on", "2", "--yes"]).expect_ok();
+    nodes[0].ursa(&["node", "remove", "2", "--yes"]).expect_ok();
     expect(&nodes[0], AFTER);
 }

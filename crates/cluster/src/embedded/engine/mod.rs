@@ -5,6 +5,7 @@ mod batch;
 mod doubt;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 
 use base::{Instant, Rng};
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
@@ -148,6 +149,21 @@ pub struct Engine {
     told: VecDeque<Told>,
 }
 
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (raft, saved) = (&self.raft.raft, self.saved());
+        f.debug_struct("Engine")
+            .field("role", &raft.state)
+            .field("term", &raft.term)
+            .field("last", &saved.last())
+            .field("voters", &saved.members.voters)
+            .field("doubted", &self.doubt.is_some())
+            .field("floor", &self.floor)
+            .field("set_back", &saved.set_back)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Engine {
     /// Goes on from what was `saved`.
     pub fn new(saved: Saved, settings: Settings) -> Engine {
@@ -256,6 +272,9 @@ impl Engine {
         let standing = self.raft.raft.election_elapsed;
         if self.may_stand() {
             self.raft.tick();
+        } else if self.raft.raft.election_elapsed < ELECTION_TICKS_MIN {
+            // It does not stand, but misses the leader: else it would keep to one that is dead, and vote for nobody.
+            self.raft.raft.election_elapsed += 1;
         }
         if self.raft.raft.election_elapsed < standing {
             // The time was over: another one for the next election, also in the same term.

@@ -526,7 +526,13 @@ impl World {
         assert!(self.calls.is_empty(), "each call has an answer at its deadline at the latest");
         let engines = self.nodes.values().map(|node| node.engine.as_ref().unwrap());
         let leader = engines.clone().filter(|it| it.status().leader == Some(u64::from(it.node().get())));
-        let leader = leader.max_by_key(|it| it.status().term).expect("somebody leads");
+        let leader = leader.max_by_key(|it| it.status().term);
+        let leader = leader.unwrap_or_else(|| {
+            panic!(
+                "nobody leads: {:#?}",
+                self.nodes.iter().map(|(id, node)| (id, &node.engine)).collect::<Vec<_>>()
+            )
+        });
         let members = leader.members().clone();
         assert_eq!(leader.record().revision(), self.history.last());
         for engine in engines.filter(|engine| members.has(engine.node())) {
