@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::Instant;
 use cluster::embedded::{Answered, Engine, Identity, Refused, Reply, Saved, Settings};
-use cluster::limits::{DOUBT_TICKS, SNAPSHOT_TICKS, TICK, WITNESS_PATIENCE_TICKS};
+use cluster::limits::{DOUBT_TICKS, QUESTION_TICKS, SNAPSHOT_TICKS, TICK, WITNESS_PATIENCE_TICKS};
 use cluster::{MemberChange, NodeId, Outcome, Transaction};
 
 fn node(number: u16) -> NodeId {
@@ -240,6 +240,15 @@ fn who_was_set_back_during_a_black_out_elects_nobody() {
         lab.cut.clear();
         lab.disks.insert(node(set_back), earlier);
         [1, 2, 3].into_iter().for_each(|number| lab.start(number));
+        (0..2 * QUESTION_TICKS).for_each(|_| lab.tick());
+        // The only one that has everything has said so, and is gone for a while.
+        let other = 3 - set_back;
+        lab.cut = [(other, set_back), (set_back, other), (other, 3), (3, other)].to_vec();
+        for _ in 0..2 * WITNESS_PATIENCE_TICKS {
+            lab.tick();
+            assert_eq!(lab.leader(), None, "nobody is elected who lacks something");
+        }
+        lab.cut.clear();
         lab.until(400, |lab| lab.leader().is_some());
         let leader = lab.leader().unwrap();
         assert_ne!(leader, set_back);
