@@ -188,7 +188,9 @@ impl Slice {
     /// Writes `data` at `offset`.
     ///
     /// # Errors
-    /// All of [`SliceError`] but `Unreadable`. What the range holds is then unknown.
+    /// All of [`SliceError`] that layouts say. [`SliceError::Unreadable`]: a part of that block was to be
+    /// written, and its rest cannot be read; of the range some blocks may be written, and the others hold
+    /// what they did. Of all others: what the range holds is unknown.
     pub async fn write(
         &self,
         offset: ByteOffset,
@@ -202,6 +204,19 @@ impl Slice {
                 slice.memory().write(offset, &data);
                 Ok(())
             }
+        }
+    }
+
+    /// Reads what a write to the range must read first: the rest of the disks' blocks that it changes in
+    /// part.
+    ///
+    /// # Errors
+    /// As for [`Slice::read`].
+    pub async fn read_edges(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        self.check(offset, len);
+        match self {
+            Slice::Thick(slice) => slice.read_edges(offset, len).await,
+            Slice::Ram(_) => Ok(()),
         }
     }
 

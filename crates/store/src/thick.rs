@@ -57,6 +57,8 @@ struct Part {
     disk: Rc<PoolDisk>,
     disk_offset: u64,
     len: u64,
+    /// Whether the slice ends with it: what is behind it in its last block is nobody's, and zeros.
+    is_last: bool,
 }
 
 impl ThickSlice {
@@ -187,6 +189,17 @@ impl ThickSlice {
         Ok(())
     }
 
+    pub(crate) async fn read_edges(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        let mut at = offset.0;
+        let end = at + len.0;
+        while at < end {
+            let part = self.part(at, end);
+            at += part.len;
+            part.read_edges().await?;
+        }
+        Ok(())
+    }
+
     /// What is written at once at least: the largest block of its disks.
     pub(crate) fn write_unit(&self) -> u64 {
         let disks = self.disks.borrow();
@@ -288,12 +301,14 @@ impl ThickSlice {
         let place = places[after - 1];
         let within = at - place.start;
         assert!(within < place.len, "byte {at} is beyond the slice's extents");
+        let len = (place.len - within).min(end - at);
         Part {
             offset: at,
             place: place.disk,
             disk: Rc::clone(self.disks.borrow().disk(place.disk)),
             disk_offset: place.disk_offset + within,
-            len: (place.len - within).min(end - at),
+            len,
+            is_last: at + len == self.spec.borrow().len.0,
         }
     }
 }
@@ -416,20 +431,37 @@ impl Part {
         written.map_err(|error| write_error(&error, Some(self.offset)))
     }
 
+    /// The blocks that a write of the part changes in part: it reads them first. One of its ends or both; the
+    /// same where that is one block.
+    fn edges(&self) -> [Option<Range<u64>>; 2] {
+        let (around, block) = (self.around(), self.disk.block());
+        let first = around.start..around.start + block;
+        let last = around.end - block..around.end;
+        let head = (around.start < self.disk_offset).then_some(first);
+        let tail = (self.end() < around.end && !self.is_last).then_some(last);
+        [head, tail]
+    }
+
+    async fn read_edges(&self) -> Result<(), SliceError> {
+        for edge in self.edges().into_iter().flatten() {
+            self.read_blocks(edge).await?;
+        }
+        Ok(())
+    }
+
     /// The blocks of `around` with `data` in the middle. The caller holds the lock.
     async fn merge(&self, around: Range<u64>, data: &Chain) -> Result<Buf, SliceError> {
-        let block = self.disk.block();
         let mut merged = Buf::uncleared((around.end - around.start) as usize);
-        let last = around.end - block;
-        if around.start < self.disk_offset || around.start == last {
-            let old = self.read_blocks(around.start..around.start + block).await?;
-            merged[..block as usize].copy_from_slice(&old);
+        let within = |at: u64| (at - around.start) as usize;
+        merged[within(self.end())..].fill(0);
+        let mut read = None;
+        for edge in self.edges().into_iter().flatten() {
+            if read.replace(edge.clone()) != Some(edge.clone()) {
+                let old = self.read_blocks(edge.clone()).await?;
+                merged[within(edge.start)..within(edge.end)].copy_from_slice(&old);
+            }
         }
-        if self.end() < around.end && last > around.start {
-            let old = self.read_blocks(last..around.end).await?;
-            merged[(last - around.start) as usize..].copy_from_slice(&old);
-        }
-        let from = (self.disk_offset - around.start) as usize;
+        let from = within(self.disk_offset);
         data.copy_to(&mut merged[from..from + self.len as usize]);
         Ok(merged)
     }
@@ -463,6 +495,7 @@ impl Part {
             disk: Rc::clone(&self.disk),
             disk_offset: range.start,
             len: range.end - range.start,
+            is_last: self.is_last && range.end == self.end(),
         }
     }
 

@@ -210,3 +210,85 @@ fn a_change_goes_on_without_its_caller() {
         assert_eq!(pool.volumes().len(), 2);
     });
 }
+
+/// A volume of 512-byte blocks on a disk of 4096 that is full of sevens, and where on the disk it begins.
+fn small_blocks(world: &World, node: rt::sim::NodeId, blocks: u64) -> (Pool, Volume, u64) {
+    let len = blocks * 512;
+    let (pool, volume) = world.block_on(node, CORE, move || async move {
+        let pool = Pool::create(existing(1), creating()).await.unwrap();
+        let spec = VolumeSpec { slices: Some(1), ..thick("mail", len) };
+        let info = pool.create_volume(spec).await.unwrap();
+        let volume = Volume::open(&pool, info.id);
+        volume.write(0, &vec![7; len as usize], Durability::Durable).await.unwrap();
+        (pool, volume)
+    });
+    let mut disk = vec![0; 4 << 20];
+    world.disk_image(node, path(0)).read(0, &mut disk);
+    let start = disk.windows(4096).position(|bytes| bytes.iter().all(|byte| *byte == 7)).unwrap() as u64;
+    (pool, volume, start)
+}
+
+#[test]
+fn a_write_of_a_part_of_a_bad_block_fails_and_nothing_else() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 << 20, 4096)]);
+    let (pool, volume, start) = small_blocks(&world, node, 32);
+    let faults = DiskFaults::default().with_unreadable(start + 4096..start + 8192).remapping();
+    world.set_disk_faults(node, path(0), faults);
+    world.block_on(node, CORE, move || async move {
+        let slice = &volume.slices[0];
+        let bytes = |blocks: u64| (ByteOffset(blocks * 512), vec_chain(3, 1024));
+        let cannot = |found: Result<(), SliceError>, block: u64| {
+            let Err(SliceError::Unreadable(bad)) = found else { panic!("{found:?}") };
+            assert_eq!(
+                (bad.offset.0, bad.disk_offset, bad.cause),
+                (block * 512, start + 4096, ReadFailure::Medium)
+            );
+        };
+        // Inside it, across its beginning, across its end.
+        for (first, named) in [(10, 10), (7, 8), (15, 15)] {
+            let (offset, data) = bytes(first);
+            cannot(slice.read_edges(offset, ByteLen(1024)).await, named);
+            cannot(slice.write(offset, data, Durability::Durable).await, named);
+            cannot(slice.zero(offset, ByteLen(1024)).await, named);
+        }
+        // The disk is in service, and other blocks are written, in parts or as a whole.
+        for first in [2, 16, 17] {
+            let (offset, data) = bytes(first);
+            slice.read_edges(offset, ByteLen(1024)).await.unwrap();
+            slice.write(offset, data, Durability::Durable).await.unwrap();
+        }
+        // Whole blocks need nothing of what they replace.
+        slice.read_edges(ByteOffset(4096), ByteLen(8192)).await.unwrap();
+        slice.write(ByteOffset(4096), vec_chain(4, 4096), Durability::Durable).await.unwrap();
+        let (offset, data) = bytes(10);
+        slice.write(offset, data, Durability::Durable).await.unwrap();
+        let found = slice.read(ByteOffset(4096), ByteLen(4096)).await.unwrap().to_vec();
+        assert_eq!(found, [vec![4; 1024], vec![3; 1024], vec![4; 2048]].concat());
+        drop(pool);
+    });
+}
+
+/// The last block of a slice may be a part of one of the disk: what is behind it is nobody's.
+#[test]
+fn the_last_block_is_written_without_its_rest_and_what_is_behind_it_stays_zero() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 << 20, 4096)]);
+    let (pool, volume, start) = small_blocks(&world, node, 11);
+    let faults = DiskFaults::default().with_unreadable(start + 4096..start + 8192).remapping();
+    world.set_disk_faults(node, path(0), faults);
+    world.block_on(node, CORE, move || async move {
+        let slice = &volume.slices[0];
+        let failed = slice.write(ByteOffset(9 * 512), vec_chain(3, 1024), Durability::Durable).await;
+        assert!(
+            matches!(failed, Err(SliceError::Unreadable(_))),
+            "the block before it is not known: {failed:?}"
+        );
+        slice.rewrite(ByteOffset(8 * 512), vec_chain(3, 3 * 512)).await.unwrap();
+        assert_eq!(slice.read(ByteOffset(8 * 512), ByteLen(3 * 512)).await.unwrap().to_vec(), [3; 3 * 512]);
+        drop(pool);
+    });
+    let mut behind = vec![1; 5 * 512];
+    world.disk_image(node, path(0)).read(start + 11 * 512, &mut behind);
+    assert!(behind.iter().all(|byte| *byte == 0), "a slice that grows finds zeros there");
+}
