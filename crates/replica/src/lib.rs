@@ -35,9 +35,9 @@ pub use membership::{Activation, BEYOND_RECORD, Membership};
 pub use message::{Envelope, Message, ProbeId, RoundId, SyncId};
 pub use regions::Regions;
 pub use replica::{
-    Command, Confirmation, Confirmed, DiskFailed, DiskFault, Outcome, Output, ReadMark, Receivers,
-    RegionCompare, RegionRead, Replica, SyncFrom, SyncNext, SyncState, TICK, Unreadable, Unwritable,
-    VALIDATE_AFTER,
+    Around, Command, Confirmation, Confirmed, DiskFailed, DiskFault, NotAround, Outcome, Output, ReadMark,
+    Receivers, RegionCompare, RegionRead, Replica, SyncFrom, SyncNext, SyncState, TICK, Unreadable,
+    Unwritable, VALIDATE_AFTER,
 };
 pub use steward::{Proposal, Reason, SILENCE_MAX, Steward, View};
 pub use timestamp::Timestamp;

@@ -69,6 +69,11 @@ impl Media {
         self.under_way.remove(&id)
     }
 
+    /// Whether the write was handed out, in this membership, and has not ended.
+    pub fn is_under_way(&self, id: ApplyId) -> bool {
+        self.under_way.contains_key(&id)
+    }
+
     /// Forgets what waits, and whose ends are waited for: the copy is no member any more. What was handed out still happens.
     pub fn abandon(&mut self) {
         self.waiting.clear();

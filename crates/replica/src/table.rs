@@ -229,6 +229,15 @@ impl Table {
         })
     }
 
+    /// What the entries that are not valid bring in these blocks, in order.
+    pub fn invalid_within(&self, blocks: Blocks) -> impl Iterator<Item = (Blocks, Payload)> {
+        self.entries.range(self.first_in(blocks)..blocks.end).filter_map(move |(start, entry)| {
+            let whole = Blocks { start: *start, end: entry.end };
+            let part = blocks.intersection(whole)?;
+            Some((part, entry.payload.as_ref()?.part(whole, part, &self.geometry)))
+        })
+    }
+
     /// Forgets valid entries below `floor`, below which no member will ever send anything again (R15).
     pub fn forget_below(&mut self, floor: Timestamp) {
         while let Some((ts, start)) = self.settled.front().copied().filter(|(ts, _)| *ts < floor) {

@@ -255,6 +255,7 @@ impl Replica {
         let still = |part: &Blocks| !moving.iter().any(|(other, _)| other.overlaps(*part));
         // Parts of `moving` begin and end where parts of the cover do.
         let brought = cover(blocks, &known, &moving);
+        let mut pieces = Vec::new();
         for (part, ts) in brought.into_iter().filter(|(part, _)| still(part)) {
             let older = match stage {
                 Stage::Bulk => vec![part],
@@ -262,13 +263,20 @@ impl Replica {
                 _ if left_out(Canary::OldWriteFresh) => self.table.older_than(part, None),
                 _ => self.table.older_than(part, ts),
             };
-            for piece in older {
-                let apply = self.media.submit(piece, payload.part(blocks, piece, &self.geometry), inherit);
-                if stage == Stage::Final {
+            pieces.extend(older.into_iter().map(|piece| (piece, ts)));
+        }
+        // What touches is written at once: a write of parts of blocks that the disk does not read would fail,
+        // and one of whole blocks heals them.
+        for run in pieces.chunk_by(|(one, _), (next, _)| one.end == next.start) {
+            let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else { continue };
+            let whole = Blocks::new(first.start, last.end);
+            let apply = self.media.submit(whole, payload.part(blocks, whole, &self.geometry), inherit);
+            if stage == Stage::Final {
+                for (piece, ts) in run {
                     if let Some(ts) = ts {
-                        self.table.take_over(piece, ts);
+                        self.table.take_over(*piece, *ts);
                     }
-                    self.table.applying(piece, apply);
+                    self.table.applying(*piece, apply);
                 }
             }
         }

@@ -36,6 +36,7 @@ use write::Round;
 
 pub use confirm::{Confirmation, Confirmed};
 pub use joiner::SyncFrom;
+pub use repair::{Around, NotAround};
 pub use source::{Receivers, SyncNext, SyncState};
 
 /// How often [`Replica::handle_tick`] wants to be called.
@@ -197,6 +198,9 @@ pub struct Replica {
     failed: Option<DiskFault>,
     /// The table still says which blocks were being written to when that happened.
     knows_failed: bool,
+    /// Joiners of this configuration have taken a write that this copy, the only one in sync, cannot carry
+    /// out.
+    keeps_joiners_out: bool,
     outputs: VecDeque<Output>,
 }
 
@@ -235,6 +239,7 @@ impl Replica {
             last_mark: 0,
             failed: None,
             knows_failed: true,
+            keeps_joiners_out: false,
             outputs: VecDeque::new(),
         }
     }
@@ -268,6 +273,7 @@ impl Replica {
         self.said_floor = None;
         self.synced = Slots::NONE;
         self.sources = Default::default();
+        self.keeps_joiners_out = false;
         if !kept {
             self.forget_membership();
         }
@@ -357,9 +363,14 @@ impl Replica {
         self.receivers_whose(|source| !source.is_caught_up())
     }
 
-    /// Joiners that wait for too long for regions that this copy's disk does not read.
+    /// Joiners that wait for too long for regions that this copy's disk does not read, or have taken a write
+    /// that it cannot carry out for the same reason.
     pub fn starved(&self) -> Slots {
-        self.receivers_whose(Source::is_starved)
+        let starved = self.receivers_whose(Source::is_starved);
+        match &self.config {
+            Some(config) if self.keeps_joiners_out => starved.or(config.joining()),
+            _ => starved,
+        }
     }
 
     fn receivers_whose(&self, is_so: impl Fn(&Source) -> bool) -> Slots {

@@ -2,13 +2,35 @@
 //!
 //! The data is what another copy in sync would have given to a host of its own. It is the newest write of these blocks if nothing was taken there since the read that failed
 //! began, and the blocks are valid: then every member holds it. Writes that are taken later are handed out behind this one.
+//!
+//! A write of a part of a block of the disk needs the block's rest. If the disk does not read that, the block
+//! is written as a whole, for the write that is under way ([`Replica::block_around`]).
 
 use base::Instant;
 
 use crate::canary::{Canary, left_out};
-use crate::{ApplyId, Blocks, Leases, Payload, Slots};
+use crate::{ApplyId, Blocks, Leases, Payload, Slots, Standing};
 
 use super::{DiskFault, ReadMark, Replica};
+
+/// What a block of the disk is to hold, as of a moment.
+#[derive(Debug)]
+pub struct Around {
+    blocks: Blocks,
+    mark: ReadMark,
+    /// All of the block in order: what this copy has taken; `None`: what any copy in sync holds.
+    pub parts: Vec<(Blocks, Option<Payload>)>,
+}
+
+/// Why a write's block is not to be written as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAround {
+    /// The write is none of this membership's: nobody waits for it, and what it was to bring is brought by a
+    /// sync, or not wanted any more.
+    Over,
+    /// This copy has failed, or is outside: it knows nothing of the rest.
+    NoMember,
+}
 
 impl Replica {
     /// Hands out a write of blocks that the local disk did not read, with what another copy in sync holds there. Its bits for all other copies are on the disk first (R4): a power
@@ -36,6 +58,79 @@ impl Replica {
         }
         self.map.mark(regions, intents);
         Some(self.media.submit_repair(blocks, payload, intents))
+    }
+
+    /// What a block of the disk is to hold of which the write `id` changes a part, where the disk does not
+    /// read the rest. Its bits for all other copies are noted, as for [`Replica::repair`]. It may be written
+    /// as long as [`Replica::still_around`] says so.
+    ///
+    /// Where a write is under way, the newest one that was taken is safe to write, be it early: it is not
+    /// valid, so nobody is shown it or was told that it is on the disk, and its own turn comes. All else is
+    /// valid: every copy in sync holds it, and a joiner holds it or is given it. So the rest may be had of
+    /// any copy in sync.
+    ///
+    /// # Errors
+    /// [`NotAround`].
+    pub fn block_around(&mut self, id: ApplyId, blocks: Blocks) -> Result<Around, NotAround> {
+        self.may_fill(id)?;
+        let regions = self.geometry.regions_of(blocks);
+        for region in regions.clone() {
+            self.warm.insert(region, self.ticks);
+            self.note_dirtied(region);
+        }
+        self.map.mark(regions, self.others());
+        let mut parts = Vec::new();
+        let mut at = blocks.start;
+        for (part, payload) in self.table.invalid_within(blocks) {
+            if at < part.start {
+                parts.push((Blocks::new(at, part.start), None));
+            }
+            parts.push((part, Some(payload)));
+            at = part.end;
+        }
+        if at < blocks.end {
+            parts.push((Blocks::new(at, blocks.end), None));
+        }
+        Ok(Around { blocks, mark: ReadMark(self.table.mark()), parts })
+    }
+
+    /// Whether the block is still to hold that, and may be written: nothing was taken there meanwhile, and
+    /// its bits are on the disk (R4).
+    ///
+    /// # Errors
+    /// [`NotAround`].
+    pub fn still_around(&self, id: ApplyId, around: &Around) -> Result<bool, NotAround> {
+        self.may_fill(id)?;
+        let regions = self.geometry.regions_of(around.blocks);
+        let unchanged = self.table.unchanged_since(around.mark.0, around.blocks);
+        Ok((unchanged || left_out(Canary::RepairLate)) && self.map.is_durable(regions, self.others()))
+    }
+
+    /// Whether something was taken into the blocks meanwhile.
+    pub fn has_moved(&self, around: &Around) -> bool {
+        !self.table.unchanged_since(around.mark.0, around.blocks)
+    }
+
+    fn may_fill(&self, id: ApplyId) -> Result<(), NotAround> {
+        if !self.media.is_under_way(id) {
+            return Err(NotAround::Over);
+        }
+        let is_member = self.standing() != Standing::Outside;
+        if is_member && self.failed.is_none() { Ok(()) } else { Err(NotAround::NoMember) }
+    }
+
+    /// Nobody has the rest of a block of which the write `id` changes a part, and no other copy is in sync.
+    /// If this copy is the only member, the write ends as if it had been carried out, and the blocks hold
+    /// what they did: its host is told that it failed, and nobody else has taken it. Says whether it has
+    /// ended. Else a joiner has taken the write, and must not be let in with it: it is to be outside again
+    /// ([`Replica::starved`]).
+    pub fn give_up_write(&mut self, id: ApplyId) -> bool {
+        if self.is_alone() {
+            self.handle_applied(id, Ok(()));
+            return true;
+        }
+        self.keeps_joiners_out = !self.has_others_in_sync();
+        false
     }
 
     /// The write that [`Replica::repair`] gave this number has failed, or its blocks still cannot be read. This copy goes, if there is another one in sync: the blocks may hold anything.
@@ -151,5 +246,69 @@ mod tests {
             replica.give_up_disk(DiskFault::Write);
             assert_eq!(replica.failure(), fault);
         }
+    }
+
+    /// Takes a write of a block and hands it out.
+    fn hand_out(replica: &mut Replica, command: u64, block: u64) -> ApplyId {
+        replica.write(Command(command), Blocks { start: block, end: block + 1 }, Payload::Zeros, 0).unwrap();
+        loop {
+            match next_disk_write(replica).unwrap() {
+                Output::WritePage(page) => replica.handle_page_written(page.page, Ok(())),
+                Output::Apply(apply) => return apply.id,
+                _ => unreachable!("these are the writes to the disk"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_around_a_write_is_what_was_taken_and_else_what_others_hold() {
+        let mut replica = alone();
+        let whole = Blocks { start: 0, end: 6 };
+        let first = hand_out(&mut replica, 1, 3);
+        let parts = |around: &Around| {
+            let part =
+                |(part, payload): &(Blocks, Option<Payload>)| (part.start, part.end, payload.is_some());
+            around.parts.iter().map(part).collect::<Vec<_>>()
+        };
+        let around = replica.block_around(first, whole).unwrap();
+        assert_eq!(parts(&around), [(0, 3, false), (3, 4, true), (4, 6, false)]);
+        assert_eq!(replica.still_around(first, &around), Ok(true));
+
+        let second = hand_out(&mut replica, 2, 5);
+        assert!(replica.has_moved(&around));
+        assert_eq!(replica.still_around(first, &around), Ok(false));
+        let around = replica.block_around(first, whole).unwrap();
+        assert_eq!(parts(&around), [(0, 3, false), (3, 4, true), (4, 5, false), (5, 6, true)]);
+
+        // What has ended is valid here, since nobody else is a member.
+        replica.handle_applied(second, Ok(()));
+        assert_eq!(replica.still_around(first, &around), Ok(true), "it is still what the block holds");
+        assert_eq!(parts(&replica.block_around(first, whole).unwrap()).len(), 3);
+        replica.handle_applied(first, Ok(()));
+        assert_eq!(replica.still_around(first, &around), Err(NotAround::Over));
+        assert!(replica.block_around(first, whole).is_err());
+    }
+
+    #[test]
+    fn the_only_member_gives_a_write_up_and_who_has_a_joiner_has_it_leave_first() {
+        let mut replica = alone();
+        let id = hand_out(&mut replica, 1, 3);
+        assert!(replica.give_up_write(id));
+        let ended = std::iter::from_fn(|| replica.poll())
+            .any(|output| matches!(output, Output::Complete(Command(1), crate::Outcome::Done)));
+        assert!(ended, "the driver knows what to tell its host");
+        assert!(replica.readable(Instant(1), &leases(), BLOCK).is_ok());
+
+        let mut replica = alone();
+        let config = replica.config().unwrap().clone();
+        let joins = config.admit(slot(1), LIFE).unwrap();
+        replica.activate(Activation { config: joins.clone(), kept: true });
+        let id = hand_out(&mut replica, 1, 3);
+        assert!(!replica.starved().contains(slot(1)));
+        assert!(!replica.give_up_write(id));
+        assert!(replica.starved().contains(slot(1)));
+        replica.activate(Activation { config: joins.remove(slot(1)).unwrap(), kept: true });
+        assert!(replica.give_up_write(id));
+        assert!(replica.starved().is_empty());
     }
 }
