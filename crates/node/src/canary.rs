@@ -17,6 +17,10 @@ pub enum Canary {
     ReadHere,
     /// A node gives another one what its disk holds, without a look whether a host might still be given that (R25).
     FetchOnce,
+    /// A write of a part of a block that the disk does not read counts as one that the disk has failed (R26).
+    MergeFails,
+    /// A host's write of a part of a block is taken though nobody may be able to read the rest (R26).
+    RestUnasked,
     /// A command goes on, when this node is a member again, though the others have gone on without it since it came.
     GoOnAfterLoss,
     /// A write begins however long it has waited for others to the same blocks.

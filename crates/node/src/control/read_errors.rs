@@ -227,7 +227,11 @@ impl Control {
                 let volume =
                     self.volume(&first.volume.to_string()).map(|VolumeStatus { info, .. }| info.name);
                 let volume = volume.unwrap_or_else(|_| first.volume.to_string());
-                format!("{} still cannot be read, first LBA {} of volume {volume}", bad.len(), first.lba)
+                format!(
+                    "{} still cannot be read, first LBA {} of volume {volume}; if no other copy of it is in sync, a host's write of the whole block repairs it",
+                    bad.len(),
+                    first.lba
+                )
             }
         };
         format!(

@@ -10,13 +10,13 @@ use proto::scsi::Cdb;
 use rt::sim::{DiskFaults, DiskLatency, Fault};
 
 /// A value that nothing else on a disk holds.
-fn marked(lba: u64) -> u64 {
+pub(super) fn marked(lba: u64) -> u64 {
     0xbad0_b10c_0000_0000 | lba
 }
 
 impl Cluster {
     /// Where on its node's disk the copy has the block that holds this value in each word.
-    fn place_of(&self, index: usize, value: u64) -> u64 {
+    pub(super) fn place_of(&self, index: usize, value: u64) -> u64 {
         let image = self.world.disk_image(self.servers[index], DISK);
         let mut word = [0; 8];
         let at = (0..image.size()).step_by(SIZE.bytes() as usize).find(|at| {
@@ -27,25 +27,25 @@ impl Cluster {
     }
 
     /// The node's disk does not read these blocks any more, which hold what [`marked`] says.
-    fn spoil(&self, index: usize, lbas: impl IntoIterator<Item = u64>, faults: DiskFaults) {
+    pub(super) fn spoil(&self, index: usize, lbas: impl IntoIterator<Item = u64>, faults: DiskFaults) {
         let places = lbas.into_iter().map(|lba| self.place_of(index, marked(lba)));
         let faults = places.fold(faults, |faults, at| faults.with_unreadable(at..at + 512));
         self.world.set_disk_faults(self.servers[index], DISK, faults);
     }
 
     /// Reads that have failed on any disk.
-    fn failed_reads(&self) -> u64 {
+    pub(super) fn failed_reads(&self) -> u64 {
         self.world.fault_counts().of(Fault::ReadError)
     }
 
     /// Events that a node has told, with these codes.
-    fn told_of(&self, index: usize, codes: &[&str]) -> Vec<Event> {
+    pub(super) fn told_of(&self, index: usize, codes: &[&str]) -> Vec<Event> {
         let taken = self.control(index, |control| control.next_events());
         let all = taken.events.into_iter().map(|(_, event)| event);
         all.filter(|event| codes.contains(&event.code.as_str())).collect()
     }
 
-    fn troubles(&self, index: usize) -> Vec<String> {
+    pub(super) fn troubles(&self, index: usize) -> Vec<String> {
         self.control(index, |control| async move {
             control
                 .troubles()

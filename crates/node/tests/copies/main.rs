@@ -23,6 +23,7 @@ mod many;
 #[cfg(debug_assertions)]
 mod mistakes;
 mod moving;
+mod partial_blocks;
 mod pausing;
 mod placement;
 mod power;
@@ -82,6 +83,11 @@ impl Cluster {
     }
 
     fn with_config(seed: u64, nodes: usize, cores: usize, config: &Config) -> Cluster {
+        Cluster::with_disks(seed, nodes, cores, config, 512)
+    }
+
+    /// On disks of this block.
+    fn with_disks(seed: u64, nodes: usize, cores: usize, config: &Config, disk_block: u32) -> Cluster {
         let world = World::new(seed);
         let memory = cluster::memory::Memory::new((1..=nodes as u16).filter_map(cluster::NodeId::new));
         let servers: Vec<NodeId> =
@@ -95,7 +101,7 @@ impl Cluster {
         let cluster = Cluster { world, servers, configs, cores, record: memory };
         for index in 0..nodes {
             cluster.start(index);
-            cluster.world.add_disk(cluster.servers[index], DISK, 64 * MIB, 512);
+            cluster.world.add_disk(cluster.servers[index], DISK, 64 * MIB, disk_block);
             let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
             let listen = vec![SocketAddr::new(cluster.world.address(cluster.servers[index]), LINK_PORT)];
             cluster.control(index, move |control| async move {
@@ -151,8 +157,11 @@ impl Cluster {
 
     /// Makes a volume of 8 MiB with so many copies and maps it.
     fn add_volume(&self, kind: VolumeKind, copies: u8) {
+        self.add_shaped(Shape { kind, ..Shape::thick() }, copies);
+    }
+
+    fn add_shaped(&self, shape: Shape, copies: u8) {
         self.control(0, move |control| async move {
-            let shape = Shape { kind, ..Shape::thick() };
             let new = new_volume(POOL, shape);
             control
                 .create_volume(node::control::NewVolume { copies: Some(Placement::Count(copies)), ..new })

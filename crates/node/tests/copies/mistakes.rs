@@ -9,6 +9,7 @@ use super::bad_blocks::shown_and_gone;
 use super::full_disks::both_full;
 use super::ghosts::left_by_a_lost_path;
 use super::given_up::begun_late;
+use super::partial_blocks::{bad_on_both, bad_on_one};
 use super::reservations::{
     decided_beside_another, decided_on_both_sides_of_a_promotion, left_by_a_lost_node, lost_and_back,
 };
@@ -57,6 +58,16 @@ fn that_a_change_during_which_members_changed_has_no_name_is_noticed() {
 #[test]
 fn that_a_write_is_taken_without_room_is_noticed() {
     assert_noticed(Canary::RoomUnasked, both_full);
+}
+
+#[test]
+fn that_a_copy_fails_a_write_for_want_of_the_rest_is_noticed() {
+    assert_noticed(Canary::MergeFails, bad_on_one);
+}
+
+#[test]
+fn that_a_write_is_taken_without_the_rest_is_noticed() {
+    assert_noticed(Canary::RestUnasked, bad_on_both);
 }
 
 #[test]

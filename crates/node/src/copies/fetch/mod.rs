@@ -80,7 +80,7 @@ impl SliceCopy {
         let mut nowhere = NotFetched::Nowhere;
         // A copy that has just been taken out has nobody whom it may ask, and others have what it does not read: whoever wants it looks again whether this
         // copy may be read at all.
-        for slot in self.others_in_sync().ok_or(NotFetched::Later)? {
+        for slot in self.whom_to_ask().ok_or(NotFetched::Later)? {
             match self.fetch_from(slot, range.clone()).await {
                 Ok(data) => return Ok(data),
                 Err(NotFetched::Nowhere) => {}
@@ -95,6 +95,14 @@ impl SliceCopy {
         let replica = self.replica.borrow();
         let serves = replica.config().filter(|_| matches!(replica.standing(), Standing::InSync(_)));
         serves.map(|config| config.in_sync().without(replica.me()).iter().collect())
+    }
+
+    /// A joiner asks as well: of what it holds it may lose a block as others do. `None`: this copy is no
+    /// member.
+    fn whom_to_ask(&self) -> Option<Vec<Slot>> {
+        let replica = self.replica.borrow();
+        let config = replica.config().filter(|_| replica.standing() != Standing::Outside)?;
+        Some(config.in_sync().without(replica.me()).iter().collect())
     }
 
     async fn fetch_from(self: &Rc<Self>, slot: Slot, range: Range<u64>) -> Result<Chain, NotFetched> {

@@ -29,7 +29,7 @@ impl SliceCopy {
         let copy = Rc::clone(self);
         let work = async move {
             turn.come().await;
-            let written = copy.with_room(|| copy.write_durably(offset, len, payload.clone())).await;
+            let written = copy.write_merged(id, offset, len, payload).await;
             if makes(Canary::FaultIgnored) { Ok(()) } else { written }
         };
         self.work(work, move |replica, result| replica.handle_applied(id, result));
@@ -55,7 +55,7 @@ impl SliceCopy {
         }
     }
 
-    async fn write_durably(
+    pub(super) async fn write_durably(
         &self,
         offset: ByteOffset,
         len: ByteLen,

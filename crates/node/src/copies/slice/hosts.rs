@@ -10,7 +10,7 @@ use store::SliceError;
 use super::super::HOLD_MAX;
 use super::super::core::Copies;
 use super::repair::Unread;
-use super::{LOOK_AGAIN, SliceCopy};
+use super::{HostWrite, LOOK_AGAIN, SliceCopy, WriteEnd};
 use crate::canary::{Canary, makes};
 
 impl SliceCopy {
@@ -136,7 +136,10 @@ impl SliceCopy {
     /// all, whatever it waited for. Later its initiator may have sent it again through another node, and something else since.
     ///
     /// # Errors
-    /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Full`]: neither was it, for want of space. [`SliceError::Unknown`]: it did when the write began,
+    /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Full`]:
+    /// neither was it, for want of space. [`SliceError::Unreadable`]: parts of blocks of the disk were to be
+    /// written, and nobody can read the rest of this one. [`SliceError::Unknown`]: it did when the write
+    /// began,
     /// and others may have it.
     pub async fn write(
         self: &Rc<Self>,
@@ -150,17 +153,24 @@ impl SliceCopy {
         let begins_by = came + HOLD_MAX;
         let mut until = Some(begins_by);
         let done = loop {
-            let is_late = rt::now() >= begins_by && !makes(Canary::BeginLate);
-            if is_late || !self.may_wait() {
+            if !self.may_wait() {
                 return Err(SliceError::Unavailable);
             }
-            match self.find_room(offset, len, &payload).await {
+            let found = match self.find_room(offset, len, &payload).await {
+                Ok(()) => self.find_rest(offset, len).await,
+                error => error,
+            };
+            match found {
                 Ok(()) => {}
                 Err(SliceError::Unavailable) => {
                     self.hold(&mut until).await?;
                     continue;
                 }
                 Err(error) => return Err(error),
+            }
+            let is_late = rt::now() >= begins_by && !makes(Canary::BeginLate);
+            if is_late || !self.may_wait() {
+                return Err(SliceError::Unavailable);
             }
             // It could begin, but not end: then it is better off with a copy that has its leases.
             if self.frozen.get() || self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
@@ -187,6 +197,17 @@ impl SliceCopy {
         payload: Payload,
     ) -> Result<(), SliceError> {
         self.find_room(offset, len, &payload).await?;
+        let begins_by = rt::now() + HOLD_MAX;
+        let mut until = Some(begins_by);
+        while let Err(error) = self.find_rest(offset, len).await {
+            match error {
+                SliceError::Unavailable if self.may_wait() => self.hold(&mut until).await?,
+                error => return Err(error),
+            }
+        }
+        if rt::now() >= begins_by {
+            return Err(SliceError::Unavailable);
+        }
         // From here to the write's place in the order nothing else happens on this core.
         let range = offset.0..offset.0 + len.0;
         // A range that others gave in an earlier epoch is still this command's at its own node, which all who want it ask. It is looked at again
@@ -202,7 +223,7 @@ impl SliceCopy {
         }
     }
 
-    fn begin(&self, blocks: Blocks, payload: &Payload) -> Result<Receiver<Outcome>, Unwritable> {
+    fn begin(&self, blocks: Blocks, payload: &Payload) -> Result<Receiver<WriteEnd>, Unwritable> {
         if self.frozen.get() {
             return Err(Unwritable::NotInSync);
         }
@@ -211,20 +232,21 @@ impl SliceCopy {
         let clock = Copies::current().clock();
         self.replica.borrow_mut().write(command, blocks, payload.clone(), clock)?;
         self.served.set(true);
-        let (sender, done) = oneshot();
-        self.commands.borrow_mut().insert(command, sender);
+        let (answer, done) = oneshot();
+        self.commands.borrow_mut().insert(command, HostWrite { blocks, given_up: None, answer });
         Ok(done)
     }
 
-    async fn end(self: &Rc<Self>, len: ByteLen, done: Receiver<Outcome>) -> Result<(), SliceError> {
+    async fn end(self: &Rc<Self>, len: ByteLen, done: Receiver<WriteEnd>) -> Result<(), SliceError> {
         let _timed = Copies::current().time_write(len.0);
         self.carry_out();
         if makes(Canary::AnswerEarly) {
             return Ok(());
         }
         match done.await {
-            Ok(Outcome::Done) => self.until_leased().await,
-            Ok(Outcome::Unknown) | Err(rt::sync::Closed) => Err(SliceError::Unknown),
+            Ok(Ok(Outcome::Done)) => self.until_leased().await,
+            Ok(Err(bad)) => Err(SliceError::Unreadable(bad)),
+            Ok(Ok(Outcome::Unknown)) | Err(rt::sync::Closed) => Err(SliceError::Unknown),
         }
     }
 

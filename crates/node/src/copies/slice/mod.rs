@@ -6,12 +6,13 @@ mod cache_policy;
 mod confirming;
 mod disk;
 mod hosts;
+mod merge;
 mod repair;
 mod room;
 mod sending;
 
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use replica::{
     Output, Receivers, Replica, Slot, Slots, Standing, VALIDATE_AFTER, wire,
 };
 use rt::sync::{Notify, Sender};
-use store::{SliceError, Stripe};
+use store::{BadBlock, SliceError, Stripe};
 
 pub use self::cache_policy::CachePolicy;
 use self::confirming::Confirming;
@@ -51,7 +52,7 @@ pub struct SliceCopy {
     /// Writes to the disk that overlap take effect in the order in which they were decided.
     applies: Rc<Order>,
     /// Hosts' writes under way.
-    commands: RefCell<BTreeMap<Command, Sender<Outcome>>>,
+    commands: RefCell<BTreeMap<Command, HostWrite>>,
     last_command: Cell<u64>,
     /// On which node the copy of each slot is.
     nodes: Cell<[Option<NodeId>; Slot::MAX]>,
@@ -83,7 +84,21 @@ pub struct SliceCopy {
     pub(super) fetches: Fetches,
     /// What is written again.
     pub(super) repairs: Repairs,
+    /// Blocks of the disk that are being written as a whole, for writes of parts of them.
+    merging: RefCell<BTreeSet<u64>>,
 }
+
+/// A host's write that is under way.
+struct HostWrite {
+    blocks: Blocks,
+    /// It was not carried out: this block of the disk, of which it changes a part, cannot be read, and nobody
+    /// else has it.
+    given_up: Option<BadBlock>,
+    answer: Sender<WriteEnd>,
+}
+
+/// How a host's write has ended; an error is the block for which it was given up.
+type WriteEnd = Result<Outcome, BadBlock>;
 
 /// What is needed to open a slice's copy.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +161,7 @@ impl SliceCopy {
             shortage: Shortage::default(),
             fetches: Fetches::default(),
             repairs: Repairs::default(),
+            merging: RefCell::default(),
         }))
     }
 
@@ -487,8 +503,8 @@ impl SliceCopy {
                 Some(Output::CompareRegion(compare)) => self.compare_region(compare),
                 Some(Output::Complete(command, outcome)) => {
                     let waiting = self.commands.borrow_mut().remove(&command);
-                    if let Some(waiting) = waiting {
-                        waiting.send(outcome);
+                    if let Some(HostWrite { given_up, answer, .. }) = waiting {
+                        answer.send(given_up.map_or(Ok(outcome), Err));
                     }
                 }
             }

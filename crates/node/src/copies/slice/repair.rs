@@ -62,7 +62,7 @@ impl Repairs {
     }
 
     /// One more block is bad. Says whether these are too many.
-    fn add_bad(&self, now: Instant) -> bool {
+    pub(super) fn add_bad(&self, now: Instant) -> bool {
         let mut bad = self.bad.borrow_mut();
         bad.push_back(now);
         while bad.front().is_some_and(|at| now.since(*at) > FAILING_WITHIN) {
@@ -194,7 +194,7 @@ impl SliceCopy {
     }
 
     /// What a disk reads and writes at once at least, and the volume does.
-    fn repair_unit(&self) -> u64 {
+    pub(super) fn repair_unit(&self) -> u64 {
         self.layout.write_unit().max(u64::from(self.block_bytes()))
     }
 
@@ -219,10 +219,10 @@ impl SliceCopy {
         let mut bad = bad;
         for _ in 0..REPAIRS_A_READ_MAX {
             let at = bad.offset.0 / unit * unit;
-            if at + unit > self.len().0 || !self.repair_one(bad, at..at + unit).await {
+            let next = (at + unit).min(self.len().0);
+            if !self.repair_one(bad, at..next).await {
                 return false;
             }
-            let next = at + unit;
             if next >= end {
                 return true;
             }
@@ -300,7 +300,7 @@ impl SliceCopy {
         note_bad_block_of_copy(self.address.volume, self.place_in_volume(bad.offset), bad);
     }
 
-    fn note_repaired(&self, bad: BadBlock) {
+    pub(super) fn note_repaired(&self, bad: BadBlock) {
         note_repaired_block_of_copy(self.address.volume, bad);
     }
 
@@ -319,7 +319,7 @@ impl SliceCopy {
             drop(turn);
             let repaired = written.is_ok();
             copy.tell(|replica| match written {
-                Ok(()) | Err(SliceError::Full) => replica.handle_applied(id, Ok(())),
+                Ok(()) | Err(SliceError::Full | SliceError::Unreadable(_)) => replica.handle_applied(id, Ok(())),
                 Err(error) => {
                     tracing::error!(copy = %copy.address, offset = offset.0, %error, "a block that could not be read cannot be written again: others go on without this copy");
                     replica.handle_unrepaired(id);

@@ -1,0 +1,313 @@
+//! Writes of parts of a disk's blocks, of which a disk does not read the rest: a volume of 512-byte blocks on
+//! disks of 4096.
+
+use super::bad_blocks::marked;
+use super::*;
+
+use base::LbaRange;
+use initiator::command::{CompareAndWrite, WriteSame};
+use node::copies::Cause;
+use rt::sim::DiskFaults;
+
+const SMALL: BlockSize = BlockSize::B512;
+/// Blocks of the volume in one of the disk.
+const IN_ONE: u64 = 8;
+/// Written before anything happens.
+const BLOCKS: u64 = 4 * IN_ONE;
+/// The first block of the disk's block that is bad.
+const BAD: u64 = IN_ONE;
+
+fn cluster(seed: u64, nodes: usize, copies: u8) -> Cluster {
+    let cluster = Cluster::with_disks(seed, nodes, 2, &Config::default(), 4096);
+    cluster.add_shaped(Shape { block: SMALL, ..Shape::thick() }, copies);
+    cluster.on(0, |session| async move {
+        write_small(&session, 0, &Vec::from_iter((0..BLOCKS).map(marked))).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_millis(500));
+    cluster
+}
+
+fn small(values: &[u64]) -> Chain {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes().repeat(64)).collect();
+    Chain::copy_of(&bytes)
+}
+
+async fn write_small(session: &Session, lba: u64, values: &[u64]) -> Result<(), initiator::Error> {
+    match session.write(LUN, Lba(lba), small(values), SMALL).await {
+        Err(error) if error.is_unit_attention() => session.write(LUN, Lba(lba), small(values), SMALL).await,
+        done => done,
+    }
+}
+
+async fn read_small(session: &Session) -> Result<Vec<u64>, initiator::Error> {
+    let read = || session.read(LUN, Lba(0), BlockCount(BLOCKS), SMALL);
+    let data = match read().await {
+        Err(error) if error.is_unit_attention() => read().await?,
+        data => data?,
+    };
+    Ok(data.chunks_exact(512).map(|block| u64::from_le_bytes(block[..8].try_into().unwrap())).collect())
+}
+
+impl Cluster {
+    /// The disk of this node does not read these places until they are written.
+    fn spoil_at(&self, index: usize, at: u64) {
+        let faults = DiskFaults::default().remapping().with_unreadable(at..at + 512);
+        self.world.set_disk_faults(self.servers[index], DISK, faults);
+    }
+
+    /// What a host of this node does.
+    fn on<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        index: usize,
+        does: impl FnOnce(Rc<Session>) -> F + Send + 'static,
+    ) -> T {
+        let (client, portal) = (self.client("host"), self.portal(index));
+        self.world.block_on(client, CoreId(0), move || async move {
+            does(log_in(portal, "host").await.unwrap()).await
+        })
+    }
+
+    fn assert_holds(&self, by: impl IntoIterator<Item = usize>, expected: &[u64]) {
+        for index in by {
+            let found = self.on(index, |session| async move { read_small(&session).await.unwrap() });
+            assert_eq!(found, expected, "by node {index}");
+        }
+    }
+
+    fn assert_equal(&self) {
+        self.world.run_for(Duration::from_secs(1));
+        assert_eq!(self.in_sync(0), 2);
+        assert_eq!(self.checksum(0), self.checksum(1));
+    }
+}
+
+/// MEDIUM ERROR, UNRECOVERED READ ERROR, and the block that is named.
+fn named_bad(done: Result<(), initiator::Error>) -> u64 {
+    let error = done.unwrap_err();
+    assert_eq!(error.sense(), Some((0x03, 0x1100)), "{error}");
+    let initiator::Error::Status { sense, .. } = &error else { panic!("{error}") };
+    assert_eq!(sense[0], 0xf0, "fixed format, with information");
+    u64::from(u32::from_be_bytes(sense[3..7].try_into().unwrap()))
+}
+
+/// One copy's disk does not read a block: hosts that write parts of it, through either node, do not notice.
+pub(super) fn bad_on_one(seed: u64) {
+    for bad in 0..2 {
+        let cluster = cluster(seed, 2, 2);
+        let at = cluster.place_of(bad, marked(BAD));
+        let mut expected = Vec::from_iter((0..BLOCKS).map(marked));
+        for by in 0..2 {
+            // Inside the block, across its beginning, across its end.
+            for (round, (lba, count)) in
+                [(BAD + 2, 1), (BAD - 2, 5), (2 * BAD - 1, 2)].into_iter().enumerate()
+            {
+                cluster.spoil_at(bad, at);
+                let values: Vec<u64> = (0..count)
+                    .map(|n| marked(lba + n) + ((1 + round as u64 + 10 * by as u64) << 16))
+                    .collect();
+                expected[lba as usize..][..values.len()].copy_from_slice(&values);
+                cluster
+                    .on(by, move |session| async move { write_small(&session, lba, &values).await.unwrap() });
+                assert_eq!(cluster.in_sync(0), 2);
+                cluster.assert_holds(0..2, &expected);
+                // What is valid is valid on both.
+                cluster.world.run_for(Duration::from_millis(200));
+            }
+        }
+        cluster.assert_equal();
+        let told = cluster.told_of(bad, &["read_failed", "block_repaired"]);
+        assert!(told.iter().any(|event| event.code.as_str() == "read_failed"), "{told:?}");
+        assert!(told.iter().any(|event| event.code.as_str() == "block_repaired"), "{told:?}");
+        assert!(cluster.troubles(1 - bad).is_empty(), "the other node's disk is well");
+    }
+}
+
+#[test]
+fn a_part_of_a_block_is_written_though_one_disk_does_not_read_the_rest() {
+    each_seed(3, bad_on_one);
+}
+
+/// Hosts of both nodes write all parts of one bad block at the same time, again and again: each waits for the
+/// others, and none for ever.
+#[test]
+fn all_parts_of_a_bad_block_are_written_at_the_same_time() {
+    each_seed(5, |seed| {
+        let cluster = cluster(seed, 2, 2);
+        let mut expected = Vec::from_iter((0..BLOCKS).map(marked));
+        let at = cluster.place_of(1, marked(BAD));
+        for round in 1..=4 {
+            cluster.spoil_at(1, at);
+            let done = Rc::new(Cell::new(0));
+            let began = cluster.world.now();
+            for lba in BAD..BAD + IN_ONE {
+                let value = marked(lba) + (round << 16);
+                expected[lba as usize] = value;
+                let (client, portal) = (cluster.client("host"), cluster.portal((lba % 2) as usize));
+                let written = Rc::clone(&done);
+                drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
+                    let session = log_in(portal, &format!("host-{lba}")).await.unwrap();
+                    rt::sleep(Duration::from_micros(lba * 100)).await;
+                    write_small(&session, lba, &[value]).await.unwrap();
+                    written.set(written.get() + 1);
+                }));
+            }
+            assert!(
+                cluster.world.run_until(|| done.get() == IN_ONE, Duration::from_secs(5)),
+                "all are answered"
+            );
+            let took = cluster.world.now() - began;
+            assert!(took < Duration::from_secs(1), "{took:?}");
+            cluster.assert_holds(0..2, &expected);
+            cluster.world.run_for(Duration::from_millis(200));
+        }
+        cluster.assert_equal();
+    });
+}
+
+#[test]
+fn every_command_that_writes_a_part_has_the_rest_from_the_other_copy() {
+    each_seed(3, |seed| {
+        for bad in 0..2 {
+            let cluster = cluster(seed, 2, 2);
+            let at = cluster.place_of(bad, marked(BAD));
+            cluster.spoil_at(bad, at);
+            cluster.on(0, |session| async move {
+                let (compare, write) = (small(&[marked(BAD + 1)]), small(&[7]));
+                let exchange = CompareAndWrite { lba: Lba(BAD + 1), compare, write, size: SMALL };
+                session.compare_and_write(LUN, exchange).await.unwrap();
+                assert_eq!(read_small(&session).await.unwrap()[BAD as usize + 1], 7);
+            });
+            cluster.world.run_for(Duration::from_secs(1));
+            cluster.spoil_at(bad, at);
+            cluster.on(0, |session| async move {
+                let range = LbaRange { start: Lba(BAD - 2), count: BlockCount(4) };
+                session.unmap(LUN, &[range]).await.unwrap();
+            });
+            // UNMAP may leave parts of the disk's blocks as they were; both copies hold the same.
+            cluster.assert_equal();
+            cluster.spoil_at(bad, at);
+            let range = || LbaRange { start: Lba(BAD + 4), count: BlockCount(6) };
+            cluster.on(1, move |session| async move {
+                session.write_same(LUN, same(range(), 9)).await.unwrap();
+                let found = read_small(&session).await.unwrap();
+                assert_eq!(found[BAD as usize + 4..][..6], [9; 6]);
+                assert_eq!(found[BAD as usize + 3], marked(BAD + 3));
+            });
+            cluster.assert_equal();
+        }
+    });
+}
+
+fn same(range: LbaRange, value: u64) -> WriteSame {
+    WriteSame { lba: range.start, count: range.count, block: small(&[value]), unmap: false }
+}
+
+/// Only the command that needs the block ends in MEDIUM ERROR, and whoever writes all of it heals it.
+fn only_the_command_fails(cluster: &Cluster, by: usize) {
+    cluster.on(by, |session| async move {
+        assert_eq!(named_bad(write_small(&session, BAD + 2, &[1, 2]).await), BAD + 2);
+        assert_eq!(named_bad(write_small(&session, BAD - 2, &[1; 4]).await), BAD);
+        let (compare, write) = (small(&[marked(BAD + 1)]), small(&[7]));
+        let exchange = CompareAndWrite { lba: Lba(BAD + 1), compare, write, size: SMALL };
+        named_bad(session.compare_and_write(LUN, exchange).await);
+        let range = LbaRange { start: Lba(BAD + 4), count: BlockCount(6) };
+        named_bad(session.write_same(LUN, same(range, 9)).await);
+        // All others go on.
+        write_small(&session, 2 * BAD + 1, &[marked(2 * BAD + 1)]).await.unwrap();
+        write_small(&session, 0, &[marked(0)]).await.unwrap();
+        write_small(&session, BAD, &Vec::from_iter((BAD..2 * BAD).map(marked))).await.unwrap();
+        write_small(&session, BAD + 2, &[marked(BAD + 2)]).await.unwrap();
+        // What a command has written that failed is the one or the other.
+        write_small(&session, 0, &Vec::from_iter((0..BLOCKS).map(marked))).await.unwrap();
+    });
+    cluster.assert_holds([by], &Vec::from_iter((0..BLOCKS).map(marked)));
+}
+
+#[test]
+fn without_another_copy_only_the_command_that_needs_the_block_fails() {
+    each_seed(3, |seed| {
+        let cluster = cluster(seed, 2, 2);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(2));
+        cluster.spoil(0, [BAD], DiskFaults::default().remapping());
+        only_the_command_fails(&cluster, 0);
+        let troubles = cluster.troubles(0);
+        assert!(troubles.len() == 1 && troubles[0].contains("failed to read 1 block"), "{troubles:?}");
+        cluster.start(1);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.assert_equal();
+        cluster.wait_until_all_serve();
+        cluster.assert_holds(0..2, &Vec::from_iter((0..BLOCKS).map(marked)));
+    });
+}
+
+#[test]
+fn so_it_is_with_the_only_copy_that_there_is() {
+    let cluster = cluster(1, 2, 1);
+    cluster.spoil(0, [BAD], DiskFaults::default().remapping());
+    only_the_command_fails(&cluster, 0);
+}
+
+/// No disk reads the block: neither copy takes the write.
+pub(super) fn bad_on_both(seed: u64) {
+    for by in 0..2 {
+        let cluster = cluster(seed, 2, 2);
+        for index in 0..2 {
+            cluster.spoil(index, [BAD], DiskFaults::default().remapping());
+        }
+        only_the_command_fails(&cluster, by);
+        cluster.assert_equal();
+        cluster.assert_holds(0..2, &Vec::from_iter((0..BLOCKS).map(marked)));
+    }
+}
+
+#[test]
+fn a_block_that_no_disk_reads_fails_only_the_command_that_needs_it() {
+    each_seed(3, bad_on_both);
+}
+
+/// The disk takes the whole block and still does not read it: its copy leaves, and hosts do not notice.
+#[test]
+fn a_copy_whose_block_stays_bad_leaves() {
+    each_seed(3, |seed| {
+        let cluster = cluster(seed, 2, 2);
+        cluster.spoil(1, [BAD], DiskFaults::default());
+        cluster.on(0, |session| async move { write_small(&session, BAD + 2, &[1]).await.unwrap() });
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(cluster.in_sync(0), 1);
+        let reason = cluster
+            .control(0, |control| async move { control.keeper().unwrap().volumes().remove(0).entry.reason });
+        assert_eq!(reason, Cause::BlockUnrepaired);
+        let mut expected = Vec::from_iter((0..BLOCKS).map(marked));
+        expected[BAD as usize + 2] = 1;
+        cluster.assert_holds([0], &expected);
+    });
+}
+
+/// A copy that is brought up to date has a bad block of its own: it is given whole ones, also where its
+/// source knows of writes of parts.
+#[test]
+fn a_bad_block_of_a_copy_that_missed_writes_is_healed_by_its_sync() {
+    each_seed(5, |seed| {
+        let cluster = cluster(seed, 2, 2);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(2));
+        cluster.spoil(1, [BAD], DiskFaults::default().remapping());
+        cluster.on(0, |session| async move {
+            for lba in BAD..BAD + IN_ONE {
+                write_small(&session, lba, &[marked(lba) + (1 << 16)]).await.unwrap();
+            }
+        });
+        cluster.start(1);
+        // Hosts go on with parts of the block.
+        for round in 2..20 {
+            cluster.on(0, move |session| async move {
+                let lba = BAD + round % IN_ONE;
+                write_small(&session, lba, &[marked(lba) + (round << 16)]).await.unwrap();
+            });
+            cluster.world.run_for(Duration::from_millis(100));
+        }
+        cluster.wait_until_in_sync(0, 2);
+        cluster.assert_equal();
+    });
+}
