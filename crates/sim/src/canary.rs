@@ -38,7 +38,7 @@ impl Canary {
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 47] = [
+    pub const ALL: [Canary; 49] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
@@ -53,6 +53,8 @@ impl Canary {
         Canary::Node(Mistake::FaultIgnored),
         Canary::Node(Mistake::ReadHere),
         Canary::Node(Mistake::FetchOnce),
+        Canary::Node(Mistake::MergeFails),
+        Canary::Node(Mistake::RestUnasked),
         Canary::Node(Mistake::FullIsBroken),
         Canary::Node(Mistake::RoomUnasked),
         Canary::Node(Mistake::AgeByStep),

@@ -1,6 +1,5 @@
 //! File systems under pools that are full: nothing breaks, and all of it passes when there is room.
 
-use super::bad_blocks::BAD;
 use super::{Harm, Harms};
 
 /// What is left at most: some pages.
@@ -34,12 +33,9 @@ impl Harms<'_> {
             .for_each(|index| self.cluster.world.set_space(self.machine(index), None));
     }
 
-    /// Where no disk fails, no copy has failed. A bad block fails a copy where it is a part of one that is written: the rest of a disk's block cannot be read then
-    /// (`docs/why/replication.md`, *Read errors*).
+    /// Where no disk fails, no copy has failed.
     fn expect_no_failed_copy(&self) {
-        let writes_parts = self.plan.block.bytes() < self.plan.disk_block;
-        let has_bad_blocks = self.plan.harms.iter().any(|(harm, _)| harm.name == BAD.name);
-        if self.plan.costs_full_copies() || writes_parts && has_bad_blocks {
+        if self.plan.costs_full_copies() {
             return;
         }
         for index in 0..self.cluster.servers.len() {
