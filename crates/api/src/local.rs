@@ -22,6 +22,9 @@ pub struct LocalCredential {
     /// The certificate that it shows, in PEM, if it shows one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
+    /// The node holds a lock on the file for as long as it runs: one that nobody holds is stale.
+    #[serde(default)]
+    pub locked: bool,
 }
 
 impl fmt::Debug for LocalCredential {

@@ -1,7 +1,7 @@
 //! The control thread: the start's last steps, the HTTP interface, signals, the stop.
 
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -169,16 +169,13 @@ fn reached(sockets: &[(SocketAddr, TcpSocket)]) -> Vec<SocketAddr> {
         }
     }
     // What a killed process left for a loopback address, which would be found first, is replaced.
-    let loopback = |address: &SocketAddr| match address {
-        SocketAddr::V4(address) if address.ip().is_unspecified() => {
-            Some(SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())))
-        }
-        SocketAddr::V6(address) if address.ip().is_unspecified() => {
-            Some(SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())))
-        }
-        _ => None,
+    let anywhere = addresses.iter().filter(|address| address.ip().is_unspecified());
+    let loopback = |address: &SocketAddr| {
+        let ip: IpAddr =
+            if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        SocketAddr::new(ip, address.port())
     };
-    let also: Vec<SocketAddr> = addresses.iter().filter_map(loopback).collect();
+    let also: Vec<SocketAddr> = anywhere.map(loopback).collect();
     addresses.extend(also);
     addresses
 }

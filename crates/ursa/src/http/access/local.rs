@@ -1,6 +1,6 @@
 //! This machine's credential: drawn at the start, in a file that only the user who runs the node can read, gone with the process.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -16,8 +16,8 @@ pub(super) struct Local {
     kept: Digested,
 }
 
-/// The files that have it, until this is dropped.
-pub struct Left(Vec<PathBuf>);
+/// The files that have it, until this is dropped; each is locked, so that others know that it is not stale.
+pub struct Left(Vec<(PathBuf, File)>);
 
 impl Local {
     /// A new one.
@@ -38,11 +38,12 @@ impl Local {
 
     /// Writes it for each address, to the first directory that can be had.
     pub(super) fn leave(&self, addresses: &[SocketAddr], certificate: Option<String>) -> Left {
-        let credential = LocalCredential { token: self.token.clone(), certificate };
+        let credential = LocalCredential { token: self.token.clone(), certificate, locked: true };
         let mut left = Left(Vec::new());
         let mut failed = None;
         for directory in directories() {
-            match own(&directory).and_then(|()| write_all(&directory, addresses, &credential, &mut left)) {
+            let owned = own(&directory).inspect(|()| remove_stale(&directory));
+            match owned.and_then(|()| write_all(&directory, addresses, &credential, &mut left)) {
                 Ok(()) => return left,
                 Err(error) => failed = Some((directory, error)),
             }
@@ -78,6 +79,35 @@ fn own(directory: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes what nodes have left that were killed: files in which it says that they are locked, and that nobody holds.
+fn remove_stale(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let is_named = path
+            .file_name()
+            .is_some_and(|name| name.to_str().is_some_and(|name| name.parse::<SocketAddr>().is_ok()));
+        if is_named && is_stale(&path).unwrap_or(false) {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+fn is_stale(path: &Path) -> io::Result<bool> {
+    let file = File::open(path)?;
+    let credential: LocalCredential = serde_json::from_reader(&file)?;
+    if !credential.locked || !lock(&file) {
+        return Ok(false);
+    }
+    // A node that starts may have put its own in this place meanwhile.
+    let (held, there) = (file.metadata()?, fs::symlink_metadata(path)?);
+    Ok((held.dev(), held.ino()) == (there.dev(), there.ino()))
+}
+
+/// Whether nobody else holds it.
+fn lock(file: &File) -> bool {
+    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
 fn write_all(
     directory: &Path,
     addresses: &[SocketAddr],
@@ -94,15 +124,16 @@ fn write_all(
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(text.as_bytes())?;
+        lock(&file);
         fs::rename(&new, &path)?;
-        left.0.push(path);
+        left.0.push((path, file));
     }
     Ok(())
 }
 
 impl Drop for Left {
     fn drop(&mut self) {
-        for path in &self.0 {
+        for (path, _) in &self.0 {
             // Whoever has the address now may have written its own.
             let _ = fs::remove_file(path);
         }
@@ -120,7 +151,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (directory, local) = (dir.path().join("ursa"), Local::draw());
         own(&directory).unwrap();
-        let credential = LocalCredential { token: local.token.clone(), certificate: None };
+        let credential = LocalCredential { token: local.token.clone(), certificate: None, locked: true };
         let mut left = Left(Vec::new());
         let address: SocketAddr = "127.0.0.1:3280".parse().unwrap();
         write_all(&directory, &[address], &credential, &mut left).unwrap();
@@ -131,6 +162,36 @@ mod tests {
         assert!(local.is(&read.token) && !local.is("ursa-local-"));
         drop(left);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_killed_node_has_left_goes_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = dir.path();
+        let leave = |address: &str, locked| {
+            let credential = LocalCredential { token: "secret".into(), certificate: None, locked };
+            let mut left = Left(Vec::new());
+            write_all(directory, &[address.parse().unwrap()], &credential, &mut left).unwrap();
+            left
+        };
+        let kill = |mut left: Left| drop(std::mem::take(&mut left.0));
+        let running = leave("127.0.0.1:3280", true);
+        kill(leave("127.0.0.1:3281", true));
+        kill(leave("[::1]:3281", true));
+        // By a version that locks nothing.
+        kill(leave("127.0.0.1:3282", false));
+        fs::write(directory.join("127.0.0.1:3283"), "what is this?").unwrap();
+        fs::create_dir(directory.join("iqn.2026-01.org.ursa:db-0")).unwrap();
+        remove_stale(directory);
+        let mut names: Vec<String> = fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        let kept = ["127.0.0.1:3280", "127.0.0.1:3282", "127.0.0.1:3283", "iqn.2026-01.org.ursa:db-0"];
+        assert_eq!(names, kept);
+        drop(running);
+        assert!(!directory.join("127.0.0.1:3280").exists());
     }
 
     #[test]
