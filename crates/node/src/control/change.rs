@@ -399,6 +399,8 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::TakeAccessOver
         | Doing::WriteIdentity
         | Doing::EndLife
+        | Doing::WriteReadErrors
+        | Doing::AcknowledgeReadErrors
         | Doing::RepairRecord => return None,
     };
     Some((code, is_shared, text))

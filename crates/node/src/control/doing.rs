@@ -59,5 +59,7 @@ doings! {
     TakeAccessOver = "taking over the access rules of";
     WriteIdentity = "writing the identity of";
     EndLife = "giving up a life of";
+    WriteReadErrors = "writing down failed reads of";
+    AcknowledgeReadErrors = "acknowledging read errors of pool";
     RepairRecord = "repairing the record of";
 }

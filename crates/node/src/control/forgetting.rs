@@ -7,11 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use replica::NodeId;
-use store::{MetadataState, Pool, StoreError, VolumeInfo};
+use store::{MetadataState, Pool, PoolId, StoreError, VolumeInfo};
 
 use super::change::{Changing, Work};
 use super::doing::Doing;
-use super::pools::key;
+use super::pools::{PoolRecord, key};
 use super::showing::SHOW_DEADLINE;
 use super::turns::Thing;
 use super::{Control, ControlError, Opened};
@@ -116,7 +116,12 @@ impl Control {
         }
         {
             let _record = changing.hold([Thing::Record]).await?;
-            self.change_record(changing, self.unmapping(&lost, false), vec![delete(key(name))]).await?;
+            let record: Option<PoolRecord> = self.record.borrow().get(&key(name));
+            let id = record.and_then(|record| PoolId::parse(&record.id?));
+            let errors = id.map(|id| self.read_errors.without(id)).unwrap_or_default();
+            let others = errors.into_iter().chain([delete(key(name))]).collect();
+            self.change_record(changing, self.unmapping(&lost, false), others).await?;
+            id.inspect(|id| self.read_errors.forget(*id));
         }
         if let Some(pool) = open {
             self.close_pool(changing, &pool).await;

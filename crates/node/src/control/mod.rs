@@ -136,7 +136,9 @@ pub struct Control {
     floating: Floating,
     events: Events,
     verifications: Verifications,
-    read_errors: RefCell<ReadErrors>,
+    read_errors: ReadErrors,
+    /// File systems that have less free than pools in them may still take.
+    overcommitted: RefCell<BTreeSet<u64>>,
     ended: EndedJobs,
     /// Why the node does not take part in the cluster that it is in.
     cluster_failure: RefCell<Option<ClusterFailure>>,

@@ -254,7 +254,9 @@ impl Control {
             control.close_pool(&changing, &pool).await;
             control.stop_expecting(pool.volumes().iter().map(|volume| volume.id).collect()).await;
             let _record = changing.hold([Thing::Record]).await?;
-            control.commit(&changing, vec![delete(key(&name))]).await?;
+            let errors = control.read_errors.without(pool.id());
+            control.commit(&changing, errors.into_iter().chain([delete(key(&name))]).collect()).await?;
+            control.read_errors.forget(pool.id());
             control.unknow_pool(&name);
             Ok(())
         })

@@ -1,14 +1,21 @@
-//! Reads that disks of this node have failed: counted, told, and shown until somebody has acknowledged them or the disk is no longer in use.
+//! Reads that disks of this node have failed: counted, told, and shown until somebody has acknowledged them or the pool is no longer this node's.
+//!
+//! What nobody has acknowledged outlives the process: the node's record has it ([`kept`]).
 
+mod kept;
+
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use base::{ByteOffset, Instant};
+use base::{ByteLen, ByteOffset, Instant};
 use rt::CoreId;
-use store::{BadBlock, Pool, PoolId, ReadFailure};
+use rt::sync::Notify;
+use store::{BadBlock, Pool, PoolId, ReadFailure, VolumeInfo};
 
-use super::{Control, ControlError, Trouble, VolumeStatus};
+use super::{Control, Trouble, VolumeStatus};
+use crate::copies::DiskRange;
 use crate::events::code::{BLOCK_REPAIRED, READ_FAILED};
 use crate::events::{Event, tell};
 use crate::volume::VolumeId;
@@ -19,9 +26,16 @@ const BLOCKS_MAX: usize = 16;
 /// Reads of one block that fail so soon after another are one: a command that is cut into parts, or tried again.
 const ONE_READ: Duration = Duration::from_secs(1);
 
-/// Reads that disks have failed, by pool and the disk's place in it. Lives as long as the node's process.
+/// A disk: its pool, and its place there.
+type DiskPlace = (PoolId, u16);
+
+/// Reads that disks have failed.
 #[derive(Default)]
-pub(super) struct ReadErrors(BTreeMap<(PoolId, u16), OfDisk>);
+pub(super) struct ReadErrors {
+    disks: RefCell<BTreeMap<DiskPlace, OfDisk>>,
+    /// Rung when the record does not have what nobody has acknowledged.
+    changed: Notify,
+}
 
 /// Reads that one disk has failed.
 #[derive(Default)]
@@ -32,13 +46,26 @@ struct OfDisk {
     volumes: BTreeMap<VolumeId, u64>,
     /// What nobody has acknowledged.
     open: Option<Open>,
+    /// Counts the changes of `open`.
+    changes: u64,
+    /// How many of them the node's record has.
+    written: u64,
 }
 
 struct Open {
+    /// Since when, in this life of the node.
     since: Instant,
+    /// How long it had been so when this life began.
+    before: Duration,
     blocks: BTreeMap<u64, Found>,
     /// There were more than are remembered.
     more: bool,
+}
+
+impl Open {
+    fn lasts(&self, now: Instant) -> Duration {
+        self.before + now.since(self.since)
+    }
 }
 
 /// A block that could not be read.
@@ -46,7 +73,8 @@ struct Open {
 struct Found {
     volume: VolumeId,
     lba: u64,
-    at: Instant,
+    /// When it was last read; `None`: in an earlier life of the node.
+    at: Option<Instant>,
     repaired: bool,
 }
 
@@ -74,29 +102,49 @@ pub struct DiskReadErrors {
 
 impl OfDisk {
     fn note(&mut self, now: Instant, offset: u64, volume: VolumeId, lba: u64) -> News {
-        let open = self.open.get_or_insert_with(|| Open { since: now, blocks: BTreeMap::new(), more: false });
+        let new = || Open { since: now, before: Duration::ZERO, blocks: BTreeMap::new(), more: false };
+        let open = self.open.get_or_insert_with(new);
+        let is_full = open.blocks.len() >= BLOCKS_MAX;
         let known = open.blocks.get_mut(&offset);
-        if known.as_ref().is_some_and(|found| now.since(found.at) < ONE_READ) {
+        if known.as_ref().and_then(|found| found.at).is_some_and(|at| now.since(at) < ONE_READ) {
             return News::Old;
         }
         *self.volumes.entry(volume).or_default() += 1;
-        if let Some(found) = known {
-            (found.at, found.repaired) = (now, false);
-            return News::Old;
-        }
-        if open.blocks.len() >= BLOCKS_MAX {
-            return if std::mem::replace(&mut open.more, true) { News::Old } else { News::Many };
-        }
-        open.blocks.insert(offset, Found { volume, lba, at: now, repaired: false });
-        News::Block
+        let (news, is_changed) = match known {
+            Some(found) => {
+                found.at = Some(now);
+                (News::Old, std::mem::replace(&mut found.repaired, false))
+            }
+            None if is_full => match std::mem::replace(&mut open.more, true) {
+                true => (News::Old, false),
+                false => (News::Many, true),
+            },
+            None => {
+                open.blocks.insert(offset, Found { volume, lba, at: Some(now), repaired: false });
+                (News::Block, true)
+            }
+        };
+        self.changes += u64::from(is_changed);
+        news
     }
 
     /// Says whether the block was told of, and where it is.
     fn note_repaired(&mut self, offset: u64) -> Option<Found> {
         self.repaired += 1;
         let found = self.open.as_mut()?.blocks.get_mut(&offset)?;
-        (!std::mem::replace(&mut found.repaired, true)).then_some(*found)
+        let is_news = !std::mem::replace(&mut found.repaired, true);
+        self.changes += u64::from(is_news);
+        is_news.then_some(*found)
     }
+
+    fn is_unwritten(&self) -> bool {
+        self.written < self.changes
+    }
+}
+
+/// All disks of a pool.
+fn disks_of(pool: PoolId) -> RangeInclusive<DiskPlace> {
+    (pool, 0)..=(pool, u16::MAX)
 }
 
 /// On core 0, where the node's control is.
@@ -138,9 +186,11 @@ impl Control {
         let Ok((pool, info)) = self.volume_named(&volume.to_string()) else { return };
         let lba = of_volume / u64::from(info.block_size.bytes());
         let news = {
-            let mut all = self.read_errors.borrow_mut();
-            all.0.entry((pool.id(), bad.disk)).or_default().note(rt::now(), bad.disk_offset, volume, lba)
+            let mut disks = self.read_errors.disks.borrow_mut();
+            let disk = disks.entry((pool.id(), bad.disk)).or_default();
+            disk.note(rt::now(), bad.disk_offset, volume, lba)
         };
+        self.read_errors.changed.notify();
         let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
         let volume_name = self.volume(&volume.to_string()).map_or(info.name, |status| status.info.name);
         let text = match news {
@@ -162,9 +212,10 @@ impl Control {
     fn note_repaired_block(&self, volume: VolumeId, bad: BadBlock) {
         let Ok((pool, info)) = self.volume_named(&volume.to_string()) else { return };
         let found = {
-            let mut all = self.read_errors.borrow_mut();
-            all.0.get_mut(&(pool.id(), bad.disk)).and_then(|disk| disk.note_repaired(bad.disk_offset))
+            let mut disks = self.read_errors.disks.borrow_mut();
+            disks.get_mut(&(pool.id(), bad.disk)).and_then(|disk| disk.note_repaired(bad.disk_offset))
         };
+        self.read_errors.changed.notify();
         let Some(Found { lba, .. }) = found else { return };
         let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
         let volume_name = self.volume(&volume.to_string()).map_or(info.name, |status| status.info.name);
@@ -177,7 +228,7 @@ impl Control {
 
     /// Reads that the pool's disks have failed in this life of the node.
     pub(super) fn read_errors(&self, pool: &Pool) -> Vec<DiskReadErrors> {
-        let all = self.read_errors.borrow();
+        let disks = self.read_errors.disks.borrow();
         let paths = pool.paths();
         let name_of = |id: &VolumeId| pool.volume(*id).map_or_else(|| id.to_string(), |info| info.name);
         let each = |((_, disk), errors): (&(PoolId, u16), &OfDisk)| DiskReadErrors {
@@ -185,32 +236,23 @@ impl Control {
             repaired: errors.repaired,
             failed: errors.volumes.iter().map(|(id, failed)| (name_of(id), *failed)).collect(),
         };
-        all.0.range((pool.id(), 0)..=(pool.id(), u16::MAX)).map(each).collect()
-    }
-
-    /// Somebody has seen which reads of the pool's disks have failed: it is told anew if that goes on.
-    ///
-    /// # Errors
-    /// [`ControlError::NotFound`].
-    pub fn acknowledge_read_errors(self: &Rc<Control>, pool: &str) -> Result<(), ControlError> {
-        let id = self.pool_named(pool)?.id();
-        let mut all = self.read_errors.borrow_mut();
-        all.0.range_mut((id, 0)..=(id, u16::MAX)).for_each(|(_, disk)| disk.open = None);
-        Ok(())
+        // A disk whose errors are of an earlier life has failed no read in this one.
+        let failed = disks.range(disks_of(pool.id())).filter(|(_, errors)| !errors.volumes.is_empty());
+        failed.map(each).collect()
     }
 
     /// What of it nobody has acknowledged.
     pub(super) fn read_troubles(&self) -> Vec<Trouble> {
-        let all = self.read_errors.borrow();
+        let disks = self.read_errors.disks.borrow();
         let now = rt::now();
         let of_pool = |pool: Pool| {
             let (paths, name) = (pool.paths(), pool.name());
-            let disks = all.0.range((pool.id(), 0)..=(pool.id(), u16::MAX));
+            let disks = disks.range(disks_of(pool.id()));
             let each = |((_, disk), errors): (&(PoolId, u16), &OfDisk)| {
                 let open = errors.open.as_ref()?;
                 let path = disk_path(&paths, *disk);
                 let text = self.describe_read_errors(&name, &path, open);
-                Some(Trouble::new(READ_FAILED.as_str(), path, text).lasting(now.since(open.since)))
+                Some(Trouble::new(READ_FAILED.as_str(), path, text).lasting(open.lasts(now)))
             };
             disks.filter_map(each).collect::<Vec<_>>()
         };

@@ -19,6 +19,7 @@ use super::doing::Doing;
 use super::ended::EndedJobs;
 use super::pools::{POOLS, PoolRecord};
 use super::predecessor::outlive;
+use super::read_errors::ReadErrors;
 use super::turns::Thing;
 use super::verifying::Verifications;
 use super::{Control, ControlError, ImportSpec, NewVolume, Opened, PoolSpec};
@@ -105,6 +106,7 @@ impl Control {
         let known: Option<NodeRecord> = record.get(NODE);
         let id = known.as_ref().and_then(|node| HostId::parse(&node.id)).unwrap_or_else(HostId::random);
         let now = (config.unix_now)();
+        let read_errors = ReadErrors::restored(&record, now);
         let control = Rc::new(Control {
             record: RefCell::new(record),
             started: Some(now).filter(|now| *now > 0),
@@ -127,7 +129,8 @@ impl Control {
             floating: Floating::new(),
             events: Events::default(),
             verifications: Verifications::default(),
-            read_errors: RefCell::default(),
+            read_errors,
+            overcommitted: RefCell::default(),
             ended: EndedJobs::default(),
             cluster_failure: RefCell::default(),
         });
@@ -136,6 +139,7 @@ impl Control {
             control.set_identity(node).await.map_err(StartError::Identity)?;
         }
         rt::spawn(Rc::clone(&control).keep_record_writable()).detach();
+        rt::spawn(Rc::clone(&control).keep_read_errors()).detach();
         Ok(control)
     }
 

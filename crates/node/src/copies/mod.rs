@@ -9,6 +9,7 @@ mod budget;
 mod cause;
 mod core;
 mod digests;
+mod disk_range;
 mod entry;
 mod fetch;
 mod keeper;
@@ -32,6 +33,7 @@ pub use self::budget::{Restraint, SYNC_LIMIT_MIN, SYNCS_AT_ONCE_MAX};
 pub use self::cause::Cause;
 pub use self::core::{Copies, LinkHandler};
 pub use self::digests::{DIGEST_BYTES, digests};
+pub use self::disk_range::DiskRange;
 pub use self::entry::{
     CopyEntry, DROPPED_MAX, DeletedVolume, DroppedCopy, Leaves, LinkRole, LinkRoles, NODES, NewCopy,
     NodeEntry, PoolMarkEntry, StandingEntry, SyncPause, VolumeEntry, deleted_key, link_roles_key,

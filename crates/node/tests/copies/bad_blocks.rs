@@ -126,7 +126,34 @@ fn a_bad_block_on_one_copy_is_read_from_the_other_and_written_again() {
         });
         assert_eq!((errors.disk.as_str(), errors.repaired), (DISK, 2));
         assert_eq!(Vec::from_iter(errors.failed.into_values()), [2]);
-        cluster.control(0, |control| async move { control.acknowledge_read_errors(POOL).unwrap() });
+        let acknowledge = |control: Rc<Control>| async move { control.acknowledge_read_errors(POOL).await };
+        cluster.control(0, acknowledge).unwrap();
+        assert!(cluster.troubles(0).is_empty());
+    });
+}
+
+#[test]
+fn what_a_disk_did_not_read_is_shown_after_a_restart_until_somebody_has_seen_it() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_marked([3, 700]);
+        cluster.spoil(0, [3, 700], DiskFaults::default().remapping());
+        cluster.assert_reads(0, [3, 700]);
+        cluster.world.run_for(Duration::from_secs(15));
+        let shown = cluster.troubles(0);
+        assert!(shown[0].contains("failed to read 2 blocks: all of them have been rewritten"), "{shown:?}");
+        let restart = || {
+            cluster.world.crash(cluster.servers[0]);
+            cluster.start(0);
+            cluster.wait_until_in_sync(0, 2);
+        };
+        restart();
+        assert_eq!(cluster.troubles(0), shown);
+        let acknowledge = |control: Rc<Control>| async move { control.acknowledge_read_errors(POOL).await };
+        cluster.control(0, acknowledge).unwrap();
+        assert!(cluster.troubles(0).is_empty());
+        restart();
         assert!(cluster.troubles(0).is_empty());
     });
 }

@@ -257,7 +257,7 @@ pub(super) async fn acknowledge(
     Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<axum::Json<Pool>, Refusal> {
     let acknowledge = move |control: Rc<Control>| async move {
-        control.acknowledge_read_errors(&name)?;
+        control.acknowledge_read_errors(&name).await?;
         control.pool(&name)
     };
     Ok(axum::Json(with(&state, node, acknowledge).await?))

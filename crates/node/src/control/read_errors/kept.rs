@@ -1,0 +1,266 @@
+//! What nobody has acknowledged of failed reads, in the node's record, so that a restart does not make a failing disk look well.
+//!
+//! Not in the pool, whose disks are those that fail: a change of its metadata that such a disk does not take makes the whole pool read-only. The first
+//! failed read of a disk is written at once, and what follows at most once in [`WRITE_EVERY`]. What could not be written stays in memory and is tried
+//! again. An entry goes when it is acknowledged, and with its pool, when that leaves this node.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+use serde::{Deserialize, Serialize};
+use store::{PoolId, VolumeId};
+
+use super::super::change::Work;
+use super::super::doing::Doing;
+use super::super::turns::Thing;
+use super::super::{Control, ControlError};
+use super::{DiskPlace, Found, OfDisk, Open, ReadErrors, disks_of};
+use crate::record::{Change, Record, delete, set};
+use crate::shard::Shard;
+
+/// How often the record is written for failed reads at most. A disk that fails more and more of them must not keep the record's disk busy.
+const WRITE_EVERY: Duration = Duration::from_secs(10);
+
+const READ_ERRORS: &str = "read-errors/";
+
+fn key((pool, disk): DiskPlace) -> String {
+    format!("{READ_ERRORS}{pool}/{disk:05}")
+}
+
+/// Reads that a disk has failed, in the record.
+#[derive(Serialize, Deserialize)]
+struct KeptErrors {
+    /// The pool's identity.
+    pool: String,
+    /// The disk's place in the pool.
+    disk: u16,
+    /// Since when, in seconds since 1970; 0: the node had no wall clock.
+    since: u64,
+    blocks: Vec<KeptBlock>,
+    /// There were more blocks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    more: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptBlock {
+    /// Where it begins on the disk, in bytes.
+    offset: u64,
+    /// The volume's identity.
+    volume: String,
+    lba: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    repaired: bool,
+}
+
+impl KeptErrors {
+    fn of((pool, disk): DiskPlace, open: &Open, now: Instant, unix_now: u64) -> KeptErrors {
+        let block = |(offset, found): (&u64, &Found)| KeptBlock {
+            offset: *offset,
+            volume: found.volume.to_string(),
+            lba: found.lba,
+            repaired: found.repaired,
+        };
+        KeptErrors {
+            pool: pool.to_string(),
+            disk,
+            since: unix_now.saturating_sub(open.lasts(now).as_secs()),
+            blocks: open.blocks.iter().map(block).collect(),
+            more: open.more,
+        }
+    }
+
+    /// `None`: it names no pool.
+    fn parse(self, now: Instant, unix_now: u64) -> Option<(DiskPlace, Open)> {
+        let block = |KeptBlock { offset, volume, lba, repaired }: KeptBlock| {
+            Some((offset, Found { volume: VolumeId::parse(&volume)?, lba, at: None, repaired }))
+        };
+        let before = if self.since == 0 { 0 } else { unix_now.saturating_sub(self.since) };
+        let open = Open {
+            since: now,
+            before: Duration::from_secs(before),
+            blocks: self.blocks.into_iter().filter_map(block).collect(),
+            more: self.more,
+        };
+        Some(((PoolId::parse(&self.pool)?, self.disk), open))
+    }
+}
+
+impl ReadErrors {
+    /// What an earlier life of the node has left in its record.
+    pub(in crate::control) fn restored(record: &Record, unix_now: u64) -> ReadErrors {
+        let kept: Vec<KeptErrors> = record.list(READ_ERRORS);
+        let parsed = kept.into_iter().filter_map(|kept| kept.parse(rt::now(), unix_now));
+        let of_disk = |open| OfDisk { open: Some(open), ..OfDisk::default() };
+        let disks = parsed.map(|(place, open)| (place, of_disk(open))).collect();
+        ReadErrors { disks: RefCell::new(disks), ..ReadErrors::default() }
+    }
+
+    fn has_unwritten(&self) -> bool {
+        self.disks.borrow().values().any(OfDisk::is_unwritten)
+    }
+
+    /// What the record lacks, and up to which change of each disk.
+    fn unwritten(&self, now: Instant, unix_now: u64) -> (Vec<Change>, Vec<(DiskPlace, u64)>) {
+        let disks = self.disks.borrow();
+        let unwritten = disks.iter().filter(|(_, disk)| disk.is_unwritten());
+        let change = |(place, disk): (&DiskPlace, &OfDisk)| {
+            let change = match &disk.open {
+                Some(open) => set(key(*place), &KeptErrors::of(*place, open, now, unix_now)),
+                None => delete(key(*place)),
+            };
+            (change, (*place, disk.changes))
+        };
+        unwritten.map(change).unzip()
+    }
+
+    fn note_written(&self, written: Vec<(DiskPlace, u64)>) {
+        let mut disks = self.disks.borrow_mut();
+        for (place, changes) in written {
+            if let Some(disk) = disks.get_mut(&place) {
+                disk.written = changes;
+            }
+        }
+    }
+
+    /// The disks of a pool with something to acknowledge, each with its last change.
+    fn open_of(&self, pool: PoolId) -> Vec<(DiskPlace, u64)> {
+        let disks = self.disks.borrow();
+        let open = disks.range(disks_of(pool)).filter(|(_, disk)| disk.open.is_some());
+        open.map(|(place, disk)| (*place, disk.changes)).collect()
+    }
+
+    /// Somebody has seen these, up to that change, and the record does not have them any more. What came since nobody has seen.
+    fn acknowledge(&self, seen: Vec<(DiskPlace, u64)>) {
+        let mut disks = self.disks.borrow_mut();
+        for (place, changes) in seen {
+            if let Some(disk) = disks.get_mut(&place).filter(|disk| disk.changes == changes) {
+                (disk.open, disk.written) = (None, changes);
+            }
+        }
+    }
+
+    /// What takes a pool that leaves this node out of the record.
+    pub(in crate::control) fn without(&self, pool: PoolId) -> Vec<Change> {
+        self.disks.borrow().range(disks_of(pool)).map(|(place, _)| delete(key(*place))).collect()
+    }
+
+    /// The pool has left this node.
+    pub(in crate::control) fn forget(&self, pool: PoolId) {
+        self.disks.borrow_mut().retain(|(of, _), _| *of != pool);
+    }
+}
+
+impl Control {
+    /// Writes down which reads have failed, for ever.
+    pub(in crate::control) async fn keep_read_errors(self: Rc<Control>) {
+        loop {
+            self.read_errors.changed.until(|| self.read_errors.has_unwritten()).await;
+            if let Err(error) = self.write_read_errors().await {
+                tracing::debug!(%error, "failed reads cannot be written to the node's record yet");
+            }
+            rt::sleep(WRITE_EVERY).await;
+        }
+    }
+
+    async fn write_read_errors(self: &Rc<Control>) -> Result<(), ControlError> {
+        let control = Rc::clone(self);
+        self.change(Work::new(Doing::WriteReadErrors, self.name()), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let unix_now = (Shard::current().config().unix_now)();
+            let (changes, written) = control.read_errors.unwritten(rt::now(), unix_now);
+            control.commit(&changing, changes).await?;
+            control.read_errors.note_written(written);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Somebody has seen which reads of the pool's disks have failed: it is told anew if that goes on.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`]; the node's record cannot be written: a restart would show them again.
+    pub async fn acknowledge_read_errors(self: &Rc<Control>, pool: &str) -> Result<(), ControlError> {
+        let id = self.pool_named(pool)?.id();
+        if self.read_errors.open_of(id).is_empty() {
+            return Ok(());
+        }
+        let control = Rc::clone(self);
+        self.change(Work::new(Doing::AcknowledgeReadErrors, pool), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let seen = control.read_errors.open_of(id);
+            let changes = seen.iter().map(|(place, _)| delete(key(*place))).collect();
+            control.commit(&changing, changes).await?;
+            control.read_errors.acknowledge(seen);
+            Ok(())
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: DiskPlace = (PoolId([3; 16]), 1);
+    const VOLUME: VolumeId = VolumeId([7; 16]);
+    const YEAR_2027: u64 = 1_800_000_000;
+
+    fn at(seconds: u64) -> Instant {
+        Instant(seconds * 1_000_000_000)
+    }
+
+    fn failing() -> ReadErrors {
+        let errors = ReadErrors::default();
+        let mut disk = OfDisk::default();
+        disk.note(at(100), 4096, VOLUME, 9);
+        disk.note(at(100), 8192, VOLUME, 10);
+        disk.note_repaired(8192);
+        errors.disks.borrow_mut().insert(PLACE, disk);
+        errors
+    }
+
+    #[test]
+    fn the_next_life_knows_what_nobody_has_acknowledged() {
+        let errors = failing();
+        let (changes, written) = errors.unwritten(at(160), YEAR_2027);
+        let [(at_key, Some(value))] = &changes[..] else { panic!("{changes:?}") };
+        assert_eq!(at_key, "read-errors/03030303030303030303030303030303/00001");
+        let kept: KeptErrors = serde_json::from_str(value.get()).unwrap();
+        // The machine was restarted, too, and its clock of this life begins anew.
+        let (place, open) = kept.parse(at(5), YEAR_2027 + 3600).unwrap();
+        assert_eq!(place, PLACE);
+        assert_eq!(open.lasts(at(6)), Duration::from_secs(60 + 3600 + 1));
+        let blocks: Vec<_> = open.blocks.iter().map(|(at, it)| (*at, it.lba, it.repaired)).collect();
+        assert_eq!(blocks, [(4096, 9, false), (8192, 10, true)]);
+        errors.note_written(written);
+        assert!(!errors.has_unwritten());
+    }
+
+    #[test]
+    fn what_came_while_it_was_acknowledged_is_still_to_be_seen() {
+        let errors = failing();
+        let seen = errors.open_of(PLACE.0);
+        errors.disks.borrow_mut().get_mut(&PLACE).unwrap().note(at(101), 0, VOLUME, 1);
+        errors.acknowledge(seen);
+        assert_eq!(errors.open_of(PLACE.0).len(), 1);
+        assert!(errors.has_unwritten());
+        errors.acknowledge(errors.open_of(PLACE.0));
+        assert!(errors.open_of(PLACE.0).is_empty() && !errors.has_unwritten());
+    }
+
+    #[test]
+    fn a_block_that_fails_again_and_again_is_written_once() {
+        let errors = failing();
+        let (_, written) = errors.unwritten(at(160), YEAR_2027);
+        errors.note_written(written);
+        for second in 200..300 {
+            errors.disks.borrow_mut().get_mut(&PLACE).unwrap().note(at(second), 4096, VOLUME, 9);
+        }
+        assert!(!errors.has_unwritten());
+        errors.disks.borrow_mut().get_mut(&PLACE).unwrap().note(at(300), 8192, VOLUME, 10);
+        assert!(errors.has_unwritten(), "it is bad again");
+    }
+}

@@ -1,0 +1,23 @@
+//! Where a disk does not read.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes that a disk did not read, and the blocks of a volume that are there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskRange {
+    /// The number of the node that has the disk; `None` without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// The name of the disk's pool.
+    pub pool: String,
+    /// The disk's path.
+    pub disk: String,
+    /// Where it begins on the disk, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub len: u64,
+    /// The first block of the volume.
+    pub lba: u64,
+    /// How many blocks of the volume it touches.
+    pub blocks: u64,
+}
