@@ -1,6 +1,6 @@
 import { Group, Stack, Text } from '@mantine/core'
 import type { Event } from '../api/types'
-import { seenBy } from '../words/events'
+import { place, seenBy } from '../words/events'
 import { Age } from './Age'
 import { State, type Tone } from './State'
 
@@ -33,6 +33,7 @@ export function EventLine({ event, full = false }: { event: Event; full?: boolea
             {event.cause ? ` (${event.cause})` : ''}
             {event.subject ? `, ${event.subject}` : ''}
             {event.node !== undefined && event.node !== null ? `, node ${event.node}` : ''}, {new Date(event.at * 1000).toLocaleString()}
+            {event.range ? `, ${place(event.range)}` : ''}
             {seenBy(event) ? `, ${seenBy(event)}` : ''}
           </Text>
         )}

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { keyOf, secondsOf, seenBy } from './events'
+import { keyOf, place, secondsOf, seenBy } from './events'
 
 describe('events of all nodes', () => {
   it('are told apart by the node that has counted them', () => {
@@ -12,6 +12,11 @@ describe('events of all nodes', () => {
     expect(seenBy({ seen_by: [3, 1, 2] })).toBe('seen by nodes 1, 2 and 3')
     expect(seenBy({ seen_by: [5, 4, 3, 2, 1] })).toBe('seen by nodes 1, 2, 3 and 2 more')
     expect(seenBy({})).toBeUndefined()
+  })
+  it('say where a disk does not read', () => {
+    const range = { node: 3, pool: 'main', disk: '/dev/sdb', offset: 4096, len: 512, lba: 8, blocks: 1 }
+    expect(place(range)).toBe('disk /dev/sdb of pool main on node 3, bytes 4096 to 4607, LBA 8')
+    expect(place({ ...range, node: undefined, len: 1024, blocks: 2 })).toBe('disk /dev/sdb of pool main, bytes 4096 to 5119, LBA 8 to 9')
   })
   it('are asked for until a moment', () => {
     expect(secondsOf('1970-01-02T00:00Z')).toBe(86_459)

@@ -17,3 +17,10 @@ export function secondsOf(moment: string): number | undefined {
   const seconds = Math.floor(Date.parse(moment) / 1000)
   return seconds >= 0 ? seconds + 59 : undefined
 }
+
+/** Where a disk does not read. */
+export function place({ node, pool, disk, offset, len, lba, blocks }: NonNullable<Event['range']>): string {
+  const ofNode = node === undefined || node === null ? '' : ` on node ${node}`
+  const lbas = blocks === 1 ? `LBA ${lba}` : `LBA ${lba} to ${lba + blocks - 1}`
+  return `disk ${disk} of pool ${pool}${ofNode}, bytes ${offset} to ${offset + len - 1}, ${lbas}`
+}

@@ -41,9 +41,32 @@ pub struct Event {
     /// The revision of the cluster's record that it tells of, which is the same whichever node tells it; absent: it is what a node knows or sees by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<u64>,
+    /// What a disk did not read, where that is why. Absent: it is not, or is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<DiskRange>,
     /// The numbers of the nodes that tell it, the first one first: several of what is the cluster's, if several were asked. Absent without a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen_by: Vec<u16>,
+}
+
+/// Bytes that a disk did not read, and the blocks of a volume that are there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskRange {
+    /// The number of the node that has the disk; absent without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// The name of the disk's pool.
+    pub pool: String,
+    /// The disk's path.
+    pub disk: String,
+    /// Where it begins on the disk, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub len: u64,
+    /// The first block of the volume.
+    pub lba: u64,
+    /// How many blocks of the volume it touches.
+    pub blocks: u64,
 }
 
 impl Event {
@@ -142,6 +165,7 @@ mod tests {
             action: None,
             node: Some(3),
             revision: None,
+            range: None,
             seen_by: vec![seen_by],
         }
     }

@@ -45,7 +45,7 @@ pub use self::cluster::{
 };
 pub use self::counters::{FlowCounters, LatencyBucket, VolumeCounters};
 pub use self::disk::BlockDevice;
-pub use self::event::{Event, Events, EventsQuery, Severity};
+pub use self::event::{DiskRange, Event, Events, EventsQuery, Severity};
 pub use self::history::{Forecast, History, HistoryQuery, HistorySeries, HistoryUnit};
 pub use self::host::{Host, HostChange, HostCreate, HostSetup, HostSystem};
 pub use self::job::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};

@@ -171,6 +171,16 @@ pub(crate) fn note_bad_block_of_copy(number: u32, of_volume: ByteOffset, bad: Ba
     });
 }
 
+/// What a disk did not read of such a copy could not be repaired, and so a copy leaves: `len` bytes from there on. From any core.
+pub(crate) fn note_unrepaired_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen, bad: BadBlock) {
+    with_control(move |control| {
+        let Some(keeper) = control.keeper() else { return };
+        let Some(id) = keeper.id_of(number) else { return };
+        let Ok((pool, info)) = control.volume_named(&id.to_string()) else { return };
+        keeper.note_unread(id, control.range_of(&pool, &info, of_volume.0, len.0, bad));
+    });
+}
+
 /// A block of such a copy was written again and can be read. From any core.
 pub(crate) fn note_repaired_block_of_copy(number: u32, bad: BadBlock) {
     with_control(move |control| {
@@ -192,7 +202,8 @@ impl Control {
         };
         self.read_errors.changed.notify();
         let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
-        let volume_name = self.volume(&volume.to_string()).map_or(info.name, |status| status.info.name);
+        let status = self.volume(&volume.to_string());
+        let volume_name = status.map_or_else(|_| info.name.clone(), |status| status.info.name);
         let text = match news {
             News::Old => return,
             News::Block => format!(
@@ -205,7 +216,24 @@ impl Control {
             ReadFailure::Medium => "medium_error",
             ReadFailure::Device => "device_error",
         };
-        tell(Event::new(READ_FAILED, disk, text).because(cause).of_volume(volume));
+        let range = self.range_of(&pool, &info, of_volume, u64::from(info.block_size.bytes()), bad);
+        let event = Event::new(READ_FAILED, disk, text).because(cause).of_volume(volume);
+        tell(event.where_unread(Some(range)));
+    }
+
+    /// Where a disk of the pool does not read `len` bytes of a volume from `of_volume` on.
+    fn range_of(&self, pool: &Pool, info: &VolumeInfo, of_volume: u64, len: u64, bad: BadBlock) -> DiskRange {
+        let block = u64::from(info.block_size.bytes());
+        let lba = of_volume / block;
+        DiskRange {
+            node: self.number(),
+            pool: pool.name(),
+            disk: disk_path(&pool.paths(), bad.disk),
+            offset: bad.disk_offset,
+            len,
+            lba,
+            blocks: (of_volume + len).div_ceil(block) - lba,
+        }
     }
 
     /// A block that could not be read was written again, and can be read.
@@ -218,12 +246,15 @@ impl Control {
         self.read_errors.changed.notify();
         let Some(Found { lba, .. }) = found else { return };
         let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
-        let volume_name = self.volume(&volume.to_string()).map_or(info.name, |status| status.info.name);
+        let status = self.volume(&volume.to_string());
+        let volume_name = status.map_or_else(|_| info.name.clone(), |status| status.info.name);
         let text = format!(
             "disk {disk} of pool {name}: byte {} (LBA {lba} of volume {volume_name}) was rewritten from another copy",
             bad.disk_offset
         );
-        tell(Event::new(BLOCK_REPAIRED, disk, text).of_volume(volume));
+        let block = u64::from(info.block_size.bytes());
+        let range = self.range_of(&pool, &info, lba * block, block, bad);
+        tell(Event::new(BLOCK_REPAIRED, disk, text).of_volume(volume).where_unread(Some(range)));
     }
 
     /// Reads that the pool's disks have failed in this life of the node.

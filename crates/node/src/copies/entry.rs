@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use store::{PoolId, PoolMark, VolumeId};
 
 use super::cause::Cause;
+use super::disk_range::DiskRange;
 use crate::shard::Shard;
 
 /// Where nodes are.
@@ -166,6 +167,9 @@ pub struct VolumeEntry {
     /// Why copies miss writes that did not always, by slot: the reason of the change that took each out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub missed: BTreeMap<u8, Cause>,
+    /// What a disk did not read, of copies that left for that, by slot.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unread: BTreeMap<u8, DiskRange>,
     /// Copies that are not given what they miss since somebody has paused that, by slot. One that is in sync is in here no more.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub paused: BTreeMap<u8, SyncPause>,
@@ -304,7 +308,9 @@ impl VolumeEntry {
             let now = (before.standing == StandingEntry::InSync).then(|| reason.clone());
             Some((copy.slot, now.or_else(|| self.missed.get(&copy.slot).cloned())?))
         });
-        let missed = missed.collect();
+        let missed: BTreeMap<u8, Cause> = missed.collect();
+        let mut unread = self.unread.clone();
+        unread.retain(|slot, _| missed.contains_key(slot));
         let is_behind = |slot: u8| {
             let before = self.copies.iter().find(|before| before.slot == slot);
             copies.iter().any(|copy| {
@@ -315,7 +321,7 @@ impl VolumeEntry {
         };
         let paused = self.paused.iter().filter(|(slot, _)| is_behind(**slot));
         let paused = paused.map(|(slot, pause)| (*slot, pause.clone())).collect();
-        VolumeEntry { epoch: config.epoch.0, copies, reason, missed, paused, ..self.clone() }
+        VolumeEntry { epoch: config.epoch.0, copies, reason, missed, unread, paused, ..self.clone() }
     }
 
     /// The copies whose syncs are paused.
@@ -447,6 +453,7 @@ mod tests {
             reason: Cause::VolumeMade,
             dropped: Vec::new(),
             missed: BTreeMap::new(),
+            unread: BTreeMap::new(),
             paused: BTreeMap::new(),
         };
         let made = entry.with_config(&all, Cause::VolumeMade);
@@ -459,6 +466,20 @@ mod tests {
         assert_eq!((joins.cause(1), &joins.reason), (Cause::Restarted, &Cause::CaughtUp));
         let again = joins.with_config(&joining.promote(slot(1)).unwrap(), Cause::Complete);
         assert!(again.missed.is_empty());
+        // What a disk did not read is said for as long.
+        let range = DiskRange {
+            node: Some(2),
+            pool: "main".into(),
+            disk: "/dev/sdb".into(),
+            offset: 4096,
+            len: 512,
+            lba: 8,
+            blocks: 1,
+        };
+        let bad = VolumeEntry { unread: [(1, range.clone())].into(), ..lost.clone() };
+        let bad_joins = bad.with_config(&joining, Cause::CaughtUp);
+        assert_eq!(bad_joins.unread, [(1, range)].into());
+        assert!(bad_joins.with_config(&joining.promote(slot(1)).unwrap(), Cause::Complete).unread.is_empty());
         // A pause lasts as long: over a restart, not into the next loss, nor to another node's copy.
         let pause = SyncPause { by: "eva".into(), at: 7 };
         let paused = VolumeEntry { paused: [(1, pause)].into(), ..lost };

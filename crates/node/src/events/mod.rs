@@ -19,6 +19,7 @@ use store::VolumeId;
 pub use self::code::{Code, Severity};
 use self::look::Seen;
 use crate::control::Control;
+use crate::copies::DiskRange;
 
 /// Events that are kept until somebody takes them: some 300 bytes each.
 const KEPT_MAX: usize = 1024;
@@ -44,6 +45,8 @@ pub struct Event {
     pub node: Option<u16>,
     /// By which revision the cluster's record has it, so that what all nodes tell is known to be one thing; `None`: it is what this node alone knows, or sees by itself.
     pub revision: Option<u64>,
+    /// What a disk did not read, where that is why; `None`: it is not, or nobody knows.
+    pub range: Option<DiskRange>,
     /// What has happened, in a sentence.
     pub text: String,
 }
@@ -52,7 +55,7 @@ impl Event {
     /// An event without a cause, about the node that tells it.
     pub fn new(code: Code, subject: impl Into<String>, text: impl Into<String>) -> Event {
         let (subject, text) = (subject.into(), text.into());
-        Event { code, subject, volume: None, cause: None, node: None, revision: None, text }
+        Event { code, subject, volume: None, cause: None, node: None, revision: None, range: None, text }
     }
 
     /// That has happened to this volume.
@@ -71,6 +74,12 @@ impl Event {
     #[must_use]
     pub fn of_node(self, node: u16) -> Event {
         Event { node: Some(node), ..self }
+    }
+
+    /// With what a disk did not read.
+    #[must_use]
+    pub fn where_unread(self, range: Option<DiskRange>) -> Event {
+        Event { range, ..self }
     }
 
     /// Of this revision of the cluster's record.

@@ -164,6 +164,7 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
         cluster.write_marked([3]);
+        let offset = cluster.place_of(0, marked(3));
         cluster.spoil(0, [3], DiskFaults::default());
         cluster.assert_reads(0, [3]);
         cluster.world.run_for(Duration::from_secs(1));
@@ -171,6 +172,14 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
         let reason = cluster
             .control(1, |control| async move { control.keeper().unwrap().volumes().remove(0).entry.reason });
         assert_eq!(reason, Cause::BlockUnrepaired);
+        // Each node says where, since the record does.
+        for told in [0, 1].map(|index| cluster.told_of(index, &["copy_lost"])) {
+            let [lost] = &told[..] else { panic!("{told:?}") };
+            assert_eq!((lost.cause, lost.node), (Some("block_unrepaired"), Some(1)));
+            let range = lost.range.clone().unwrap();
+            assert_eq!((range.node, &*range.pool, &*range.disk), (Some(1), POOL, DISK));
+            assert_eq!((range.offset, range.len, range.lba, range.blocks), (offset, 512, 3, 1));
+        }
         cluster.assert_reads(1, [3]);
         // With another disk under it, as it were, it comes back.
         cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
@@ -349,6 +358,32 @@ fn a_bad_block_of_the_only_source_keeps_nothing_else_from_being_given() {
     assert!(troubles[0].contains("first LBA 64 of volume"), "{troubles:?}");
     cluster.write_marked([64]);
     cluster.wait_until_in_sync(0, 2);
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+}
+
+/// The pool of a copy was set back, so that its regions are compared with those of the other one; its disk does not read one of them.
+#[test]
+fn a_bad_block_that_a_joiner_meets_when_it_compares_is_told() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.write_marked([5]);
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster.world.crash(cluster.servers[1]);
+    let yesterday = cluster.world.disk_image(cluster.servers[1], DISK);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.write_marked([700]);
+    cluster.world.run_for(Duration::from_secs(20));
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.remove_disk(cluster.servers[1], DISK);
+    cluster.world.put_disk(cluster.servers[1], DISK, yesterday);
+    cluster.spoil(1, [5], DiskFaults::default().remapping());
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    let told = cluster.told_of(1, &["read_failed"]);
+    let places: Vec<_> = told.iter().map(|event| event.range.as_ref().unwrap().lba).collect();
+    assert_eq!(places, [5]);
+    assert_eq!(cluster.troubles(1).len(), 1);
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
 }
 

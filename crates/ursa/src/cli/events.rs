@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use api::{Client, Event, EventsQuery, Missing, Severity};
+use ::node::events::code::COPY_LOST;
+use api::{Client, DiskRange, Event, EventsQuery, Missing, Severity};
 use clap::{Args, ValueEnum};
 
 use super::exit::CliError;
@@ -213,13 +214,26 @@ fn cells(event: &Event) -> [String; 6] {
         event.code.clone(),
         event.cause.clone().unwrap_or_else(|| "-".into()),
         event.node.map_or("-".into(), |node| node.to_string()),
-        event.text.escape_debug().to_string(),
+        what(event),
     ]
+}
+
+/// What has happened; with what a disk did not read, where the text does not say that.
+fn what(event: &Event) -> String {
+    let text = event.text.escape_debug();
+    let Some(range) = event.range.as_ref().filter(|_| event.code == COPY_LOST.as_str()) else {
+        return text.to_string();
+    };
+    let DiskRange { node, pool, disk, offset, len, lba, blocks } = range;
+    let of_node = node.map_or(String::new(), |node| format!(" on node {node}"));
+    let (pool, disk) = (pool.escape_debug(), disk.escape_debug());
+    let lbas = if *blocks == 1 { format!("LBA {lba}") } else { format!("LBA {lba} to {}", lba + blocks - 1) };
+    format!("{text} (disk {disk} of pool {pool}{of_node}, bytes {offset} to {}, {lbas})", offset + len - 1)
 }
 
 fn line(event: &Event) -> String {
     let action = event.action.as_ref().map_or(String::new(), |action| format!(" ({action})"));
-    format!("{} {} {}: {}{action}", utc(event.at), event.severity, event.code, event.text.escape_debug())
+    format!("{} {} {}: {}{action}", utc(event.at), event.severity, event.code, what(event))
 }
 
 fn line_of_nodes(event: &Event) -> String {
@@ -243,6 +257,7 @@ mod tests {
             action: None,
             node: Some(3),
             revision: None,
+            range: None,
             seen_by: seen_by.to_vec(),
         }
     }
@@ -259,6 +274,28 @@ mod tests {
             line_of_nodes(&lost(&[1, 2], 7, 1_800_000_000)),
             "2027-01-15 08:00:00Z critical node_lost: nothing is heard of san3 any more, seen by 1, 2"
         );
+    }
+
+    #[test]
+    fn where_a_disk_does_not_read_is_said_of_the_copy_that_leaves_for_it() {
+        let range = DiskRange {
+            node: Some(3),
+            pool: "main".into(),
+            disk: "/dev/sdb".into(),
+            offset: 1_048_576,
+            len: 4096,
+            lba: 24,
+            blocks: 8,
+        };
+        let text = "the copy of volume db on san3 is not in sync any more".to_owned();
+        let lost = Event { code: "copy_lost".into(), text, range: Some(range), ..lost(&[1], 7, 100) };
+        assert_eq!(
+            what(&lost),
+            "the copy of volume db on san3 is not in sync any more (disk /dev/sdb of pool main on node 3, bytes 1048576 to 1052671, LBA 24 to 31)"
+        );
+        // Its text has that.
+        assert_eq!(what(&Event { code: "read_failed".into(), ..lost.clone() }), lost.text);
+        assert_eq!(what(&Event { range: None, ..lost.clone() }), lost.text);
     }
 
     #[test]

@@ -116,6 +116,7 @@ fn degraded() -> Snapshot {
         reason: Cause::VolumeMade,
         dropped: Vec::new(),
         missed: BTreeMap::new(),
+        unread: Default::default(),
         paused: [(1, SyncPause { by: "eva".into(), at: 1_800_000_000 })].into(),
     };
     let sync = CopySync {

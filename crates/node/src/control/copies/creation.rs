@@ -351,6 +351,7 @@ fn new_volume(drawn: &Drawn, id: VolumeId, name: &str, size: u64, made: &Made) -
         reason: Cause::VolumeMade,
         dropped: dropped.collect(),
         missed: BTreeMap::new(),
+        unread: BTreeMap::new(),
         paused: BTreeMap::new(),
     };
     drawn

@@ -143,6 +143,7 @@ impl Keeper {
             reopens: false,
             forgets: false,
             failed: false,
+            unread: None,
             shown: entry.size,
             proposing: false,
             agreement: Agreement::new(false),

@@ -108,6 +108,7 @@ mod tests {
             reason: Cause::VolumeMade,
             dropped: Vec::new(),
             missed: BTreeMap::new(),
+            unread: BTreeMap::new(),
             paused: BTreeMap::new(),
         }
     }

@@ -65,6 +65,7 @@ use self::syncs::Syncs;
 use self::unreadable::{Legible, Unreadable, legible};
 use super::ask::Answer;
 use super::core::Copies;
+use super::disk_range::DiskRange;
 use super::entry::{NODES, NodeEntry, VolumeEntry, maintenance_key};
 use super::progress::CopySync;
 use super::strategy::{ForkRecord, StrategyEntry};
@@ -162,6 +163,8 @@ struct Kept {
     forgets: bool,
     /// A disk of it failed.
     failed: bool,
+    /// What its disk did not read last, and could not be repaired.
+    unread: Option<DiskRange>,
     /// The capacity that hosts are told.
     shown: u64,
     /// A change is being committed.

@@ -12,6 +12,7 @@ use store::VolumeId;
 use super::super::SliceCopy;
 use super::super::cause::Cause;
 use super::super::core::Copies;
+use super::super::disk_range::DiskRange;
 use super::super::entry::{
     CopyEntry, DROPPED_MAX, DroppedCopy, MAINTENANCE, StandingEntry, VolumeEntry, volume_key,
 };
@@ -260,6 +261,9 @@ impl Keeper {
         tracing::info!(volume = kept.entry.name, copy = %proposal.slot, %reason, "a change of who is in sync is proposed");
         let (key, revision) = (volume_key(id), kept.revision);
         let mut entry = kept.entry.with_config(&proposal.config, reason.clone());
+        if matches!(proposal.reason, Reason::Unrepaired | Reason::DiskFailing | Reason::Unreadable) {
+            entry.unread.extend(kept.unread.clone().map(|range| (proposal.slot.index() as u8, range)));
+        }
         if let Some(gone) = before.filter(|_| proposal.config.copy(proposal.slot).is_none()) {
             entry.dropped.push(DroppedCopy { node: gone.node, made: gone.made, asker: gone.asker });
             let oldest = entry.dropped.len().saturating_sub(DROPPED_MAX);
@@ -290,6 +294,13 @@ impl Keeper {
             keeper.propose_again(id);
         })
         .detach();
+    }
+
+    /// A disk of this node did not read this of the volume, and it could not be repaired.
+    pub(crate) fn note_unread(&self, id: VolumeId, range: DiskRange) {
+        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+            kept.unread = Some(range);
+        }
     }
 
     fn propose_again(&self, id: VolumeId) {

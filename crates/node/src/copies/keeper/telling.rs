@@ -243,8 +243,7 @@ impl Keeper {
             tell(about(&now.id, Event::new(VOLUME_GROWN, &now.name, text)));
         }
         let event = |code: Code, node: u16, text: String, why: &Cause| {
-            let event = about(&now.id, Event::new(code, &now.name, text));
-            tell(event.because(why.code()).of_node(node));
+            about(&now.id, Event::new(code, &now.name, text)).because(why.code()).of_node(node)
         };
         for copy in &now.copies {
             let node = self.named(copy.node);
@@ -252,7 +251,7 @@ impl Keeper {
             let is_in_sync = copy.standing == StandingEntry::InSync;
             let Some(was) = was else {
                 let text = format!("volume {} gets a copy on {node}", now.name);
-                event(COPY_ADDED, copy.node, text, &now.reason);
+                tell(event(COPY_ADDED, copy.node, text, &now.reason));
                 continue;
             };
             match (was.standing == StandingEntry::InSync, is_in_sync) {
@@ -261,13 +260,14 @@ impl Keeper {
                     let why = now.cause(copy.slot);
                     let text =
                         format!("the copy of volume {} on {node} is not in sync any more: {why}", now.name);
-                    event(COPY_LOST, copy.node, text, &why);
+                    let range = now.unread.get(&copy.slot).cloned();
+                    tell(event(COPY_LOST, copy.node, text, &why).where_unread(range));
                 }
                 (false, true) => {
                     let why = before.cause(copy.slot);
                     let text =
                         format!("the copy of volume {} on {node} is in sync; it was not: {why}", now.name);
-                    event(SYNC_ENDED, copy.node, text, &why);
+                    tell(event(SYNC_ENDED, copy.node, text, &why));
                 }
                 _ => {}
             }
@@ -285,7 +285,7 @@ impl Keeper {
         for copy in &before.copies {
             if !now.copies.iter().any(|now| (now.slot, now.node) == (copy.slot, copy.node)) {
                 let text = format!("volume {} has no copy on {} any more", now.name, self.named(copy.node));
-                event(COPY_REMOVED, copy.node, text, &now.reason);
+                tell(event(COPY_REMOVED, copy.node, text, &now.reason));
             }
         }
         if now.copies.iter().all(|copy| copy.standing == StandingEntry::InSync) {

@@ -33,6 +33,7 @@ fn volume() -> VolumeEntry {
         reason: Cause::VolumeMade,
         dropped: Vec::new(),
         missed: Default::default(),
+        unread: Default::default(),
         paused: Default::default(),
     }
 }

@@ -108,7 +108,7 @@ impl SliceCopy {
 
     pub(super) fn compare_region(self: &Rc<Self>, compare: RegionCompare) {
         let (offset, len) = self.bytes(compare.blocks);
-        let address = self.address;
+        let copy = Rc::clone(self);
         // Behind all writes that were handed out: those of an earlier membership, too, of whose ends nobody is told.
         let turn = self.applies.queue(offset.0..offset.0 + len.0);
         let layout = Rc::clone(&self.layout);
@@ -117,7 +117,7 @@ impl SliceCopy {
             // Of writes of an earlier life nobody knows whether they are durable. Costs nothing from the second time on.
             layout.flush().await?;
             let here = read_or_zeros(&layout, offset, len).await;
-            Ok(here.inspect_err(|error| tracing::warn!(copy = %address, %error, "a region that cannot be read is written anew")).ok())
+            Ok(here.inspect_err(|error| copy.note_uncompared(error)).ok())
         };
         self.work(work, move |replica, result| replica.handle_region_compared(compare, result));
     }

@@ -17,7 +17,7 @@ use store::{BadBlock, SliceError};
 use super::super::fetch::NotFetched;
 use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
-use crate::control::{note_bad_block_of_copy, note_repaired_block_of_copy};
+use crate::control::{note_bad_block_of_copy, note_repaired_block_of_copy, note_unrepaired_of_copy};
 
 /// A read that the disk has not answered for so long is asked of another copy, too. A disk that works takes a hundredth; one that reads again and again what it cannot read takes
 /// seconds, and initiators give a path up after five.
@@ -47,8 +47,8 @@ pub(in crate::copies) struct Repairs {
     under_way: Cell<usize>,
     /// Where units are being repaired.
     units: RefCell<BTreeSet<u64>>,
-    /// Who waits for the end of a write that was handed to the protocol.
-    waiting: RefCell<BTreeMap<ApplyId, Sender<bool>>>,
+    /// Who waits for the end of a write that was handed to the protocol, and which block that is to repair.
+    waiting: RefCell<BTreeMap<ApplyId, (BadBlock, Sender<bool>)>>,
     /// Since when the disk has answered no read, if one is late.
     silent_since: Cell<Option<Instant>>,
     /// When a block was found bad, within [`FAILING_WITHIN`].
@@ -257,6 +257,7 @@ impl SliceCopy {
             let Ok(data) = self.fetch(range.clone()).await else { continue };
             if !std::mem::replace(&mut is_counted, true) && self.repairs.add_bad(rt::now()) {
                 tracing::error!(copy = %self.address, "reads have failed in too many places: this copy leaves");
+                self.note_unrepaired(bad);
                 self.give_up_disk(DiskFault::Failing);
                 return false;
             }
@@ -267,7 +268,7 @@ impl SliceCopy {
             };
             let Some(id) = given else { continue };
             let (done, ended) = oneshot();
-            self.repairs.waiting.borrow_mut().insert(id, done);
+            self.repairs.waiting.borrow_mut().insert(id, (bad, done));
             self.carry_out();
             let repaired = ended.await.unwrap_or(false);
             if repaired {
@@ -291,13 +292,31 @@ impl SliceCopy {
         self.note_bad(bad);
         match self.repair(bad, offset.0 + len.0).await {
             true => self.layout.read(offset, len).await,
-            false => Err(SliceError::Unreadable(bad)),
+            false => {
+                self.note_unrepaired(bad);
+                Err(SliceError::Unreadable(bad))
+            }
         }
     }
 
     /// A block cannot be read here.
     pub(in crate::copies) fn note_bad(&self, bad: BadBlock) {
         note_bad_block_of_copy(self.address.volume, self.place_in_volume(bad.offset), bad);
+    }
+
+    /// A joiner's disk does not read what is to be compared there. It is given the region; its disk is to be looked after all the same.
+    pub(super) fn note_uncompared(&self, error: &SliceError) {
+        tracing::warn!(copy = %self.address, %error, "a region that cannot be read is written anew");
+        if let SliceError::Unreadable(bad) = error {
+            self.note_bad(*bad);
+        }
+    }
+
+    /// A block cannot be read, and a copy is about to leave for that.
+    fn note_unrepaired(&self, bad: BadBlock) {
+        let unit = self.repair_unit();
+        let len = ByteLen(unit - bad.offset.0 % unit);
+        note_unrepaired_of_copy(self.address.volume, self.place_in_volume(bad.offset), len, bad);
     }
 
     pub(super) fn note_repaired(&self, bad: BadBlock) {
@@ -318,6 +337,12 @@ impl SliceCopy {
             let written = copy.layout.rewrite(offset, data).await;
             drop(turn);
             let repaired = written.is_ok();
+            let waiting = copy.repairs.waiting.borrow_mut().remove(&id);
+            if let (Err(error), Some((bad, _))) = (&written, &waiting)
+                && !matches!(error, SliceError::Full | SliceError::Unreadable(_))
+            {
+                copy.note_unrepaired(*bad);
+            }
             copy.tell(|replica| match written {
                 Ok(()) | Err(SliceError::Full | SliceError::Unreadable(_)) => replica.handle_applied(id, Ok(())),
                 Err(error) => {
@@ -325,8 +350,7 @@ impl SliceCopy {
                     replica.handle_unrepaired(id);
                 }
             });
-            let waiting = copy.repairs.waiting.borrow_mut().remove(&id);
-            if let Some(waiting) = waiting {
+            if let Some((_, waiting)) = waiting {
                 waiting.send(repaired);
             }
         })

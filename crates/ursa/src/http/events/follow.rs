@@ -306,6 +306,7 @@ mod tests {
             action: None,
             node: None,
             revision,
+            range: None,
             seen_by: vec![node],
         }
     }

@@ -92,6 +92,7 @@ mod tests {
             action: None,
             node: None,
             revision: None,
+            range: None,
             seen_by: vec![seen_by],
         }
     }

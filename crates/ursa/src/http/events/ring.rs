@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ::node::events::code::{INITIATOR_DENIED, JOIN_REFUSED, Severity as Told};
 use ::node::events::{Code, Event as Happened};
-use api::{Event, Severity};
+use api::{DiskRange, Event, Severity};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -141,7 +141,7 @@ impl Remembered {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
         }
-        let Happened { code, subject, volume, cause, node: about, revision, text } = event;
+        let Happened { code, subject, volume, cause, node: about, revision, range, text } = event;
         self.events.push_back(Event {
             id: self.next,
             at: unix_now().saturating_sub(age.as_secs()),
@@ -155,6 +155,7 @@ impl Remembered {
             // The record is all nodes': what changes in it is not about the one that tells it.
             node: about.or(node.filter(|_| revision.is_none())),
             revision,
+            range: range.map(shown_range),
             seen_by: node.into_iter().collect(),
         });
         self.next += 1;
@@ -177,6 +178,11 @@ impl Remembered {
             }
         }
     }
+}
+
+fn shown_range(range: ::node::copies::DiskRange) -> DiskRange {
+    let ::node::copies::DiskRange { node, pool, disk, offset, len, lba, blocks } = range;
+    DiskRange { node, pool, disk, offset, len, lba, blocks }
 }
 
 /// How many events of this code there may be in a minute.

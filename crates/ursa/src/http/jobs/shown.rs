@@ -207,6 +207,7 @@ mod tests {
             reason: Cause::VolumeMade,
             dropped: Vec::new(),
             missed: missed.iter().cloned().collect(),
+            unread: BTreeMap::new(),
             paused: BTreeMap::new(),
         };
         let sync = CopySync {
