@@ -19,7 +19,7 @@ import { type Wanted, diskChoices, diskLine } from '../words/disks'
 import { lasting, nameOf } from '../words/health'
 import { elsewhere } from '../words/missing'
 import { isName, nameProblem } from '../words/names'
-import { troublesOf } from '../words/pools'
+import { lacking, troublesOf } from '../words/pools'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
 
 type Deed = 'disk' | 'acknowledge' | 'reopen' | 'export' | 'accept' | 'forget'
@@ -139,6 +139,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
             {MEANING[pool.state]}
           </Text>
         )}
+        {pool.overcommit && <Text size="sm">It is overcommitted: {lacking(pool.overcommit)}</Text>}
         {[...(setBack ? [setBack] : []), ...readErrors].map(({ text }) => (
           <Group key={text} gap="xs" wrap="nowrap" align="flex-start">
             <Text c={COLOR.warning} pt={2}>

@@ -2,6 +2,7 @@
 
 import type { ClusterNode, Missing, Node, NodeProblem, Pool, Since, Volume } from '../api/types'
 import { listed } from './missing'
+import { lacking } from './pools'
 import { plural } from './size'
 import { progress, syncsOf } from './sync'
 import { aloneOn, canServe, unserved, volumeLink } from './volume'
@@ -299,6 +300,14 @@ function ofPool(pool: Pool, { nodes, problems }: Observed): Finding[] {
         cause: `Pool ${name} is unavailable${pool.reason ? `: ${pool.reason}` : ''}.`,
         action: 'Bring its disks back, then reopen the pool.',
       }]
+  }
+  // Advice: nothing is wrong before the file system is full.
+  if (pool.overcommit) {
+    return [{
+      key: `overcommit ${name}`, severity: 'advice', link,
+      cause: `Pool ${name} is overcommitted: ${lacking(pool.overcommit)}`,
+      action: 'Free space on that file system, or enlarge it.',
+    }]
   }
   // Advice: volumes that are there have all their space.
   if (pool.total > 0 && pool.free * 100 < pool.total * FREE_PERCENT_MIN) {

@@ -30,6 +30,11 @@ export function poolChoices(pools: Pool[]): { value: string; label: string; disa
   })
 }
 
+/** What a file system lacks for the pools in it. */
+export function lacking({ free, promised }: NonNullable<Pool['overcommit']>): string {
+  return `its file system has ${size(free)} free, and pools there may still need ${size(promised)}. When it is full, writes to new places fail.`
+}
+
 /** What is the matter with a pool, as far as its node says so. */
 export interface PoolTroubles {
   /** It holds an older state than when it was last in use. */

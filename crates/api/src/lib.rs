@@ -55,8 +55,8 @@ pub use self::live::{LiveCore, LiveFlow, LiveSample, LiveVolume};
 pub use self::local::LocalCredential;
 pub use self::node::{Change, Health, HypervisorSign, Node, NodeProblem, ReadConfirm, ReadConfirmSetting};
 pub use self::pool::{
-    DiskFailure, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains,
-    PoolState, RemainingDisk, RemainingMap, RemainingVolume,
+    DiskFailure, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport,
+    PoolRemains, PoolState, RemainingDisk, RemainingMap, RemainingVolume,
 };
 pub use self::problem::{Candidate, DryRun, Problem};
 pub use self::session::Session;

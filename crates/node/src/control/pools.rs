@@ -10,6 +10,7 @@ use store::{CreateOptions, DiskUsage, FoundPool, MetadataState, NewDisk, OpenPoo
 
 use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
+use super::overcommit::{Overcommit, Promises};
 use super::read_errors::DiskReadErrors;
 use super::turns::Thing;
 use super::{Control, ControlError, KnownPool, Opened};
@@ -65,6 +66,10 @@ pub struct PoolState {
     pub failed: Vec<FailedDisk>,
     /// Reads that its disks have failed, in this life of the node.
     pub read_errors: Vec<DiskReadErrors>,
+    /// What its files that take space as they are written may still take, in bytes.
+    pub promised: u64,
+    /// Its file system has less free than that, with what other pools of this node may take of it.
+    pub overcommit: Option<Overcommit>,
 }
 
 /// A disk that is out of service since a write or a flush failed.
@@ -100,8 +105,9 @@ pub(super) fn key(name: &str) -> String {
 impl Control {
     /// All pools of this node, by name.
     pub fn pools(&self) -> Vec<PoolStatus> {
+        let promises = self.look_at_promises(&self.open_pools());
         let pools = self.pools.borrow();
-        pools.iter().map(|(name, opened)| self.pool_status(name, opened)).collect()
+        pools.iter().map(|(name, opened)| self.pool_status(name, opened, &promises)).collect()
     }
 
     /// One pool.
@@ -109,15 +115,17 @@ impl Control {
     /// # Errors
     /// [`ControlError::NotFound`].
     pub fn pool(&self, name: &str) -> Result<PoolStatus, ControlError> {
+        let promises = self.look_at_promises(&self.open_pools());
         let pools = self.pools.borrow();
         let opened = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
-        Ok(self.pool_status(name, opened))
+        Ok(self.pool_status(name, opened, &promises))
     }
 
-    fn pool_status(&self, name: &str, known: &KnownPool) -> PoolStatus {
+    fn pool_status(&self, name: &str, known: &KnownPool, promises: &Promises) -> PoolStatus {
         let mut status = status(name, known);
         if let (Ok(open), Some(pool)) = (&mut status.state, known.open()) {
             open.read_errors = self.read_errors(pool);
+            (open.promised, open.overcommit) = self.promised(promises, pool);
         }
         status
     }
@@ -427,6 +435,8 @@ fn status(name: &str, known: &KnownPool) -> PoolStatus {
                 volumes: pool.volume_ids().len(),
                 failed,
                 read_errors: Vec::new(),
+                promised: 0,
+                overcommit: None,
             })
         }
         Opened::NotYet(began) => {

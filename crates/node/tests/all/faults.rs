@@ -3,16 +3,17 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{BlockCount, BlockSize, Lba};
+use base::{BlockCount, BlockSize, ByteLen, Lba};
 use initiator::{Error, Lun, Session, Transfer};
 use node::Config;
-use node::control::TargetSpec;
+use node::control::{PoolSpec, TargetSpec};
 use proto::scsi::Cdb;
 use rt::sim::{DiskFaults, DiskImage};
+use store::NewDisk;
 
 use crate::commands::{register, set_write_cache};
 use crate::content::{Stamp, stamped};
-use crate::rig::{Client, DISK, MIB, POOL, Rig, Shape, TARGET, log_in};
+use crate::rig::{Client, DISK, MIB, POOL, RECORD, Rig, Shape, TARGET, log_in};
 use crate::seeds::each_seed;
 use crate::workload::volume_number;
 
@@ -106,6 +107,88 @@ fn a_block_that_cannot_be_read_is_named() {
             read(&session, 0, 301, 100).await.unwrap();
         });
     });
+}
+
+#[test]
+fn what_a_disk_did_not_read_is_shown_until_that_somebody_has_seen_it_is_written_down() {
+    each_seed(3, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        client.run(
+            |portal| async move { write(&*log_in(portal, "client", 0).await, 0, 300, 1).await.unwrap() },
+        );
+        let content = stamped(volume_number(0), 2400, 8, Stamp { client: 1, sequence: 1 }).to_vec();
+        let at = find(&rig.world.disk_image(rig.server, DISK), &content);
+        rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default().with_unreadable(at..at + 512));
+        let record = |fails: bool| {
+            let faults = DiskFaults { write_error_one_in: u64::from(fails), ..DiskFaults::default() };
+            rig.world.set_disk_faults(rig.server, RECORD, faults);
+            rig.world.run_for(Duration::from_secs(if fails { 0 } else { 30 }));
+        };
+        let read_errors = || {
+            let troubles = rig.control(|control| async move { control.troubles() });
+            let texts = troubles.into_iter().filter(|trouble| trouble.code == "read_failed");
+            texts.map(|trouble| trouble.text).collect::<Vec<_>>()
+        };
+        let acknowledge =
+            || rig.control(|control| async move { control.acknowledge_read_errors(POOL).await });
+        // The record's disk has no room just now.
+        record(true);
+        client.run(|portal| async move {
+            let session = log_in(portal, "client", 0).await;
+            read(&session, 0, 300, 1).await.unwrap_err();
+        });
+        let shown = read_errors();
+        assert!(shown[0].contains("1 still cannot be read, first LBA 300"), "{shown:?}");
+        record(false);
+        rig.power_cycle();
+        assert_eq!(read_errors(), shown);
+        record(true);
+        acknowledge().unwrap_err();
+        assert_eq!(read_errors(), shown, "the next start would show it again");
+        record(false);
+        acknowledge().unwrap();
+        assert!(read_errors().is_empty());
+        rig.power_cycle();
+        assert!(read_errors().is_empty());
+        rig.client("after").run(|portal| async move {
+            let session = log_in(portal, "client", 0).await;
+            read(&session, 0, 300, 1).await.unwrap_err();
+        });
+        assert_eq!(read_errors(), shown, "it goes on");
+    });
+}
+
+#[test]
+fn a_pool_that_its_file_system_has_no_room_for_is_overcommitted() {
+    let rig = Rig::new(1, 2);
+    rig.add(Shape { name: "taken", ..Shape::thick() });
+    let make = |name: &'static str| {
+        let path = format!("/pools/{name}").into();
+        let disks = vec![NewDisk { path, create: Some(ByteLen(64 * MIB)), reserve: false }];
+        let spec = PoolSpec { name: name.into(), disks, wipe: false };
+        rig.control(|control| async move { control.create_pool(spec).await }).unwrap().state.unwrap()
+    };
+    rig.world.leave_space(rig.server, 100 * MIB);
+    let first = make("first");
+    assert!(first.promised > 50 * MIB && first.overcommit.is_none(), "{first:?}");
+    // Together they may take more than there is.
+    let second = make("second").overcommit.unwrap();
+    assert!(second.promised > second.free && second.free > 64 * MIB, "{second:?}");
+    let overcommitted = || {
+        let pools = rig.control(|control| async move { control.pools() });
+        let over = pools.into_iter().filter(|pool| pool.state.as_ref().unwrap().overcommit.is_some());
+        over.map(|pool| pool.name).collect::<Vec<_>>()
+    };
+    assert_eq!(overcommitted(), ["first", "second"], "a disk is in no file system");
+    // Just enough is not enough to say that it is well.
+    rig.world.leave_space(rig.server, second.promised + MIB);
+    assert_eq!(overcommitted().len(), 2);
+    rig.world.leave_space(rig.server, second.promised * 2);
+    assert!(overcommitted().is_empty());
+    rig.world.leave_space(rig.server, second.promised + MIB);
+    assert!(overcommitted().is_empty());
 }
 
 #[test]

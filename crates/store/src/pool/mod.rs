@@ -24,8 +24,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::ByteLen;
-use rt::DiskFailure;
 use rt::sync::Notify;
+use rt::{DiskFailure, Room};
 
 use crate::allocator::Allocator;
 use crate::budget::{RamBudget, RamGrant};
@@ -271,6 +271,11 @@ impl Pool {
     /// How full it is.
     pub fn usage(&self) -> Usage {
         self.0.usage()
+    }
+
+    /// What the file systems have for its files that take space as they are written; see [`rt::Disk::room`].
+    pub fn rooms(&self) -> Vec<Room> {
+        self.0.layout().disks.all().iter().filter_map(|disk| disk.room()).collect()
     }
 
     /// Closes the pool so that any server may open it. All slices must have been closed and flushed.

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use api::{
-    Client, DiskFailure, Forecast, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolState,
+    Client, DiskFailure, Forecast, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolForget,
+    PoolImport, PoolState,
 };
 use clap::{Args, Subcommand};
 
@@ -268,7 +269,7 @@ fn table(pools: &[Pool]) -> String {
     for pool in pools {
         table.row([
             pool.name.clone(),
-            state(pool.state).into(),
+            state_of(pool),
             size(pool.total),
             size(pool.free),
             pool.volumes.to_string(),
@@ -284,7 +285,7 @@ fn of_nodes(pools: &[Pool]) -> String {
         table.row([
             pool.node_name.clone().unwrap_or_default(),
             pool.name.clone(),
-            state(pool.state).into(),
+            state_of(pool),
             size(pool.total),
             size(pool.free),
             pool.volumes.to_string(),
@@ -311,6 +312,13 @@ fn one(pool: &Pool) -> String {
         None => state(pool.state).to_owned(),
         Some(reason) => format!("{}: {reason}", state(pool.state)),
     };
+    let overcommit = pool.overcommit.map(|Overcommit { promised, free }| {
+        let (free, promised) = (size(free), size(promised));
+        let text = format!(
+            "the file system has {free} free, and pools there may still need {promised}: when it is full, writes to new places fail"
+        );
+        fields([("Overcommitted", text)])
+    });
     fields([
         ("Pool", pool.name.clone()),
         ("State", state),
@@ -319,7 +327,7 @@ fn one(pool: &Pool) -> String {
         ("Volumes", pool.volumes.to_string()),
         ("Disks", disks.join("\n")),
         ("Identity", pool.id.clone().unwrap_or_default()),
-    ])
+    ]) + &overcommit.unwrap_or_default()
 }
 
 /// What a pool's forecast says; nothing where there is none, or the node cannot tell now: the pool is shown all the same.
@@ -341,6 +349,11 @@ fn forecasts(forecasts: &[Forecast]) -> String {
         ]);
     }
     table.text("Nothing was kept of pools yet: it takes some seconds.")
+}
+
+fn state_of(pool: &Pool) -> String {
+    let overcommitted = if pool.overcommit.is_some() { ", overcommitted" } else { "" };
+    format!("{}{overcommitted}", state(pool.state))
 }
 
 fn state(state: PoolState) -> &'static str {

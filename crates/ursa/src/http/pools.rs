@@ -13,8 +13,8 @@ use ::node::control::{
     PoolStatus,
 };
 use api::{
-    DiskFailure, DryRun, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport,
-    PoolRemains, PoolState, Problem, RemainingDisk, RemainingMap, RemainingVolume,
+    DiskFailure, DryRun, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget,
+    PoolImport, PoolRemains, PoolState, Problem, RemainingDisk, RemainingMap, RemainingVolume,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -401,6 +401,8 @@ fn shown(pool: PoolStatus) -> Pool {
                 .iter()
                 .map(|path| PoolDisk { path: text(path), id: None, total: 0, free: 0, failure: None })
                 .collect(),
+            promised: 0,
+            overcommit: None,
             node: None,
             node_name: None,
         },
@@ -442,6 +444,8 @@ fn open_pool(name: String, open: Open) -> Pool {
         extent: open.usage.extent.0,
         volumes: open.volumes,
         disks: open.usage.disks.into_iter().map(disk).collect(),
+        promised: open.promised,
+        overcommit: open.overcommit.map(|of| Overcommit { promised: of.promised, free: of.free }),
         node: None,
         node_name: None,
     }

@@ -20,6 +20,14 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.usage.total.0));
     let mut family = text.family("ursa_pool_free_bytes", Kind::Gauge, "What is left for volumes.");
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.usage.free.0));
+    let help =
+        "What the pool's files may still take of their file systems: they take space as they are written.";
+    let mut family = text.family("ursa_pool_promised_bytes", Kind::Gauge, help);
+    open().for_each(|(name, open)| family.sample(&[("pool", name)], open.promised));
+    let help =
+        "Whether a file system under the pool has less free than pools of the node may still take of it.";
+    let mut family = text.family("ursa_pool_overcommitted", Kind::Gauge, help);
+    open().for_each(|(name, open)| family.sample(&[("pool", name)], u8::from(open.overcommit.is_some())));
     let mut family = text.family(
         "ursa_disk_failed",
         Kind::Gauge,

@@ -3,12 +3,13 @@
 use ::node::control::{EXPELLED, NODE_CUT_OFF};
 use ::node::events::code;
 use api::{
-    ClusterNode, CopyState, Missing, NodeProblem, Pool, PoolState, RecordPlace, Since, Volume, VolumeCopy,
+    ClusterNode, CopyState, Missing, NodeProblem, Overcommit, Pool, PoolState, RecordPlace, Since, Volume,
+    VolumeCopy,
 };
 use serde::Serialize;
 
 use super::Observed;
-use crate::cli::table::age;
+use crate::cli::table::{age, size};
 use crate::cli::volume::served::{can_serve, unserved};
 
 /// How it is, from well to the worst.
@@ -360,7 +361,7 @@ fn of_pool(pool: &Pool, observed: &Observed) -> Option<Finding> {
         _ => String::new(),
     };
     match pool.state {
-        PoolState::Online => nearly_full(pool),
+        PoolState::Online => overcommitted(pool).or_else(|| nearly_full(pool)),
         PoolState::Exported => None,
         PoolState::DiskFailed => {
             let cause = format!("A disk of pool {name} is out of service{reason}.");
@@ -379,6 +380,19 @@ fn of_pool(pool: &Pool, observed: &Observed) -> Option<Finding> {
             Some(finding(health, cause, &action, reopen).since(since))
         }
     }
+}
+
+/// Advice: nothing is wrong before the file system is full.
+fn overcommitted(pool: &Pool) -> Option<Finding> {
+    let Overcommit { promised, free } = pool.overcommit?;
+    let cause = format!(
+        "Pool {} is overcommitted: its file system has {} free, and pools there may still need {}. When it is full, writes to new places fail.",
+        pool_words(pool),
+        size(free),
+        size(promised)
+    );
+    let command = format!("ursa pool show {}{}", pool.name, at_node(pool));
+    Some(finding(Health::Healthy, cause, "Free space on that file system, or enlarge it", command))
 }
 
 /// Advice: volumes that are there have all their space.

@@ -30,6 +30,8 @@ fn pool(state: PoolState) -> Pool {
         extent: 1 << 20,
         volumes: 2,
         disks: Vec::new(),
+        promised: 0,
+        overcommit: None,
         node: None,
         node_name: None,
     }

@@ -140,6 +140,8 @@ mod tests {
             extent: 1 << 20,
             volumes: 0,
             disks: Vec::new(),
+            promised: 0,
+            overcommit: None,
             node: Some(node),
             node_name: None,
         }
