@@ -1399,6 +1399,12 @@ export interface components {
             node?: number | null;
             /** @description The name of that node. */
             node_name?: string | null;
+            overcommit?: components["schemas"]["Overcommit"] | null;
+            /**
+             * Format: int64
+             * @description What its files may still take of their file systems, in bytes: they take space as they are written.
+             */
+            promised?: number;
             /** @description Why it is not open, or what is wrong with it. */
             reason?: string | null;
             /** @description Whether it can be used. */
@@ -1912,6 +1918,38 @@ export interface components {
              */
             since: number;
         };
+        /** @description Bytes that a disk did not read, and the blocks of a volume that are there. */
+        DiskRange: {
+            /**
+             * Format: int64
+             * @description How many blocks of the volume it touches.
+             */
+            blocks: number;
+            /** @description The disk's path. */
+            disk: string;
+            /**
+             * Format: int64
+             * @description The first block of the volume.
+             */
+            lba: number;
+            /**
+             * Format: int64
+             * @description How long it is, in bytes.
+             */
+            len: number;
+            /**
+             * Format: int32
+             * @description The number of the node that has the disk; absent without a cluster.
+             */
+            node?: number | null;
+            /**
+             * Format: int64
+             * @description Where it begins on the disk, in bytes.
+             */
+            offset: number;
+            /** @description The name of the disk's pool. */
+            pool: string;
+        };
         /** @description What a change would do. */
         DryRun: {
             /** @description What was looked at. */
@@ -1948,6 +1986,7 @@ export interface components {
              * @description The number of the node that it is about; absent: it is about none, or there is no cluster.
              */
             node?: number | null;
+            range?: components["schemas"]["DiskRange"] | null;
             /**
              * Format: int64
              * @description The revision of the cluster's record that it tells of, which is the same whichever node tells it; absent: it is what a node knows or sees by itself.
@@ -2890,6 +2929,12 @@ export interface components {
                 node?: number | null;
                 /** @description The name of that node. */
                 node_name?: string | null;
+                overcommit?: components["schemas"]["Overcommit"] | null;
+                /**
+                 * Format: int64
+                 * @description What its files may still take of their file systems, in bytes: they take space as they are written.
+                 */
+                promised?: number;
                 /** @description Why it is not open, or what is wrong with it. */
                 reason?: string | null;
                 /** @description Whether it can be used. */
@@ -3272,6 +3317,19 @@ export interface components {
             /** @description What is the matter and what to do, in a sentence. */
             text: string;
         };
+        /** @description What a file system lacks for pools in files that take space as they are written: when it is full, writes that need new space fail. */
+        Overcommit: {
+            /**
+             * Format: int64
+             * @description What it has free, in bytes.
+             */
+            free: number;
+            /**
+             * Format: int64
+             * @description What all pools of the node in it may still take, in bytes.
+             */
+            promised: number;
+        };
         /** @description Another password for whoever asks. */
         PasswordChange: {
             /**
@@ -3310,6 +3368,12 @@ export interface components {
             node?: number | null;
             /** @description The name of that node. */
             node_name?: string | null;
+            overcommit?: components["schemas"]["Overcommit"] | null;
+            /**
+             * Format: int64
+             * @description What its files may still take of their file systems, in bytes: they take space as they are written.
+             */
+            promised?: number;
             /** @description Why it is not open, or what is wrong with it. */
             reason?: string | null;
             /** @description Whether it can be used. */
