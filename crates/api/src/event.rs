@@ -43,7 +43,7 @@ pub struct Event {
     pub revision: Option<u64>,
     /// What a disk did not read, where that is why. Absent: it is not, or is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub range: Option<DiskRange>,
+    pub range: Option<Box<DiskRange>>,
     /// The numbers of the nodes that tell it, the first one first: several of what is the cluster's, if several were asked. Absent without a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen_by: Vec<u16>,

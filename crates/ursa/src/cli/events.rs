@@ -224,7 +224,7 @@ fn what(event: &Event) -> String {
     let Some(range) = event.range.as_ref().filter(|_| event.code == COPY_LOST.as_str()) else {
         return text.to_string();
     };
-    let DiskRange { node, pool, disk, offset, len, lba, blocks } = range;
+    let DiskRange { node, pool, disk, offset, len, lba, blocks } = &**range;
     let of_node = node.map_or(String::new(), |node| format!(" on node {node}"));
     let (pool, disk) = (pool.escape_debug(), disk.escape_debug());
     let lbas = if *blocks == 1 { format!("LBA {lba}") } else { format!("LBA {lba} to {}", lba + blocks - 1) };
@@ -288,7 +288,8 @@ mod tests {
             blocks: 8,
         };
         let text = "the copy of volume db on san3 is not in sync any more".to_owned();
-        let lost = Event { code: "copy_lost".into(), text, range: Some(range), ..lost(&[1], 7, 100) };
+        let lost =
+            Event { code: "copy_lost".into(), text, range: Some(Box::new(range)), ..lost(&[1], 7, 100) };
         assert_eq!(
             what(&lost),
             "the copy of volume db on san3 is not in sync any more (disk /dev/sdb of pool main on node 3, bytes 1048576 to 1052671, LBA 24 to 31)"

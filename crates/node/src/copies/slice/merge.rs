@@ -187,7 +187,8 @@ impl SliceCopy {
             }
             // From here until the layout has the write's place in the order of this block's nothing else
             // happens on this core.
-            match self.replica.borrow().still_around(id, &around) {
+            let still = self.replica.borrow().still_around(id, &around);
+            match still {
                 Ok(true) => {}
                 Ok(false) => {
                     rt::sleep(LOOK_AGAIN).await;

@@ -155,7 +155,7 @@ impl Remembered {
             // The record is all nodes': what changes in it is not about the one that tells it.
             node: about.or(node.filter(|_| revision.is_none())),
             revision,
-            range: range.map(shown_range),
+            range: range.map(|range| Box::new(shown_range(range))),
             seen_by: node.into_iter().collect(),
         });
         self.next += 1;
