@@ -332,6 +332,11 @@ pub fn now() -> Instant {
     with_current(|core| core.clock.now())
 }
 
+/// The time of day since 1970, as somebody has set it: it goes forward and back, and nothing that must be right may count on it.
+pub fn time_of_day() -> std::time::Duration {
+    with_current(|core| std::time::Duration::from_nanos(core.clock.wall()))
+}
+
 /// How often this core has found, at the beginning of a turn, that the time of day had run ahead of [`now`] since the turn before: the clock may have stopped meanwhile
 /// (a virtual machine that was paused, for one), and whatever was to last for some time may have ended. A stop that the time of day shared is not seen.
 pub fn clock_stops() -> u64 {

@@ -34,14 +34,14 @@ pub(super) struct NodeClock {
     drift_ppm: Cell<i32>,
     /// Since when it has been standing, by the true time.
     stopped: Cell<Option<u64>>,
-    /// What the time of day has been put right by for stops of this clock.
-    put_right: Cell<u64>,
+    /// By how many nanoseconds the time of day is ahead of this clock: it was put right, or wrong.
+    ahead: Cell<i128>,
 }
 
 impl NodeClock {
     pub(super) fn new(time: WorldTime, shows: u64) -> NodeClock {
         let since = Cell::new((time.now(), shows));
-        NodeClock { time, since, drift_ppm: Cell::new(0), stopped: Cell::new(None), put_right: Cell::new(0) }
+        NodeClock { time, since, drift_ppm: Cell::new(0), stopped: Cell::new(None), ahead: Cell::new(0) }
     }
 
     /// It stands from now on, and the time of day with it.
@@ -55,8 +55,18 @@ impl NodeClock {
         let Some(stopped) = self.stopped.take() else { return };
         self.since.set((self.time.now(), self.since.get().1));
         if put_right {
-            self.put_right.set(self.put_right.get() + (self.time.now() - stopped));
+            self.set_time_of_day_by(i128::from(self.time.now() - stopped));
         }
+    }
+
+    /// It shows so many nanoseconds more from now on, and so does the time of day.
+    pub(super) fn leap(&self, nanos: u64) {
+        self.since.set((self.time.now(), self.now().0.saturating_add(nanos)));
+    }
+
+    /// Somebody sets the time of day forward or back by so many nanoseconds.
+    pub(super) fn set_time_of_day_by(&self, nanos: i128) {
+        self.ahead.set(self.ahead.get() + nanos);
     }
 
     pub(super) fn set_drift(&self, ppm: i32) {
@@ -98,7 +108,8 @@ impl Clock for NodeClock {
     }
 
     fn wall(&self) -> u64 {
-        self.now().0.saturating_add(self.put_right.get())
+        let wall = i128::from(self.now().0) + self.ahead.get();
+        u64::try_from(wall.max(0)).unwrap_or(u64::MAX)
     }
 }
 
@@ -138,6 +149,21 @@ mod tests {
         time.advance_to(12_000);
         clock.go_on(true);
         assert_eq!((clock.now(), clock.wall()), (Instant(7_000), 9_000));
+    }
+
+    #[test]
+    fn a_clock_leaps_with_the_time_of_day_which_is_also_set_alone() {
+        let time = WorldTime::default();
+        let clock = NodeClock::new(time.clone(), 1_000);
+        time.advance_to(500);
+        clock.leap(10_000);
+        assert_eq!((clock.now(), clock.wall()), (Instant(11_500), 11_500));
+        assert_eq!(clock.true_time_of(Instant(11_600)), 600);
+        clock.set_time_of_day_by(-1_000);
+        time.advance_to(600);
+        assert_eq!((clock.now(), clock.wall()), (Instant(11_600), 10_600));
+        clock.set_time_of_day_by(-100_000);
+        assert_eq!(clock.wall(), 0, "there is nothing before 1970");
     }
 
     #[test]

@@ -14,6 +14,10 @@ pub enum Fault {
     NodePause,
     /// A node stood still for a while, and its clock did, too.
     ClockStop,
+    /// A node's clock leapt forward.
+    ClockLeap,
+    /// Somebody set a node's time of day.
+    TimeOfDaySet,
     /// A core did not get its processor for a while.
     CoreDelay,
     /// A disk took much longer than usual.
@@ -52,11 +56,13 @@ pub enum Fault {
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 21] = [
+    pub const ALL: [Fault; 23] = [
         Fault::NodeCrash,
         Fault::NodeKill,
         Fault::NodePause,
         Fault::ClockStop,
+        Fault::ClockLeap,
+        Fault::TimeOfDaySet,
         Fault::CoreDelay,
         Fault::DiskSpike,
         Fault::ReadError,

@@ -135,6 +135,27 @@ impl World {
         self.go_on(node, true);
     }
 
+    /// A node's clock shows so much more than it did, in one moment, as after a hypervisor has put it right. What was to happen in between is due.
+    pub fn leap_clock(&self, node: NodeId, by: Duration) {
+        self.0.nodes.borrow()[node.0 as usize].clock.leap(by.as_nanos() as u64);
+        self.0.ledger.borrow_mut().fault(Fault::ClockLeap);
+    }
+
+    /// Somebody puts a node's time of day forward. Its clock does not notice.
+    pub fn put_time_of_day_forward(&self, node: NodeId, by: Duration) {
+        self.put_time_of_day(node, by.as_nanos() as i128);
+    }
+
+    /// Somebody puts a node's time of day back. Its clock does not notice.
+    pub fn put_time_of_day_back(&self, node: NodeId, by: Duration) {
+        self.put_time_of_day(node, -(by.as_nanos() as i128));
+    }
+
+    fn put_time_of_day(&self, node: NodeId, nanos: i128) {
+        self.0.nodes.borrow()[node.0 as usize].clock.set_time_of_day_by(nanos);
+        self.0.ledger.borrow_mut().fault(Fault::TimeOfDaySet);
+    }
+
     fn go_on(&self, node: NodeId, put_right: bool) {
         self.set_status(node, NodeStatus::Paused, NodeStatus::Running);
         self.0.nodes.borrow()[node.0 as usize].clock.go_on(put_right);

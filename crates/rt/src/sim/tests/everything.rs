@@ -93,7 +93,12 @@ fn disturb(world: &World, rng: &mut Rng) {
         (10, _) => world.set_space(a, rng.one_in(2).then(|| rng.below(10) * 4096)),
         (11, _) => world.set_clock_drift(a, rng.below(400) as i32 - 200),
         (12, _) => world.freeze(a),
-        _ => {}
+        (15, _) => match rng.below(3) {
+            0 => world.leap_clock(a, Duration::from_millis(rng.below(5000))),
+            1 => world.put_time_of_day_back(a, Duration::from_secs(rng.below(5000))),
+            _ => world.put_time_of_day_forward(a, Duration::from_secs(rng.below(5000))),
+        },
+        (16.., _) => unreachable!("it is less than 16"),
     }
 }
 

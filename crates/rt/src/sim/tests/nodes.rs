@@ -141,6 +141,34 @@ fn a_frozen_nodes_clock_stands_still_and_only_the_time_of_day_tells() {
     assert_eq!(world.fault_counts().of(Fault::ClockStop), 2);
 }
 
+/// What was to happen in the time that it leaps over happens at once. Only a time of day that is put forward looks like a clock that stood.
+#[test]
+fn a_clock_leaps_and_a_time_of_day_is_put_forward_and_back() {
+    let (world, node) = one_node(1);
+    let look = || world.block_on(node, CoreId(1), || async { (crate::now(), crate::clock_stops()) });
+    let woken = Rc::new(Cell::new(None));
+    let told = Rc::clone(&woken);
+    drop(world.spawn_on(node, CoreId(1), || async move {
+        sleep(5000 * MS).await;
+        told.set(Some(crate::now()));
+    }));
+    let (before, _) = look();
+    world.leap_clock(node, 6000 * MS);
+    world.run_for(MS);
+    let (now, seen) = look();
+    assert!((6000..6010).contains(&(now - before).as_millis()), "{:?}", now - before);
+    assert!(woken.get().is_some_and(|woken| woken >= before + 6000 * MS));
+    assert_eq!(seen, 0);
+    world.put_time_of_day_back(node, 3600_000 * MS);
+    world.run_for(MS);
+    assert_eq!(look().1, 0);
+    world.put_time_of_day_forward(node, 3600_000 * MS);
+    world.run_for(MS);
+    assert_eq!(look().1, 1);
+    let counts = world.fault_counts();
+    assert_eq!((counts.of(Fault::ClockLeap), counts.of(Fault::TimeOfDaySet)), (1, 2));
+}
+
 #[test]
 fn the_end_of_main_ends_the_process() {
     let world = World::new(1);
