@@ -47,6 +47,8 @@ pub enum Canary {
     NotStored,
     /// A pool that was set back is taken for what it was.
     TrustSetBack,
+    /// A start of a node has no number of its own: a life that was used before is taken for this one.
+    StartUnnumbered,
     /// COMPARE AND WRITE has its range on its own node only.
     LockHere,
     /// A node goes on alone with a volume of which nobody has agreed to that.

@@ -73,6 +73,8 @@ pub enum Canary {
     OldWriteFresh,
     /// R8: a copy clears bits of members that have not finished what they began before it was one.
     NoFinished,
+    /// R17: what a slice has grown by is not looked at when a copy is brought up to date.
+    GrownUnseen,
     /// R4: a process that has just started forgets what is noted for slots without a copy in a configuration that may be old.
     ClearOutside,
 }

@@ -14,12 +14,15 @@ pub enum Canary {
     Node(Mistake),
     /// Flushes of all disks promise nothing.
     Disks,
+    /// Flushes of the disks under pools of volumes beside promise nothing.
+    DisksBeside,
 }
 
 impl Canary {
     /// Those that one of the first 250 seeds notices, and the seed that was the first when somebody looked: it is only tried first.
-    pub const NOTICED: [(Canary, u64); 16] = [
+    pub const NOTICED: [(Canary, u64); 19] = [
         (Canary::Disks, 4),
+        (Canary::DisksBeside, 197),
         (Canary::Node(Mistake::AnswerEarly), 1),
         (Canary::Node(Mistake::NotDurable), 8),
         (Canary::Node(Mistake::InstallElsewhere), 0),
@@ -30,16 +33,19 @@ impl Canary {
         (Canary::Node(Mistake::FaultIgnored), 24),
         (Canary::Node(Mistake::FullIsBroken), 12),
         (Canary::Node(Mistake::TrustSetBack), 24),
+        (Canary::Node(Mistake::StartUnnumbered), 101),
         (Canary::Rule(Rule::NoOverdue), 44),
         (Canary::Rule(Rule::NoIntent), 0),
         (Canary::Rule(Rule::NoEpoch), 53),
         (Canary::Rule(Rule::NoFloor), 137),
         (Canary::Rule(Rule::Unconfirmed), 195),
+        (Canary::Rule(Rule::GrownUnseen), 111),
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 49] = [
+    pub const ALL: [Canary; 51] = [
         Canary::Disks,
+        Canary::DisksBeside,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
         Canary::Node(Mistake::ReadOnce),
@@ -59,6 +65,7 @@ impl Canary {
         Canary::Node(Mistake::RoomUnasked),
         Canary::Node(Mistake::AgeByStep),
         Canary::Node(Mistake::TrustSetBack),
+        Canary::Node(Mistake::StartUnnumbered),
         Canary::Rule(Rule::AckSuperseded),
         Canary::Rule(Rule::NoIntent),
         Canary::Rule(Rule::CoordinatorIntent),
@@ -88,6 +95,7 @@ impl Canary {
         Canary::Rule(Rule::RepairWithoutIntent),
         Canary::Rule(Rule::NoFinished),
         Canary::Rule(Rule::ClearOutside),
+        Canary::Rule(Rule::GrownUnseen),
     ];
 
     /// The one of this name.
@@ -101,7 +109,7 @@ impl fmt::Display for Canary {
         match self {
             Canary::Rule(rule) => write!(f, "{rule:?}"),
             Canary::Node(mistake) => write!(f, "{mistake:?}"),
-            Canary::Disks => write!(f, "Disks"),
+            Canary::Disks | Canary::DisksBeside => fmt::Debug::fmt(self, f),
         }
     }
 }
@@ -124,7 +132,7 @@ pub fn make(canary: Option<Canary>) {
     }
     #[cfg(not(debug_assertions))]
     assert!(
-        matches!(canary, None | Some(Canary::Disks)),
+        matches!(canary, None | Some(Canary::Disks | Canary::DisksBeside)),
         "mistakes can be made in debug builds only: {canary:?}"
     );
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use base::{ByteLen, ByteOffset};
+use base::ByteOffset;
 use cluster::embedded::Files;
 use cluster::memory::Memory;
 use initiator::{Error, Lun, Options, Session, Timeouts};
@@ -28,17 +28,17 @@ use rt::sim::{DiskImage, NodeId, NodeStatus, World};
 use rt::sync::Receiver;
 use store::{NewDisk, VolumeKind};
 
-use crate::layout::{BESIDE_BYTES, VOLUME_BYTES};
+use crate::layout::{self, Layout};
 use crate::plan::{Beside, Plan};
 use crate::record::Record;
 
 /// Each node's disk.
-pub const DISK: &str = "/dev/disk";
-/// Where the volume beside has a pool of its own: the disk of that. Nothing but a loss of power happens to it.
+const DISK: &str = "/dev/disk";
+/// Where the volume beside has a pool of its own: the disk of that.
 const DISK_BESIDE: &str = "/dev/beside";
 /// The target.
 pub const TARGET: &str = "iqn.2026-01.org.ursa:target";
-/// The volume's number there.
+/// The number of the first volume there.
 pub const LUN: Lun = Lun(0);
 
 const DISK_BYTES: u64 = 16 << 20;
@@ -47,14 +47,14 @@ const LINK_PORT: u16 = 3270;
 /// What each node itself has written down.
 pub const RECORD: &str = "/ursa/record";
 /// Each node's pool.
-pub const POOL: &str = "pool";
+const POOL: &str = "pool";
 /// See [`DISK_BESIDE`].
 const POOL_BESIDE: &str = "pool-beside";
-/// The volume.
-pub const VOLUME: &str = "volume";
+/// The first volume.
+const VOLUME: &str = "volume";
 const VOLUME_BESIDE: &str = "beside";
 /// The number of the volume beside it.
-pub const LUN_BESIDE: Lun = Lun(1);
+const LUN_BESIDE: Lun = Lun(1);
 const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 
 /// What nodes need at most to find each other in a quiet world.
@@ -77,16 +77,29 @@ pub struct Server {
     starting: RefCell<Option<Receiver<Started>>>,
 }
 
+/// A pool of each node, on a disk of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// What administrators call it.
+    pub name: &'static str,
+    /// Its disk.
+    pub disk: &'static str,
+}
+
 /// A volume with a copy on each node.
 pub struct Volume {
+    /// Its place in [`Cluster::volumes`].
+    pub index: usize,
     /// What administrators call it.
     pub name: &'static str,
     /// The pool of its copies.
-    pub pool: &'static str,
-    lun: Lun,
-    bytes: u64,
+    pub pool: Pool,
+    /// Its number for hosts.
+    pub lun: Lun,
+    /// How it is used.
+    pub layout: Layout,
     /// Its key in the record, once it is made.
-    key: String,
+    pub key: String,
     /// How nodes number it, once it is made.
     number: u32,
 }
@@ -109,9 +122,9 @@ pub struct Cluster {
     disk_block: u32,
     /// Pools are in files, whose file systems may be full.
     in_files: bool,
-    /// Of each node, with their disks.
-    pools: Vec<(&'static str, &'static str)>,
-    /// The first is the one that histories are about.
+    /// Of each node.
+    pub pools: Vec<Pool>,
+    /// The first is the one that all kinds of hosts use.
     pub volumes: Vec<Volume>,
 }
 
@@ -119,7 +132,9 @@ impl Server {
     fn new(world: &World, machine: NodeId, record: &Record, read_confirm: bool) -> Server {
         let portal = SocketAddr::new(world.address(machine), ISCSI_PORT);
         let (data_dir, portals, record) = ("/ursa".into(), vec![portal], record.engine());
-        let config = Arc::new(Config { data_dir, portals, record, read_confirm, ..Config::default() });
+        let unix_now = || rt::time_of_day().as_secs();
+        let config = Config { data_dir, portals, record, read_confirm, unix_now, ..Config::default() };
+        let config = Arc::new(config);
         let misled_until = Cell::default();
         Server { machine, portal, config, misled_until, starting: RefCell::default() }
     }
@@ -165,22 +180,24 @@ impl Cluster {
     /// Nodes that have found each other, with the volume mapped.
     pub fn new(plan: &Plan) -> Cluster {
         let world = World::new(plan.seed);
-        let volume =
-            |name, pool, lun, bytes| Volume { name, pool, lun, bytes, key: String::new(), number: 0 };
-        let mut pools = vec![(POOL, DISK)];
-        let mut volumes = vec![volume(VOLUME, POOL, LUN, VOLUME_BYTES)];
+        let volume = |index, name, pool, lun, layout| {
+            let (key, number) = (String::new(), 0);
+            Volume { index, name, pool, lun, layout, key, number }
+        };
+        let first = Pool { name: POOL, disk: DISK };
+        let mut pools = vec![first];
+        let mut volumes = vec![volume(0, VOLUME, first, LUN, layout::FIRST)];
         if let Some(beside) = plan.beside {
-            let pool = match beside {
-                Beside::SamePool => POOL,
-                Beside::OwnPool => POOL_BESIDE,
-            };
-            volumes.push(volume(VOLUME_BESIDE, pool, LUN_BESIDE, BESIDE_BYTES));
-            pools.extend((beside == Beside::OwnPool).then_some((POOL_BESIDE, DISK_BESIDE)));
+            if beside == Beside::OwnPool {
+                pools.push(Pool { name: POOL_BESIDE, disk: DISK_BESIDE });
+            }
+            let pool = pools[pools.len() - 1];
+            volumes.push(volume(1, VOLUME_BESIDE, pool, LUN_BESIDE, layout::BESIDE));
         }
         let record = Rc::new(new_record(plan));
         let servers = (0..plan.nodes).map(|index| {
             let machine = world.add_machine(&format!("server-{}", index + 1), plan.cores);
-            for (_, disk) in &pools {
+            for Pool { disk, .. } in &pools {
                 let image = DiskImage::new(DISK_BYTES, plan.disk_block);
                 match plan.has_pools_in_files() {
                     true => world.put_file(machine, disk, image),
@@ -207,7 +224,7 @@ impl Cluster {
             let there = self.world.run_until(|| self.is_started(index), MEETING_MAX);
             assert!(there, "node {} starts", index + 1);
             let place = self.place(index, false);
-            let pools: Vec<PoolSpec> = self.pools.iter().map(|(name, disk)| pool(name, disk)).collect();
+            let pools: Vec<PoolSpec> = self.pools.iter().map(|it| pool(*it)).collect();
             self.control(index, move |control| async move {
                 for pool in pools {
                     control.create_pool(pool).await?;
@@ -254,14 +271,14 @@ impl Cluster {
 
     /// Makes a volume and maps it for everybody; gives its key in the record.
     fn make_volume(&self, volume: &Volume, plan: &Plan) -> String {
-        let Volume { name, pool, lun, bytes, .. } = *volume;
+        let Volume { name, pool, lun, layout, .. } = *volume;
         let (block_size, copies) = (plan.block, self.servers.len() as u8);
         let made = self.control(0, move |control| async move {
             let new = NewVolume {
                 name: name.into(),
-                pool: Some(pool.into()),
+                pool: Some(pool.name.into()),
                 kind: VolumeKind::Thick,
-                size: ByteLen(bytes),
+                size: layout.capacity,
                 block_size,
                 native_512: false,
                 slices: None,
@@ -380,24 +397,20 @@ impl Cluster {
         self.world.block_on(machine, CoreId(0), move || function(Control::current()))
     }
 
-    /// The volume as the record has it now.
+    /// The first volume as the record has it now.
     pub fn entry(&self) -> VolumeEntry {
         self.entry_of(&self.volumes[0])
     }
 
-    fn entry_of(&self, volume: &Volume) -> VolumeEntry {
+    /// A volume as the record has it now.
+    pub fn entry_of(&self, volume: &Volume) -> VolumeEntry {
         let value = self.record.value(&volume.key).expect("nobody deletes the volume");
         serde_json::from_slice(&value).expect("nodes write what they can read")
     }
 
-    /// The key of the volume in the record.
-    pub fn volume_key(&self) -> &str {
-        &self.volumes[0].key
-    }
-
-    /// Of which of the node's lives the record has copies of the volumes in its pool; 0: it has none there.
-    pub fn lives_of(&self, index: usize) -> Vec<u64> {
-        let volumes = self.volumes.iter().filter(|volume| volume.pool == POOL);
+    /// Of which of the node's lives the record has copies of the volumes in these pools; 0: it has none there.
+    pub fn lives_of(&self, index: usize, pools: &[Pool]) -> Vec<u64> {
+        let volumes = self.volumes.iter().filter(|volume| pools.contains(&volume.pool));
         volumes.map(|volume| self.copy_of(volume, index).map_or(0, |copy| copy.incarnation)).collect()
     }
 
@@ -446,13 +459,14 @@ impl Cluster {
         drop(self.world.spawn_on(self.servers[index].machine, CoreId(0), ask));
     }
 
-    /// Compares the copies of the volume, asked of a node that has started.
-    pub fn verify(&self, by: usize) -> Verification {
-        self.control(by, |control| async move {
-            let mut found = control.begin_verification(VOLUME).expect("all copies are in sync");
+    /// Compares the copies of a volume, asked of a node that has started.
+    pub fn verify(&self, volume: &Volume, by: usize) -> Verification {
+        let name = volume.name;
+        self.control(by, move |control| async move {
+            let mut found = control.begin_verification(name).expect("all copies are in sync");
             while found.state == VerificationState::Running {
                 rt::sleep(Duration::from_millis(10)).await;
-                found = control.verification(VOLUME).ok().flatten().expect("it was begun");
+                found = control.verification(name).ok().flatten().expect("it was begun");
             }
             found
         })
@@ -483,7 +497,7 @@ impl Cluster {
 
     /// An administrator of a node that has started opens its pools anew, and does not wait for it.
     pub fn reopen_pools(&self, index: usize) {
-        let names: Vec<&str> = self.pools.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = self.pools.iter().map(|pool| pool.name).collect();
         self.ask_to(index, |control| async move {
             for name in names {
                 drop(control.reopen_pool(name).await);
@@ -502,8 +516,8 @@ impl Cluster {
         cores.sum()
     }
 
-    /// Whether the copy of a node that has started says that another may differ there in the first volume.
-    pub fn notes(&self, index: usize, offset: ByteOffset) -> bool {
+    /// Whether the volume's copy of a node that has started says that another may differ there.
+    pub fn notes(&self, volume: &Volume, index: usize, offset: ByteOffset) -> bool {
         let region_bytes = u64::from(replica::Geometry::REGION_BYTES);
         (0..self.cores).any(|core| {
             self.world.inspect(self.servers[index].machine, CoreId(core as u16), || {
@@ -511,14 +525,17 @@ impl Cluster {
                     let place = copy.place_of(offset);
                     place.is_some_and(|at| !copy.replica().map().get(at.0 / region_bytes).is_empty())
                 };
-                Copies::current().slices().iter().any(|copy| self.is_of_first(copy) && notes(copy))
+                Copies::current()
+                    .slices()
+                    .iter()
+                    .any(|copy| copy.address().volume == volume.number && notes(copy))
             })
         })
     }
 
-    /// Whether it is a copy of the volume that histories are about.
-    pub fn is_of_first(&self, copy: &SliceCopy) -> bool {
-        copy.address().volume == self.volumes[0].number
+    /// Of which volume it is a copy.
+    pub fn volume_of(&self, copy: &SliceCopy) -> Option<&Volume> {
+        self.volumes.iter().find(|volume| volume.number == copy.address().volume)
     }
 
     /// What slices of a node that has started have not finished, for a person.
@@ -556,8 +573,8 @@ impl Cluster {
     }
 
     /// Bytes of a node's disk as a read finds them now.
-    pub fn disk(&self, index: usize) -> DiskImage {
-        self.world.disk_image(self.servers[index].machine, Path::new(DISK))
+    pub fn disk(&self, index: usize, pool: Pool) -> DiskImage {
+        self.world.disk_image(self.servers[index].machine, Path::new(pool.disk))
     }
 
     /// Bytes of a file of a node that is its own record, as a read finds them now.
@@ -566,18 +583,18 @@ impl Cluster {
     }
 
     /// Puts another disk in the place of a node's disk.
-    pub fn put_disk(&self, index: usize, image: DiskImage) {
+    pub fn put_disk(&self, index: usize, pool: Pool, image: DiskImage) {
         let machine = self.servers[index].machine;
-        self.world.remove_disk(machine, DISK);
+        self.world.remove_disk(machine, pool.disk);
         match self.in_files {
-            true => self.world.put_file(machine, DISK, image),
-            false => self.world.put_disk(machine, DISK, image),
+            true => self.world.put_file(machine, pool.disk, image),
+            false => self.world.put_disk(machine, pool.disk, image),
         }
     }
 
     /// Puts an empty disk in the place of a node's disk.
-    pub fn put_blank_disk(&self, index: usize) {
-        self.put_disk(index, DiskImage::new(DISK_BYTES, self.disk_block));
+    pub fn put_blank_disk(&self, index: usize, pool: Pool) {
+        self.put_disk(index, pool, DiskImage::new(DISK_BYTES, self.disk_block));
     }
 
     /// Puts an earlier state in the place of what a node itself has written down.
@@ -587,20 +604,20 @@ impl Cluster {
         self.world.put_file(machine, RECORD, image);
     }
 
-    /// Whether a node that has started has a pool that works.
-    pub fn has_well_pool(&self, index: usize) -> bool {
-        self.control(index, |control| async move {
+    /// Whether a node that has started has this pool, and it works.
+    pub fn has_well_pool(&self, index: usize, pool: Pool) -> bool {
+        self.control(index, move |control| async move {
             let pools = control.pools();
-            !pools.is_empty()
-                && pools.iter().all(|pool| pool.state.as_ref().is_ok_and(|it| it.failed.is_empty()))
+            let found = pools.iter().find(|found| found.name == pool.name);
+            found.is_some_and(|found| found.state.as_ref().is_ok_and(|it| it.failed.is_empty()))
         })
     }
 
-    /// An administrator of a node that has started forgets its pool and makes one on the disk that is there now. Does not wait for it.
-    pub fn make_pool_again(&self, index: usize) {
-        self.ask_to(index, |control| async move {
-            let _ = control.forget_pool(POOL, false).await;
-            drop(control.create_pool(pool(POOL, DISK)).await);
+    /// An administrator of a node that has started forgets a pool and makes one on the disk that is there now. Does not wait for it.
+    pub fn make_pool_again(&self, index: usize, again: Pool) {
+        self.ask_to(index, move |control| async move {
+            let _ = control.forget_pool(again.name, false).await;
+            drop(control.create_pool(pool(again)).await);
         });
     }
 
@@ -610,9 +627,9 @@ impl Cluster {
     }
 }
 
-fn pool(name: &str, disk: &str) -> PoolSpec {
-    let disks = vec![NewDisk { path: disk.into(), create: None, reserve: false }];
-    PoolSpec { name: name.into(), disks, wipe: false }
+fn pool(pool: Pool) -> PoolSpec {
+    let disks = vec![NewDisk { path: pool.disk.into(), create: None, reserve: false }];
+    PoolSpec { name: pool.name.into(), disks, wipe: false }
 }
 
 /// Lets time pass until `condition` holds, which may itself take time; says whether it holds within `limit`.
@@ -643,21 +660,21 @@ pub fn named(name: &str) -> Options {
     Options { initiator, timeouts, obedient: false, ..Options::default() }
 }
 
-/// A session with one node, with unit attentions taken. What takes no writes, since its disk failed, may still be read.
+/// A session with one node, with the unit attentions of a unit taken. What takes no writes, since its disk failed, may still be read.
 ///
 /// # Errors
 /// What the initiator says.
-pub async fn log_in(portal: SocketAddr, name: &str) -> Result<Session, Error> {
-    log_in_as(portal, &named(name)).await
+pub async fn log_in(portal: SocketAddr, lun: Lun, name: &str) -> Result<Session, Error> {
+    log_in_as(portal, lun, &named(name)).await
 }
 
 /// As [`log_in`].
 ///
 /// # Errors
 /// What the initiator says.
-pub async fn log_in_as(portal: SocketAddr, options: &Options) -> Result<Session, Error> {
+pub async fn log_in_as(portal: SocketAddr, lun: Lun, options: &Options) -> Result<Session, Error> {
     let session = Session::connect(portal, TARGET, options).await?;
-    match session.make_ready(LUN).await {
+    match session.make_ready(lun).await {
         Err(error) if !error.needs_help() => Err(error),
         _ => Ok(session),
     }

@@ -14,7 +14,10 @@ use crate::layout::SECTOR;
 /// What a sector held before anybody wrote.
 const EMPTY: u64 = 0;
 
-/// See the module. All hosts share it.
+/// Fewer than `2^40` values are written to a volume.
+const VALUE_BITS: u32 = 40;
+
+/// See the module. All hosts of a volume share it.
 #[derive(Clone)]
 pub struct History(Rc<Inner>);
 
@@ -31,9 +34,9 @@ struct Inner {
 pub struct Begun(Vec<(u64, usize)>);
 
 impl History {
-    /// Of a volume with blocks of this size.
-    pub fn new(size: BlockSize) -> History {
-        let (time, values) = (Cell::new(0), Cell::new(0));
+    /// Of a volume with blocks of this size, at this place among the volumes: none writes what another one does.
+    pub fn new(size: BlockSize, volume: usize) -> History {
+        let (time, values) = (Cell::new(0), Cell::new((volume as u64) << VALUE_BITS));
         let (sectors, exchanged) = (RefCell::default(), RefCell::default());
         History(Rc::new(Inner { size, time, values, sectors, exchanged }))
     }
@@ -201,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_on_a_disk_is_noticed() {
-        let history = History::new(BlockSize::B4096);
+        let history = History::new(BlockSize::B4096, 0);
         let old = history.begin_write(2..4, 1);
         history.end_write(&old);
         let new = history.begin_write(3..5, 2);
@@ -219,7 +222,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "parts of two writes")]
     fn a_mixed_sector_is_noticed() {
-        let history = History::new(BlockSize::B512);
+        let history = History::new(BlockSize::B512, 0);
         let mut data = filled(1, 1, BlockSize::B512).to_vec();
         data[300] = 7;
         history.read(0, &data, 0);

@@ -27,22 +27,24 @@ pub struct Inside<'a> {
     cluster: &'a Cluster,
     /// Where sectors are.
     pub media: &'a Media,
-    epochs: Epochs,
+    /// By volume.
+    epochs: Vec<Epochs>,
     counts: &'a Counts,
-    /// Bytes of the volume's blocks.
+    /// Bytes of the volumes' blocks.
     block: u32,
-    /// In which life and epoch each slice's copy acted last, by node and slice.
-    acted: RefCell<BTreeMap<(usize, u16), (Incarnation, u64)>>,
+    /// In which life and epoch each slice's copy acted last, by node, volume and slice.
+    acted: RefCell<BTreeMap<(usize, usize, u16), (Incarnation, u64)>>,
 }
 
 /// A copy of a slice at one moment.
 struct Seen {
     node: usize,
+    volume: usize,
     slice: u16,
     slot: Slot,
     life: Incarnation,
     config: Config,
-    /// By sector of the volume.
+    /// By sector of the volume, those of which it is known where they are.
     sectors: BTreeMap<u64, Sector>,
 }
 
@@ -59,7 +61,7 @@ impl<'a> Inside<'a> {
     pub fn new(
         cluster: &'a Cluster,
         media: &'a Media,
-        epochs: Epochs,
+        epochs: Vec<Epochs>,
         block: BlockSize,
         counts: &'a Counts,
     ) -> Inside<'a> {
@@ -89,7 +91,7 @@ impl<'a> Inside<'a> {
         let seen: Vec<Seen> = running.flat_map(|node| self.copies_of(node)).collect();
         seen.iter().for_each(|copy| self.check_acts(copy));
         for (x, y) in seen.iter().flat_map(|x| seen.iter().map(move |y| (x, y))) {
-            if x.slice == y.slice && x.node != y.node {
+            if (x.volume, x.slice) == (y.volume, y.slice) && x.node != y.node {
                 self.check_alone(x, y);
                 self.check_equal(x, y);
                 self.check_noted(x, y);
@@ -100,9 +102,11 @@ impl<'a> Inside<'a> {
     fn copies_of(&self, node: usize) -> Vec<Seen> {
         let cluster = self.cluster;
         let machine = cluster.servers[node].machine;
-        let places = self.media.places(node);
-        let image = cluster.disk(node);
+        let images: Vec<_> = cluster.pools.iter().map(|pool| (*pool, cluster.disk(node, *pool))).collect();
         let see = |copy: &SliceCopy| {
+            let volume = cluster.volume_of(copy)?;
+            let (_, image) = images.iter().find(|(pool, _)| *pool == volume.pool)?;
+            let places = self.media.places(volume, node);
             let replica = copy.replica();
             let config = replica.config()?.clone();
             let sector = |(sector, place): (&u64, &u64)| {
@@ -116,16 +120,13 @@ impl<'a> Inside<'a> {
             };
             let sectors = places.iter().filter_map(sector).collect();
             let (slot, life) = (replica.me(), Copies::current().incarnation());
-            Some(Seen { node, slice: copy.address().slice, slot, life, config, sectors })
+            let (volume, slice) = (volume.index, copy.address().slice);
+            Some(Seen { node, volume, slice, slot, life, config, sectors })
         };
         let on_core = |core: usize| {
             cluster.world.inspect(machine, CoreId(core as u16), || {
                 let copies = Copies::try_current().map_or_else(Vec::new, |copies| copies.slices());
-                copies
-                    .iter()
-                    .filter(|copy| cluster.is_of_first(copy))
-                    .filter_map(|copy| see(copy))
-                    .collect::<Vec<_>>()
+                copies.iter().filter_map(|copy| see(copy)).collect::<Vec<_>>()
             })
         };
         (0..cluster.cores).flat_map(on_core).collect()
@@ -133,11 +134,11 @@ impl<'a> Inside<'a> {
 
     /// A7: what a copy acts in is what the record had under that epoch, and its epochs only grow.
     fn check_acts(&self, copy: &Seen) {
-        let Seen { node, slice, life, config, .. } = copy;
+        let Seen { node, volume, slice, life, config, .. } = copy;
         let epoch = config.epoch.0;
-        let before = self.acted.borrow_mut().insert((*node, *slice), (*life, epoch));
+        let before = self.acted.borrow_mut().insert((*node, *volume, *slice), (*life, epoch));
         assert!(before <= Some((*life, epoch)), "node {}: {before:?} and then {life:?} in {epoch}", node + 1);
-        let epochs = self.epochs.borrow();
+        let epochs = self.epochs[*volume].borrow();
         // Those before anybody looked on are not known.
         let Some(entry) = epochs.get(&epoch) else {
             return assert!(epochs.keys().next() > Some(&epoch), "node {} acts in epoch {epoch}", node + 1);
@@ -180,7 +181,11 @@ impl<'a> Inside<'a> {
             return;
         }
         for (sector, at_x, at_y) in both(x, y).filter(|(_, at_x, at_y)| at_x.readable && at_y.readable) {
-            self.counts.count("two that may be read looked at");
+            self.counts.count(looked(
+                x.volume,
+                "two that may be read looked at",
+                "two beside that may be read looked at",
+            ));
             assert!(
                 at_x.bytes == at_y.bytes,
                 "sector {sector} may be read on nodes {} and {} in one epoch, and is {:?} and {:?}",
@@ -194,7 +199,7 @@ impl<'a> Inside<'a> {
 
     /// A4: where a copy in sync and another differ, one of them has a bit for the other.
     fn check_noted(&self, x: &Seen, y: &Seen) {
-        let epochs = self.epochs.borrow();
+        let epochs = self.epochs[x.volume].borrow();
         let newest = epochs.values().next_back().expect("it began with one");
         let in_sync = |copy: &Seen| {
             let entry = newest.copy_in(copy.slot);
@@ -206,7 +211,11 @@ impl<'a> Inside<'a> {
             return;
         }
         for (sector, at_x, at_y) in both(x, y).filter(|(_, at_x, at_y)| at_x.bytes != at_y.bytes) {
-            self.counts.count("difference of two copies looked at");
+            self.counts.count(looked(
+                x.volume,
+                "difference of two copies looked at",
+                "difference of two copies beside looked at",
+            ));
             assert!(
                 at_x.dirty.contains(y.slot) || at_y.dirty.contains(x.slot),
                 "sector {sector} differs on nodes {} and {}, and no bit says so: {:?} and {:?}",
@@ -217,6 +226,11 @@ impl<'a> Inside<'a> {
             );
         }
     }
+}
+
+/// What is counted of the first volume, or of the one beside it.
+fn looked(volume: usize, first: &'static str, beside: &'static str) -> &'static str {
+    if volume == 0 { first } else { beside }
 }
 
 /// The sectors of both.

@@ -7,56 +7,61 @@ use std::collections::BTreeMap;
 
 use rt::sim::DiskImage;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Volume};
 use crate::history::{History, value_of};
 use crate::layout::SECTOR;
 
-/// Where on each node's disk the sectors of the history are, in bytes.
+/// Where on each node's disk the sectors of each volume's history are, in bytes: by volume and node.
 ///
 /// Of a copy that was taken off its node nobody knows where it is when it is there again.
-pub struct Media(Vec<RefCell<BTreeMap<u64, u64>>>);
+pub struct Media(Vec<Vec<RefCell<BTreeMap<u64, u64>>>>);
 
 impl Media {
-    /// Finds the sectors by what each holds now: nothing else may hold the same.
+    /// Finds the sectors of each volume by what each holds now: nothing else may hold the same.
     ///
     /// # Panics
     /// If one is not found on some disk, or twice.
-    pub fn find(cluster: &Cluster, held: &BTreeMap<u64, u64>) -> Media {
-        let sector_of: BTreeMap<u64, u64> = held.iter().map(|(sector, value)| (*value, *sector)).collect();
-        assert_eq!(sector_of.len(), held.len(), "each sector holds something else");
-        let places = (0..cluster.servers.len()).map(|index| {
-            let found = places(&cluster.disk(index), &sector_of);
-            assert_eq!(found.len(), held.len(), "all are on the disk of node {}", index + 1);
-            RefCell::new(found)
-        });
-        Media(places.collect())
+    pub fn find(cluster: &Cluster, held: &[BTreeMap<u64, u64>]) -> Media {
+        let of_volume = |(volume, held): (&Volume, &BTreeMap<u64, u64>)| {
+            let sector_of: BTreeMap<u64, u64> =
+                held.iter().map(|(sector, value)| (*value, *sector)).collect();
+            assert_eq!(sector_of.len(), held.len(), "each sector holds something else");
+            let places = (0..cluster.servers.len()).map(|index| {
+                let found = places(&cluster.disk(index, volume.pool), &sector_of);
+                assert_eq!(found.len(), held.len(), "all are on the disk of node {}", index + 1);
+                RefCell::new(found)
+            });
+            places.collect()
+        };
+        Media(cluster.volumes.iter().zip(held).map(of_volume).collect())
     }
 
-    /// By sector, where it is on a node's disk.
-    pub fn places(&self, index: usize) -> Ref<'_, BTreeMap<u64, u64>> {
-        self.0[index].borrow()
+    /// By sector of a volume, where it is on a node's disk.
+    pub fn places(&self, volume: &Volume, index: usize) -> Ref<'_, BTreeMap<u64, u64>> {
+        self.0[volume.index][index].borrow()
     }
 
-    /// The node's copy is taken off it: from now on nothing is known of where it is.
-    pub fn forget(&self, index: usize) {
-        self.0[index].borrow_mut().clear();
+    /// The volume's copy is taken off the node: from now on nothing is known of where it is.
+    pub fn forget(&self, volume: &Volume, index: usize) {
+        self.0[volume.index][index].borrow_mut().clear();
     }
 
     /// A node that was in sync has lost power: all that was acknowledged is on its disk, or something newer.
     ///
     /// # Panics
     /// If not.
-    pub fn check(&self, cluster: &Cluster, index: usize, history: &History) {
-        let image = cluster.disk(index);
-        for (sector, place) in &*self.places(index) {
+    pub fn check(&self, cluster: &Cluster, volume: &Volume, index: usize, history: &History) {
+        let image = cluster.disk(index, volume.pool);
+        for (sector, place) in &*self.places(volume, index) {
             let mut bytes = [0; SECTOR];
             image.read(*place, &mut bytes);
             let found = value_of(&bytes);
             let checked = found.map(|value| history.check_found(*sector, value));
             assert!(
                 checked == Some(Ok(())),
-                "node {} was in sync and lost power, and sector {sector} is {found:?} on its disk: {checked:?}\n{}",
+                "node {} was in sync and lost power, and sector {sector} of {} is {found:?} on its disk: {checked:?}\n{}",
                 index + 1,
+                volume.name,
                 history.tail(*sector)
             );
         }

@@ -1,4 +1,4 @@
-//! Follows the record and looks at each change of the volume's configuration (A6).
+//! Follows the record and looks at each change of the volumes' configurations (A6).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,17 +8,21 @@ use cluster::Event;
 use node::copies::{StandingEntry, VolumeEntry};
 use rt::CoreId;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Volume};
 use crate::load::Counts;
 
 /// What the volume was in each epoch, from the one on in which the looking on began.
 pub type Epochs = Rc<RefCell<BTreeMap<u64, VolumeEntry>>>;
 
-/// Looks on from now on.
-pub fn start(cluster: &Cluster, counts: &Counts) -> Epochs {
-    let entry = cluster.entry();
+/// Looks on at each volume from now on.
+pub fn start(cluster: &Cluster, counts: &Counts) -> Vec<Epochs> {
+    cluster.volumes.iter().map(|volume| look_on(cluster, volume, counts)).collect()
+}
+
+fn look_on(cluster: &Cluster, volume: &Volume, counts: &Counts) -> Epochs {
+    let entry = cluster.entry_of(volume);
     let epochs = Rc::new(RefCell::new(BTreeMap::from([(entry.epoch, entry)])));
-    let (seen, key, counts) = (Rc::clone(&epochs), cluster.volume_key().to_owned(), counts.clone());
+    let (seen, key, counts) = (Rc::clone(&epochs), volume.key.clone(), counts.clone());
     let record = Rc::clone(&cluster.record);
     let task = cluster.world.spawn_on(cluster.watcher, CoreId(0), move || async move {
         let mut watch = record.watch().await;

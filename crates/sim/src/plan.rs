@@ -4,9 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use base::{BlockSize, Rng};
+use initiator::command::ReservationType;
 
 use crate::harm::{self, Harm};
 use crate::layout::OWNERS_MAX;
+use crate::load::KINDS;
 use crate::rot::Rot;
 
 /// Where a second volume lies.
@@ -37,10 +39,12 @@ pub struct Plan {
     pub disk_block: u32,
     /// When all is over the disk of one copy lies, which a comparison must find.
     pub rot: Option<Rot>,
-    /// A second volume, which has one host for itself.
+    /// A second volume.
     pub beside: Option<Beside>,
     /// What hosts do.
     pub load: Load,
+    /// Of which types reservations are by which hosts are fenced off.
+    pub reservations: Vec<ReservationType>,
     /// What goes wrong, and how often beside the others.
     pub harms: Vec<(&'static Harm, u64)>,
     /// How many times something goes wrong.
@@ -76,6 +80,8 @@ pub struct Load {
     pub writers: u64,
     /// Hosts that register, where nobody is fenced off.
     pub registrants: u64,
+    /// Hosts that share blocks of a second volume, through one node each.
+    pub beside: u64,
 }
 
 impl Plan {
@@ -96,6 +102,7 @@ impl Plan {
             exchangers: any(&[0, 0, 4, 6]),
             writers,
             registrants: if writers == 0 { any(&[0, 3]) } else { 0 },
+            beside: 1 + part_of(seed, "hosts beside").below(2),
         };
         // Leases count on clocks that differ by no more than one part in a hundred, from each other.
         let drift = [0, 500, 5_000][rng.below(3) as usize];
@@ -115,6 +122,7 @@ impl Plan {
             rot: draw_rot(seed),
             beside: draw_beside(seed),
             load,
+            reservations: draw_reservations(seed),
             harms: draw_harms(seed),
             times,
             gap,
@@ -128,6 +136,11 @@ impl Plan {
     /// Whether pools are in files, whose file system may be full; else they are on block devices.
     pub fn has_pools_in_files(&self) -> bool {
         self.harms.iter().any(|(harm, _)| harm.name == harm::FULL.name)
+    }
+
+    /// Whether volumes may grow.
+    pub fn grows(&self) -> bool {
+        self.harms.iter().any(|(harm, _)| harm.name == harm::GROW.name)
     }
 
     /// Whether a copy may have to copy everything.
@@ -152,6 +165,13 @@ fn draw_confirms(seed: u64, nodes: usize) -> Vec<bool> {
     let mut rng = part_of(seed, "confirms");
     let some = rng.one_in(2);
     (0..nodes).map(|_| some && !rng.one_in(3)).collect()
+}
+
+/// All types, or one.
+fn draw_reservations(seed: u64) -> Vec<ReservationType> {
+    let mut rng = part_of(seed, "reservations");
+    let all = KINDS.map(|(kind, _)| kind);
+    if rng.one_in(3) { all.to_vec() } else { vec![all[rng.below(all.len() as u64) as usize]] }
 }
 
 fn draw_rot(seed: u64) -> Option<Rot> {
@@ -184,7 +204,7 @@ impl fmt::Display for Plan {
             "seed {seed}: {nodes} nodes of {cores} cores {votes} in the record, {record}; blocks of {} bytes on disks with {disk_block}",
             block.bytes()
         )?;
-        writeln!(f, "  {load:?}, second volume: {:?}", self.beside)?;
+        writeln!(f, "  {load:?}, second volume: {:?}, reservations: {:?}", self.beside, self.reservations)?;
         writeln!(f, "  {times} times in up to {gap:?} each: {:?}", self.harms)?;
         write!(
             f,

@@ -6,11 +6,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::{Lba, Rng};
-use initiator::command::{PersistentReserveOut, ServiceAction};
 use rt::CoreId;
 use rt::sim::{Astray, DiskImage};
 
-use crate::cluster::{Cluster, DISK, LUN, log_in};
+use crate::cluster::{Cluster, Volume, log_in};
 use crate::history::filled;
 use crate::layout::SECTOR;
 use crate::load::Counts;
@@ -20,8 +19,6 @@ use crate::run::wait_until_clean;
 
 /// What a host writes in the end: nothing else holds that.
 const NEW: u64 = u64::MAX >> 1;
-/// The key with which it clears reservations.
-const KEY: u64 = 0x707;
 /// Bytes of the largest block of a disk or a volume: writes begin at multiples of their own blocks, and go astray by a multiple of this.
 const MISDIRECTED_TO: u64 = 4096;
 /// What is compared at a time.
@@ -45,22 +42,29 @@ pub enum Rot {
 pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Counts) {
     let mut rng = Rng::new(plan.seed ^ 0x0707);
     let by = rng.below(plan.nodes as u64) as usize;
-    let found = cluster.verify(by);
-    assert!(found.is_equal(), "copies that are equal are said to differ, or were not compared: {found:?}");
-    counts.count("comparison of equal copies");
+    for volume in &cluster.volumes {
+        let found = cluster.verify(volume, by);
+        assert!(
+            found.is_equal(),
+            "copies that are equal are said to differ, or were not compared: {found:?}"
+        );
+        counts.count("comparison of equal copies");
+    }
     let index = rng.below(plan.nodes as u64) as usize;
-    let places: Vec<(u64, u64)> = media.places(index).iter().map(|(sector, at)| (*sector, *at)).collect();
+    let volume = &cluster.volumes[rng.below(cluster.volumes.len() as u64) as usize];
+    let places = media.places(volume, index);
+    let places: Vec<(u64, u64)> = places.iter().map(|(sector, at)| (*sector, *at)).collect();
     let Some(rot) = plan.rot.filter(|_| !places.is_empty()) else { return };
     let (sector, place) = places[rng.below(places.len() as u64) as usize];
     let regions = match rot {
         Rot::Decay => {
             let machine = cluster.servers[index].machine;
-            cluster.world.corrupt_disk(machine, DISK, place..place + SECTOR as u64);
+            cluster.world.corrupt_disk(machine, volume.pool.disk, place..place + SECTOR as u64);
             counts.count("sector that decays");
             BTreeSet::from([region_of(sector)])
         }
         Rot::LostWrite => {
-            write_astray(plan, cluster, (index, by), (sector, place), Astray::Lost);
+            write_astray(plan, cluster, volume, (index, by), (sector, place), Astray::Lost);
             counts.count("write that is lost");
             BTreeSet::from([region_of(sector)])
         }
@@ -71,13 +75,13 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
             // From where the one begins to where the other begins, whichever sector of a block it is.
             let start = |place: u64| (place - place % MISDIRECTED_TO) as i64;
             let astray = Astray::Misdirected(start(there) - start(place));
-            write_astray(plan, cluster, (index, by), (sector, place), astray);
+            write_astray(plan, cluster, volume, (index, by), (sector, place), astray);
             counts.count("write that goes elsewhere");
             BTreeSet::from([region_of(sector), region_of(other)])
         }
     };
-    let before: Vec<DiskImage> = (0..plan.nodes).map(|index| cluster.disk(index)).collect();
-    let found = cluster.verify(by);
+    let before: Vec<DiskImage> = (0..plan.nodes).map(|index| cluster.disk(index, volume.pool)).collect();
+    let found = cluster.verify(volume, by);
     counts.count("comparison that finds rot");
     let at: BTreeSet<(u64, u64)> = found.differences.iter().map(|it| (it.offset, it.len)).collect();
     let bytes = regions.len() as u64 * REGION;
@@ -91,8 +95,8 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
     // Nobody has decided whose data is right: nothing is spread, and nothing is put right.
     cluster.world.run_for(Duration::from_secs(2));
     for (node, before) in before.iter().enumerate() {
-        let now = cluster.disk(node);
-        for place in media.places(node).values() {
+        let now = cluster.disk(node, volume.pool);
+        for place in media.places(volume, node).values() {
             let same = sector_at(before, *place) == sector_at(&now, *place);
             assert!(same, "a comparison has changed the copy of node {}", node + 1);
         }
@@ -104,24 +108,19 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
 fn write_astray(
     plan: &Plan,
     cluster: &Cluster,
+    volume: &Volume,
     nodes: (usize, usize),
     (sector, place): (u64, u64),
     astray: Astray,
 ) {
     let (index, by) = nodes;
-    let machine = cluster.servers[index].machine;
-    cluster.world.lead_write_astray(machine, DISK, place..place + SECTOR as u64, astray);
+    let (machine, lun) = (cluster.servers[index].machine, volume.lun);
+    cluster.world.lead_write_astray(machine, volume.pool.disk, place..place + SECTOR as u64, astray);
     let (host, portal) = (cluster.add_host("astray"), cluster.servers[by].portal);
     let (block, size) = (sector * SECTOR as u64 / u64::from(plan.block.bytes()), plan.block);
     cluster.world.block_on(host, CoreId(0), move || async move {
-        let session = log_in(portal, "astray").await.expect("nothing fails any more");
-        // Reservations that hosts have left keep others from writing.
-        let register = PersistentReserveOut::register(KEY);
-        let clear = PersistentReserveOut { action: ServiceAction::Clear, key: KEY, ..register };
-        for command in [register, clear] {
-            session.reserve(LUN, command).await.expect("nothing fails any more");
-        }
-        let written = session.write(LUN, Lba(block), filled(NEW, 1, size), size).await;
+        let session = log_in(portal, lun, "astray").await.expect("nothing fails any more");
+        let written = session.write(lun, Lba(block), filled(NEW, 1, size), size).await;
         written.expect("nothing fails any more");
     });
     cluster.world.kill(host);

@@ -5,15 +5,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, Lba, Rng};
+use initiator::command::{PersistentReserveOut, ServiceAction};
+use initiator::{Lun, Session};
 use rt::CoreId;
 use rt::sim::{FaultCounts, NetProfile};
 
 use crate::canary::{self, Canary};
-use crate::cluster::{Cluster, LUN, log_in, wait};
+use crate::cluster::{Cluster, Volume, log_in, wait};
 use crate::harm::Harms;
 use crate::history::{History, filled};
 use crate::inside::Inside;
-use crate::layout::{self, BESIDE_REGIONS_MAX, REGIONS_MAX};
+use crate::layout;
 use crate::load::hot::attended;
 use crate::load::{self, Counts, Hurry};
 use crate::media::Media;
@@ -56,8 +58,16 @@ pub struct Outcome {
 pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     canary::make(None);
     let cluster = Cluster::new(plan);
-    let (history, counts) = (History::new(plan.block), Counts::default());
-    let media = mark(&cluster, &history);
+    let counts = Counts::default();
+    let histories: Vec<History> =
+        cluster.volumes.iter().map(|volume| History::new(plan.block, volume.index)).collect();
+    let held: Vec<_> = cluster
+        .volumes
+        .iter()
+        .zip(&histories)
+        .map(|(volume, history)| mark(&cluster, volume, history))
+        .collect();
+    let media = Media::find(&cluster, &held);
     canary::make(canary);
     let epochs = onlooker::start(&cluster, &counts);
     let profile = NetProfile {
@@ -70,12 +80,14 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
         cluster.world.set_clock_drift(server.machine, *drift);
     }
     let hurry = Hurry::default();
-    let hosts = load::start(&cluster, plan, &history, &counts, &hurry);
-    let inside = Inside::new(&cluster, &media, Rc::clone(&epochs), plan.block, &counts);
-    let mut harms = Harms::new(&cluster, &history, &inside, plan, &hosts, &counts, &hurry);
+    let hosts = load::start(&cluster, plan, &histories, &counts, &hurry);
+    let inside = Inside::new(&cluster, &media, epochs.iter().map(Rc::clone).collect(), plan.block, &counts);
+    let mut harms = Harms::new(&cluster, &histories, &inside, plan, &hosts, &counts, &hurry);
     harms.make_disks_well();
-    if canary == Some(Canary::Disks) {
-        harms.have_disks_lie();
+    match canary {
+        Some(Canary::Disks) => harms.have_disks_lie(&cluster.pools),
+        Some(Canary::DisksBeside) => harms.have_disks_lie(&cluster.pools[1..]),
+        _ => {}
     }
     disturb(plan, &mut harms);
     harms.end();
@@ -86,13 +98,17 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     // What they had under way in the nodes begins, or ends, a moment later.
     cluster.world.run_for(UNDER_WAY_MAX);
     come_to_rest(plan, &cluster);
-    read_everywhere(plan, &cluster, &history);
-    if let Err((sector, violation)) = history.check() {
-        panic!("sector {sector}: {violation:?}\n{}", history.tail(sector));
+    for (volume, history) in cluster.volumes.iter().zip(&histories) {
+        read_everywhere(plan, &cluster, volume, history);
+        if let Err((sector, violation)) = history.check() {
+            panic!("sector {sector} of {}: {violation:?}\n{}", volume.name, history.tail(sector));
+        }
     }
     rot::check(plan, &cluster, &media, &counts);
-    let last = epochs.borrow().keys().next_back().copied();
-    assert_eq!(last, Some(cluster.entry().epoch), "each epoch was seen");
+    for (volume, epochs) in cluster.volumes.iter().zip(&epochs) {
+        let last = epochs.borrow().keys().next_back().copied();
+        assert_eq!(last, Some(cluster.entry_of(volume).epoch), "each epoch was seen");
+    }
     Outcome {
         hash: cluster.world.log_hash(),
         events: cluster.world.event_count(),
@@ -102,36 +118,37 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     }
 }
 
-/// Writes all sectors that the history is about, so that they are found on the disks.
-fn mark(cluster: &Cluster, history: &History) -> Media {
+/// Writes all sectors that the history of a volume is about, so that they are found on the disks. Gives what each holds.
+fn mark(cluster: &Cluster, volume: &Volume, history: &History) -> BTreeMap<u64, u64> {
     let (machine, portal) = (cluster.add_host("marker"), cluster.servers[0].portal);
-    let written = history.clone();
+    let (written, lun, layout) = (history.clone(), volume.lun, volume.layout);
+    let exchanged = if volume.index == 0 { layout::EXCHANGED } else { 0..0 };
     let held = cluster.world.block_on(machine, CoreId(0), move || async move {
-        let session = log_in(portal, "marker").await.expect("nothing has failed yet");
+        let session = log_in(portal, lun, "marker").await.expect("nothing has failed yet");
         let size = written.block_size();
         let mut held = BTreeMap::new();
-        for block in layout::hot(size).into_iter().flatten().chain([layout::quiet(size)]) {
+        for block in layout.hot(size).into_iter().flatten().chain([layout.quiet(size)]) {
             // Each sector holds something else, so that it is told from the block's other sectors.
             let values: Vec<(u64, u64)> =
                 written.sectors_of(block).map(|sector| (sector, written.value())).collect();
             let data: Vec<u8> =
                 values.iter().flat_map(|(_, value)| value.to_le_bytes().repeat(layout::SECTOR / 8)).collect();
             let begun = written.begin_marks(&values);
-            let sent = session.write(LUN, Lba(block), base::Chain::copy_of(&data), size).await;
+            let sent = session.write(lun, Lba(block), base::Chain::copy_of(&data), size).await;
             sent.expect("nothing has failed yet");
             written.end_write(&begun);
             held.extend(values.into_iter().filter(|(sector, _)| written.is_watched(*sector)));
         }
-        for block in layout::EXCHANGED {
+        for block in exchanged {
             let begun = written.begin_write(block..block + 1, u64::from(u32::MAX) + block);
             let data = filled(u64::from(u32::MAX) + block, 1, size);
-            session.write(LUN, Lba(block), data, size).await.expect("nothing has failed yet");
+            session.write(lun, Lba(block), data, size).await.expect("nothing has failed yet");
             written.end_write(&begun);
         }
         held
     });
     cluster.world.kill(machine);
-    Media::find(cluster, &held)
+    held
 }
 
 fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
@@ -167,7 +184,7 @@ fn check_no_full_sync(plan: &Plan, cluster: &Cluster) {
     }
     for index in (0..cluster.servers.len()).filter(|index| cluster.is_started(*index)).collect::<Vec<_>>() {
         let dirty = cluster.dirty_regions(index);
-        let most = REGIONS_MAX + plan.beside.map_or(0, |_| BESIDE_REGIONS_MAX);
+        let most: usize = cluster.volumes.iter().map(|volume| volume.layout.regions_max).sum();
         assert!(
             dirty <= most,
             "node {} would have {dirty} regions copied, and only {most} were ever written to",
@@ -232,19 +249,34 @@ fn come_to_rest(plan: &Plan, cluster: &Cluster) {
     }
 }
 
+/// Gives up the reservations that hosts have left.
+pub(crate) async fn clear_reservations(session: &Session, lun: Lun) {
+    const KEY: u64 = 0x707;
+    let register = PersistentReserveOut::register(KEY);
+    let clear = PersistentReserveOut { action: ServiceAction::Clear, key: KEY, ..register };
+    for command in [register, clear] {
+        attended(async || session.reserve(lun, command).await).await.expect("nothing fails any more");
+    }
+}
+
 /// What each node gives a reader at the end is a part of the history.
-fn read_everywhere(plan: &Plan, cluster: &Cluster, history: &History) {
+fn read_everywhere(plan: &Plan, cluster: &Cluster, volume: &Volume, history: &History) {
     let machine = cluster.add_host("reader");
     for server in &cluster.servers {
         let (portal, history, size) = (server.portal, history.clone(), plan.block);
+        let (lun, layout) = (volume.lun, volume.layout);
+        let exchanged = if volume.index == 0 { layout::EXCHANGED } else { 0..0 };
+        let grown = layout.grown(size, cluster.entry_of(volume).size / u64::from(size.bytes()));
         cluster.world.block_on(machine, CoreId(0), move || async move {
-            let session = log_in(portal, "reader").await.expect("all nodes serve");
-            let quiet = layout::quiet(size);
-            for blocks in layout::hot(size).into_iter().chain([layout::EXCHANGED, quiet..quiet + 1]) {
+            let session = log_in(portal, lun, "reader").await.expect("all nodes serve");
+            clear_reservations(&session, lun).await;
+            let quiet = layout.quiet(size);
+            let areas = layout.hot(size).into_iter().chain([exchanged, quiet..quiet + 1, grown]);
+            for blocks in areas.filter(|blocks| !blocks.is_empty()) {
                 let call = history.tick();
                 let count = BlockCount(blocks.end - blocks.start);
                 // Nodes tell each other of the end of a sync a moment later, and hosts of the states of paths.
-                let read = async || session.read(LUN, Lba(blocks.start), count, size).await;
+                let read = async || session.read(lun, Lba(blocks.start), count, size).await;
                 let data = attended(read).await.expect("all nodes serve");
                 history.read(blocks.start, &data, call);
             }

@@ -9,7 +9,8 @@ use base::Rng;
 use rt::sim::DiskFaults;
 
 use super::{Harm, Harms};
-use crate::layout::{self, SECTOR};
+use crate::cluster::Volume;
+use crate::layout::SECTOR;
 
 /// Some blocks of a disk cannot be read until they are written again.
 pub const BAD: Harm =
@@ -48,10 +49,12 @@ impl Harms<'_> {
         if self.spoilt.get().is_some() {
             return false;
         }
-        let blocks = self.draw_blocks(rng);
-        let sectors =
-            self.history.sectors_of(blocks.start).start..self.history.sectors_of(blocks.end - 1).end;
-        let places: Vec<u64> = self.media.places(index).range(sectors).map(|(_, place)| *place).collect();
+        let volume = self.any_volume(rng);
+        let history = &self.histories[volume.index];
+        let blocks = self.draw_blocks(volume, rng);
+        let sectors = history.sectors_of(blocks.start).start..history.sectors_of(blocks.end - 1).end;
+        let places: Vec<u64> =
+            self.media.places(volume, index).range(sectors).map(|(_, place)| *place).collect();
         if places.is_empty() {
             return false;
         }
@@ -64,17 +67,17 @@ impl Harms<'_> {
             }
         });
         self.spoilt.set(Some(index));
-        self.harm_disk(index, faults);
+        self.harm_disk(index, volume.pool, faults);
         if is_calm {
-            self.read_unharmed(index, blocks);
+            self.read_unharmed(volume, index, blocks);
         }
         true
     }
 
-    /// Blocks that many hosts use, beside each other.
-    fn draw_blocks(&self, rng: &mut Rng) -> Range<u64> {
-        let areas = layout::hot(self.plan.block);
-        let area = &areas[usize::from(rng.one_in(3))];
+    /// Blocks of a volume that many hosts use, beside each other.
+    fn draw_blocks(&self, volume: &Volume, rng: &mut Rng) -> Range<u64> {
+        let areas = volume.layout.hot(self.plan.block);
+        let area = &areas[usize::from(rng.one_in(3)).min(areas.len() - 1)];
         let first = area.start + rng.below(area.end - area.start);
         first..(first + 1 + rng.below(BLOCKS_MAX)).min(area.end)
     }

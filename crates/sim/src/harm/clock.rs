@@ -1,4 +1,5 @@
-//! Virtual machines that are paused, and their clocks with them.
+//! Clocks that are wrong: of virtual machines that are paused, and their clocks with them; that are put right afterwards, or more than that; and the time of day, which
+//! anybody may set.
 
 use std::time::Duration;
 
@@ -21,6 +22,33 @@ pub const STOP: Harm = Harm::new("clock stop", 8, |harms, victim, rng| {
     can
 });
 
+/// A machine stands still for a moment, and then its clock leaps over that, as after a virtual machine was resumed: by as much as it missed, or by more, where a
+/// lease that it gave runs out too early by that and all others have their reads confirmed.
+pub const LEAP: Harm = Harm::new("clock leap", 6, |harms, victim, rng| {
+    let can = harms.cluster.is_started(victim.index);
+    if can {
+        harms.leap_clock(victim.index, victim.other, rng);
+    }
+    can
+});
+
+/// Somebody sets a machine's time of day, forward or back.
+pub const TIME_OF_DAY: Harm = Harm::new("time of day set", 4, |harms, victim, rng| {
+    let (world, machine) = (&harms.cluster.world, harms.machine(victim.index));
+    let most = SET_BY_MILLIS[rng.below(SET_BY_MILLIS.len() as u64) as usize];
+    let by = Duration::from_millis(1 + rng.below(most));
+    if rng.one_in(2) {
+        world.put_time_of_day_forward(machine, by);
+    } else {
+        world.put_time_of_day_back(machine, by);
+    }
+    true
+});
+
+/// How far the time of day is put forward or back: a bit, some hours, years.
+const SET_BY_MILLIS: [u64; 3] = [2_000, 86_400_000, 300_000_000_000];
+/// By how much more than what it missed a clock leaps.
+const TOO_FAR_MAX: Duration = Duration::from_secs(10);
 /// Whoever stands still for so long is taken out, where the record can be reached.
 const STOP_MAX: Duration = Duration::from_secs(2);
 /// For so long at most it stands still after that: the others act without it once the leases that it holds have run out
@@ -34,6 +62,31 @@ const LOOK: Duration = Duration::from_millis(20);
 const MISLED_MAX: Duration = LEASE_LENGTH.saturating_add(Duration::from_millis(20));
 
 impl Harms<'_> {
+    /// Hosts write through another node meanwhile, and look through this one afterwards.
+    fn leap_clock(&self, index: usize, other: usize, rng: &mut Rng) {
+        let (world, machine) = (&self.cluster.world, self.machine(index));
+        let mut up_to = |most: Duration| Duration::from_micros(rng.below(most.as_micros() as u64));
+        let (stood, beyond, after) = (up_to(STOP_MAX), up_to(TOO_FAR_MAX), up_to(UNAWARE_MAX));
+        let others = (0..self.cluster.servers.len()).filter(|other| *other != index);
+        let may_go_beyond = { others.clone() }.all(|other| self.plan.confirms[other]);
+        let began = world.now();
+        world.freeze(machine);
+        self.hurry.begin(other);
+        self.inside.run_for(stood);
+        world.resume(machine);
+        let missed = world.now() - began;
+        if may_go_beyond {
+            world.leap_clock(machine, missed + beyond);
+            self.counts.count("clock that leaps too far");
+            let misled_until = world.now() + MISLED_MAX;
+            others.for_each(|other| self.cluster.servers[other].misled_until.set(misled_until));
+        } else {
+            world.leap_clock(machine, missed);
+        }
+        self.inside.run_for(after);
+        self.hurry.end();
+    }
+
     /// Hosts write through another node meanwhile, and read through this one as soon as it runs again.
     fn stop_clock(&self, index: usize, other: usize, rng: &mut Rng) {
         let (world, machine) = (&self.cluster.world, self.machine(index));

@@ -5,17 +5,18 @@ use std::time::Duration;
 use rt::sim::DiskLatency;
 
 use super::{Harm, Harms};
-use crate::cluster::{DISK, POOL};
+use crate::cluster::{Pool, Volume};
 
 /// A disk answers nothing for so long that others go on without it.
 pub const HANG: Harm = Harm::new("hanging disk", 4, |harms, victim, rng| {
     let is_calm = rng.one_in(2) && harms.calm_down();
+    let volume = harms.any_volume(rng);
     let latency = DiskLatency { read: READ_HANGS, write: HANGS, flush: HANGS, ..harms.latency(victim.index) };
-    harms.set_latency(victim.index, latency);
+    harms.set_latency(victim.index, volume.pool, latency);
     harms.hangs.set(true);
     if is_calm {
         // Hosts of the other nodes notice that it takes longer, and nothing else.
-        harms.write_unharmed(victim.other);
+        harms.write_unharmed(volume, victim.other);
     }
     true
 })
@@ -25,9 +26,10 @@ pub const HANG: Harm = Harm::new("hanging disk", 4, |harms, victim, rng| {
 /// A disk fails all that it is asked for, until it is there again with all it had.
 pub const DEAD: Harm = Harm::new("dead disk", 4, |harms, victim, rng| {
     let is_calm = rng.one_in(2) && harms.calm_down();
-    harms.kill_disk(victim.index);
+    let volume = harms.any_volume(rng);
+    harms.kill_disk(victim.index, volume.pool);
     if is_calm {
-        harms.write_unharmed(victim.other);
+        harms.write_unharmed(volume, victim.other);
     }
     true
 })
@@ -37,9 +39,10 @@ pub const DEAD: Harm = Harm::new("dead disk", 4, |harms, victim, rng| {
 /// A disk is gone for good with all it had: an empty one is put in its place, and an administrator has the node have a copy there again.
 pub const GONE: Harm = Harm {
     repair: |harms| harms.replace_copies(),
-    ..Harm::new("disk gone for good", 6, |harms, victim, _| {
+    ..Harm::new("disk gone for good", 6, |harms, victim, rng| {
         harms.calm_down() && {
-            harms.lose_disk(victim.index, victim.other);
+            let volume = harms.any_volume(rng);
+            harms.lose_disk(volume, victim.index, victim.other);
             true
         }
     })
@@ -57,17 +60,18 @@ pub(super) const HUNG_MAX: Duration = Duration::from_secs(30);
 const LEAVES_WITHIN: Duration = Duration::from_secs(15);
 
 impl Harms<'_> {
-    fn kill_disk(&self, index: usize) {
-        self.disks_ill.set(true);
-        self.cluster.world.set_disk_dead(self.machine(index), DISK, true);
+    fn kill_disk(&self, index: usize, pool: Pool) {
+        self.note_ill(pool);
+        self.cluster.world.set_disk_dead(self.machine(index), pool.disk, true);
     }
 
-    fn lose_disk(&mut self, index: usize, other: usize) {
-        let cluster = self.cluster;
-        self.kill_disk(index);
-        self.write_unharmed(other);
+    /// The disk under a node's copy of this volume.
+    fn lose_disk(&mut self, volume: &Volume, index: usize, other: usize) {
+        let (cluster, pool) = (self.cluster, volume.pool);
+        self.kill_disk(index, pool);
+        self.write_unharmed(volume, other);
         let until = cluster.world.now() + LEAVES_WITHIN;
-        while cluster.is_in_sync(index) {
+        while cluster.has_in_sync(volume, index) {
             assert!(
                 cluster.world.now() < until,
                 "the copy of node {} has no disk, and is in sync",
@@ -76,27 +80,28 @@ impl Harms<'_> {
             self.inside.run_for(Duration::from_millis(100));
         }
         cluster.world.kill(self.machine(index));
-        cluster.put_blank_disk(index);
-        self.media.forget(index);
-        self.gone.push(index);
+        cluster.put_blank_disk(index, pool);
+        let lost = cluster.volumes.iter().filter(|volume| volume.pool == pool);
+        lost.for_each(|volume| self.media.forget(volume, index));
+        self.gone.push((index, pool));
     }
 
     /// What an administrator does about disks that are gone: he forgets the pool, makes one on the new disk, and has the copies that are no more taken off its
     /// node. Then it is given new ones, as every node that has none.
     fn replace_copies(&mut self) {
         let cluster = self.cluster;
-        for index in self.gone.clone() {
+        for (index, pool) in self.gone.clone() {
             if !cluster.is_started(index) {
                 continue;
             }
-            let mut lost = cluster.volumes.iter().filter(|volume| volume.pool == POOL);
+            let mut lost = cluster.volumes.iter().filter(|volume| volume.pool == pool);
             if let Some(volume) = lost.find(|volume| cluster.has_copy(volume, index)) {
                 self.remove_copy(volume, index);
-            } else if cluster.has_well_pool(index) {
+            } else if cluster.has_well_pool(index, pool) {
                 self.counts.count("disk replaced");
-                self.gone.retain(|gone| *gone != index);
+                self.gone.retain(|gone| *gone != (index, pool));
             } else if self.may_ask() {
-                cluster.make_pool_again(index);
+                cluster.make_pool_again(index, pool);
             }
         }
     }

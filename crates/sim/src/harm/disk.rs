@@ -6,7 +6,7 @@ use rt::sim::{DiskFaults, DiskLatency};
 
 use super::dead_disk::HUNG_MAX;
 use super::{Harm, Harms};
-use crate::cluster::DISK;
+use crate::cluster::Pool;
 
 /// A disk takes long.
 pub const SLOW: Harm = Harm::new("slow disk", 4, |harms, victim, rng| {
@@ -15,7 +15,7 @@ pub const SLOW: Harm = Harm::new("slow disk", 4, |harms, victim, rng| {
     let slow = Duration::from_millis(1 + rng.below(max));
     let spike_one_in = 1 + rng.below(50);
     let latency = DiskLatency { spike_one_in, spike: slow / 4..slow, ..harms.latency(victim.index) };
-    harms.set_latency(victim.index, latency);
+    harms.set_latency(victim.index, harms.any_volume(rng).pool, latency);
     true
 });
 
@@ -30,7 +30,7 @@ pub const FAILING: Harm = Harm {
             flush_error_one_in: one_in(),
             ..DiskFaults::default()
         };
-        harms.harm_disk(victim.index, faults);
+        harms.harm_disk(victim.index, harms.any_volume(rng).pool, faults);
         true
     })
     .costs_full_copies()
@@ -51,19 +51,26 @@ pub const WELL: Harm = Harm {
 const REOPENS_WITHIN: Duration = Duration::from_secs(10);
 
 impl Harms<'_> {
-    pub(super) fn set_disk_faults(&self, index: usize, faults: DiskFaults) {
-        let faults = DiskFaults { lies: self.disks_lie, ..faults };
-        self.cluster.world.set_disk_faults(self.machine(index), DISK, faults);
+    fn set_disk_faults(&self, index: usize, pool: Pool, faults: DiskFaults) {
+        let faults = DiskFaults { lies: self.lying.contains(&pool), ..faults };
+        self.cluster.world.set_disk_faults(self.machine(index), pool.disk, faults);
     }
 
-    pub(super) fn harm_disk(&self, index: usize, faults: DiskFaults) {
-        self.disks_ill.set(true);
-        self.set_disk_faults(index, faults);
+    pub(super) fn harm_disk(&self, index: usize, pool: Pool, faults: DiskFaults) {
+        self.note_ill(pool);
+        self.set_disk_faults(index, pool, faults);
     }
 
-    pub(super) fn set_latency(&self, index: usize, latency: DiskLatency) {
+    pub(super) fn set_latency(&self, index: usize, pool: Pool, latency: DiskLatency) {
+        self.note_ill(pool);
+        self.cluster.world.set_disk_latency(self.machine(index), pool.disk, latency);
+    }
+
+    pub(super) fn note_ill(&self, pool: Pool) {
         self.disks_ill.set(true);
-        self.cluster.world.set_disk_latency(self.machine(index), DISK, latency);
+        if self.cluster.pools.iter().position(|it| *it == pool) != Some(0) {
+            self.counts.count("fault of a second disk");
+        }
     }
 
     pub(super) fn latency(&self, index: usize) -> DiskLatency {
@@ -73,28 +80,34 @@ impl Harms<'_> {
     /// All disks are as the plan has them.
     pub fn make_disks_well(&self) {
         self.make_disks_fast();
-        for index in 0..self.cluster.servers.len() {
-            self.set_disk_faults(index, DiskFaults::default());
-            self.cluster.world.set_disk_dead(self.machine(index), DISK, false);
+        for (index, pool) in self.disks() {
+            self.set_disk_faults(index, pool, DiskFaults::default());
+            self.cluster.world.set_disk_dead(self.machine(index), pool.disk, false);
         }
         self.disks_ill.set(false);
         self.spoilt.set(None);
     }
 
     pub(super) fn make_disks_fast(&self) {
-        for (index, server) in self.cluster.servers.iter().enumerate() {
-            self.cluster.world.set_disk_latency(server.machine, DISK, self.latency(index));
+        for (index, pool) in self.disks() {
+            self.cluster.world.set_disk_latency(self.machine(index), pool.disk, self.latency(index));
         }
         if self.hangs.replace(false) {
             self.hung_until.set(self.cluster.world.now() + HUNG_MAX);
         }
     }
 
+    /// All disks, by node and pool.
+    pub(super) fn disks(&self) -> impl Iterator<Item = (usize, Pool)> {
+        let pools = &self.cluster.pools;
+        (0..self.cluster.servers.len()).flat_map(|index| pools.iter().map(move |pool| (index, *pool)))
+    }
+
     /// Whether somebody has to look after the pool of a node, which is not about to end.
     pub(super) fn pool_failed(&self, index: usize) -> bool {
         self.cluster.is_started(index)
             && !self.stopping.contains(&index)
-            && !self.gone.contains(&index)
+            && !self.gone.iter().any(|(gone, _)| *gone == index)
             && self.cluster.pool_failed(index)
     }
 

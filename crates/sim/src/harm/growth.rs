@@ -3,19 +3,20 @@
 use base::ByteLen;
 
 use super::Harm;
-use crate::cluster::VOLUME;
-use crate::layout::{GROWN_MAX, GROWTHS};
+use crate::layout::GROWTHS;
 
-/// The volume is made larger, on line, by a little or by a lot.
+/// A volume is made larger, on line, by a little or by a lot.
 pub const GROW: Harm = Harm::new("growth", 3, |harms, victim, rng| {
     let cluster = harms.cluster;
+    let volume = harms.any_volume(rng);
     let by = GROWTHS[rng.below(GROWTHS.len() as u64) as usize];
-    let size = cluster.entry().size + by;
-    if !cluster.is_started(victim.index) || size > GROWN_MAX {
+    let size = ByteLen(cluster.entry_of(volume).size + by);
+    if !cluster.is_started(victim.index) || size > volume.layout.grown_max {
         return false;
     }
+    let name = volume.name;
     cluster.ask_to(victim.index, move |control| async move {
-        drop(control.grow_volume(VOLUME, ByteLen(size)).await);
+        drop(control.grow_volume(name, size).await);
     });
     true
 });

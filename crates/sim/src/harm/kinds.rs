@@ -100,6 +100,8 @@ pub static ALL: &[Harm] = &[
     process::STOP,
     pause::PAUSE,
     clock::STOP,
+    clock::LEAP,
+    clock::TIME_OF_DAY,
     network::CUT,
     network::CUT_ONE_WAY,
     network::ISOLATE,

@@ -25,11 +25,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Rng;
-use rt::sim::{DiskFaults, NodeId, NodeStatus};
+use rt::sim::{NodeId, NodeStatus};
 
 pub use self::full_disk::FULL;
+pub use self::growth::GROW;
 pub use self::kinds::{ALL, Harm, Victim};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Pool};
 use crate::history::History;
 use crate::inside::Inside;
 use crate::load::{Counts, Hurry};
@@ -43,8 +44,8 @@ const ASKED_FOR: Duration = Duration::from_secs(3);
 pub struct Harms<'a> {
     /// The nodes.
     pub cluster: &'a Cluster,
-    /// What hosts have seen.
-    pub history: &'a History,
+    /// What hosts have seen, by volume.
+    pub histories: &'a [History],
     /// Where sectors are.
     pub media: &'a Media,
     /// Looks into nodes.
@@ -80,20 +81,20 @@ pub struct Harms<'a> {
     /// The node whose disk has blocks that cannot be read.
     spoilt: Cell<Option<usize>>,
     /// Nodes whose disks were lost for good, until they have others.
-    gone: Vec<usize>,
+    gone: Vec<(usize, Pool)>,
     /// Copies whose disks were set back.
     older: Vec<set_back::Older>,
     /// Machines of hosts that look at one fault.
     guests: RefCell<Vec<NodeId>>,
-    /// Disks that lie: a mistake that is to be noticed.
-    disks_lie: bool,
+    /// Whose disks lie: a mistake that is to be noticed.
+    lying: Vec<Pool>,
 }
 
 impl<'a> Harms<'a> {
     /// All is well.
     pub fn new(
         cluster: &'a Cluster,
-        history: &'a History,
+        histories: &'a [History],
         inside: &'a Inside<'a>,
         plan: &'a Plan,
         hosts: &'a [NodeId],
@@ -103,7 +104,7 @@ impl<'a> Harms<'a> {
         Harms {
             plan,
             cluster,
-            history,
+            histories,
             media: inside.media,
             inside,
             hosts,
@@ -123,14 +124,14 @@ impl<'a> Harms<'a> {
             gone: Vec::new(),
             older: Vec::new(),
             guests: RefCell::default(),
-            disks_lie: false,
+            lying: Vec::new(),
         }
     }
 
-    /// From now on no flush of any disk promises anything.
-    pub fn have_disks_lie(&mut self) {
-        self.disks_lie = true;
-        (0..self.cluster.servers.len()).for_each(|index| self.set_disk_faults(index, DiskFaults::default()));
+    /// From now on no flush of the disks under these pools promises anything.
+    pub fn have_disks_lie(&mut self, pools: &[Pool]) {
+        self.lying = pools.to_vec();
+        self.make_disks_well();
     }
 
     /// Does it to somebody, if it can be done; says whether it was.

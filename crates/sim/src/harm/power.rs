@@ -22,12 +22,14 @@ impl Harms<'_> {
     pub(super) fn power_loss(&self, indices: &[usize]) {
         let cluster = self.cluster;
         // The record may not know yet that a disk was set back.
-        let has_all = |index: &usize| cluster.is_in_sync(*index) && !self.holds_older_data(*index);
-        let in_sync: Vec<usize> = indices.iter().copied().filter(has_all).collect();
+        let well: Vec<usize> =
+            indices.iter().copied().filter(|index| !self.holds_older_data(*index)).collect();
+        let copies = cluster.volumes.iter().flat_map(|volume| well.iter().map(move |index| (volume, *index)));
+        let in_sync: Vec<_> = copies.filter(|(volume, index)| cluster.has_in_sync(volume, *index)).collect();
         indices.iter().for_each(|index| cluster.world.crash(self.machine(*index)));
-        for index in in_sync {
+        for (volume, index) in in_sync {
             self.counts.count("disk of a copy in sync after a power loss");
-            self.media.check(cluster, index, self.history);
+            self.media.check(cluster, volume, index, &self.histories[volume.index]);
         }
     }
 }

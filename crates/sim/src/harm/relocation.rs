@@ -6,7 +6,7 @@ use base::Rng;
 use node::control::AddedCopy;
 
 use super::{Harm, Harms};
-use crate::cluster::{VOLUME, Volume};
+use crate::cluster::Volume;
 
 /// How long it takes until a copy is gone, mostly, and how often that is looked at.
 const GONE_WITHIN: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ pub const ADD: Harm = Harm {
 
 impl<'a> Harms<'a> {
     /// One of the volumes.
-    fn any_volume(&self, rng: &mut Rng) -> &'a Volume {
+    pub(super) fn any_volume(&self, rng: &mut Rng) -> &'a Volume {
         let volumes = &self.cluster.volumes;
         match volumes.len() as u64 {
             1 => &volumes[0],
@@ -70,9 +70,7 @@ impl<'a> Harms<'a> {
             return false;
         }
         // From here on nobody knows where on the disk its sectors are.
-        if volume.name == VOLUME {
-            self.media.forget(index);
-        }
+        self.media.forget(volume, index);
         let (name, number) = (volume.name, index as u16 + 1);
         cluster.ask_to(by, move |control| async move { drop(control.remove_copy(name, number).await) });
         true
@@ -105,7 +103,7 @@ impl<'a> Harms<'a> {
         let stays = cluster.has_copy(volume, index) && !cluster.is_to_leave(volume, index);
         !stays
             && cluster.is_started(index)
-            && !self.gone.contains(&index)
+            && !self.gone.contains(&(index, volume.pool))
             && self.giver(volume, index).is_some()
     }
 
@@ -122,7 +120,7 @@ impl<'a> Harms<'a> {
         let giver = self.giver(volume, index).filter(|_| self.can_add_copy(volume, index));
         let Some(by) = giver else { return false };
         let (here, node) = (cluster.has_copy(volume, index), index as u16 + 1);
-        let (name, pool) = (volume.name, volume.pool);
+        let (name, pool) = (volume.name, volume.pool.name);
         cluster.ask_to(by, move |control| async move {
             if here {
                 return drop(control.keep_copy(name, node).await);

@@ -4,69 +4,94 @@
 //! What can be noticed is an image of which the record knows that the pool has counted on since (`docs/why/pool.md`); a younger one is nobody's to notice, and is
 //! not put back here. Nor is the only copy that has everything: nothing brings that back. And what the image lacks must be missed by no bit of a dirty map, or a
 //! resync of what was written lately would hide that the copy was trusted: hosts write all the time to the blocks that they use, so a block is written of which
-//! nobody speaks afterwards ([`layout::quiet`]).
+//! nobody speaks afterwards ([`crate::layout::Layout::quiet`]).
 
 use std::time::Duration;
 
-use super::{Harm, Harms};
-use crate::cluster::POOL;
-use crate::layout;
+use super::{Harm, Harms, Victim};
+use crate::cluster::{Pool, Volume};
 use base::ByteOffset;
 use node::copies::{PoolMarkEntry, pool_mark_key};
 
 /// The disk of a node is set back while it is down.
-pub const DISK_BACK: Harm =
-    Harm::new("disk set back", 6, |harms, victim, _| harms.set_back(victim.index, victim.other, false))
-        .costs_full_copies()
-        .floor(3);
+pub const DISK_BACK: Harm = Harm::new("disk set back", 6, |harms, victim, rng| {
+    let volume = harms.any_volume(rng);
+    harms.set_back(victim, &[volume], false)
+})
+.costs_full_copies()
+.floor(3);
 
-/// A machine is set back with all it has: its pool, and what the node itself has written down.
+/// A machine is set back with all it has: its pools, and what the node itself has written down.
 pub const MACHINE_BACK: Harm = Harm {
     repair: |harms| harms.restart_set_back(),
-    ..Harm::new("machine set back", 6, |harms, victim, _| harms.set_back(victim.index, victim.other, true))
-        .costs_full_copies()
-        .floor(3)
+    ..Harm::new("machine set back", 6, |harms, victim, rng| {
+        let volumes: Vec<&Volume> = harms.cluster.volumes.iter().collect();
+        let done = harms.set_back(victim, &volumes, true);
+        if done && rng.one_in(2) {
+            harms.expect_told(victim.index);
+        }
+        done
+    })
+    .costs_full_copies()
+    .floor(3)
 };
 
 /// How long it takes at most until an image is old, where nothing else happens: the node is lost and in sync again, the pool has counted on, and bits of what was
 /// written before are gone.
 const OLD_WITHIN: Duration = Duration::from_secs(25);
+/// How long it takes at most until people are told of a machine that was set back.
+const TOLD_WITHIN: Duration = Duration::from_secs(20);
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A copy that was set back and did not come in sync again yet.
 pub struct Older {
     index: usize,
+    pools: Vec<Pool>,
     /// The lives that the record had of its copies: in others they have come in sync again.
     lives: Vec<u64>,
 }
 
 impl Harms<'_> {
-    /// Takes an image of a node's disk, waits until it is old, and puts it back. Says whether that could be done.
-    fn set_back(&mut self, index: usize, other: usize, machine: bool) -> bool {
-        let cluster = self.cluster;
+    /// Takes images of the disks under a node's copies of these volumes, waits until they are old, and puts them back. Says whether that could be done.
+    fn set_back(&mut self, victim: Victim, volumes: &[&Volume], machine: bool) -> bool {
+        let (cluster, Victim { index, other }) = (self.cluster, victim);
         if !self.calm_down() {
             return false;
         }
-        let (id, mark) = cluster
-            .control(index, |control| async move { control.pool_mark(POOL) })
-            .expect("its pool is open: it is in sync");
-        let (disk, record) = (cluster.disk(index), cluster.node_record(index));
-        let written = self.write_quietly(other);
+        let mut pools: Vec<Pool> = volumes.iter().map(|volume| volume.pool).collect();
+        pools.dedup();
+        let marks: Vec<_> = { pools.iter() }
+            .map(|pool| {
+                let name = pool.name;
+                let marked = cluster.control(index, move |control| async move { control.pool_mark(name) });
+                let (id, mark) = marked.expect("its pool is open: it is in sync");
+                (pool_mark_key(id), mark.count)
+            })
+            .collect();
+        let disks: Vec<_> = pools.iter().map(|pool| cluster.disk(index, *pool)).collect();
+        let record = cluster.node_record(index);
+        let written: Vec<_> = volumes.iter().map(|volume| self.write_quietly(volume, other)).collect();
         self.inside.run_for(LOOK_EVERY);
         if !self.kill_and_tell(index) {
             return false;
         }
         self.start(index);
-        let (key, block) = (pool_mark_key(id), self.plan.block);
-        let quiet = ByteOffset(layout::quiet(block) * u64::from(block.bytes()));
-        let is_old = || {
-            let known = cluster.record.value(&key);
+        let has_counted_on = |(key, count): &(String, u64)| {
+            let known = cluster.record.value(key);
             let known: Option<PoolMarkEntry> = known.and_then(|value| serde_json::from_slice(&value).ok());
-            known.is_some_and(|known| known.count > mark.count)
-                && written.get()
+            known.is_some_and(|known| known.count > *count)
+        };
+        let block = self.plan.block;
+        let is_noted = |volume: &Volume| {
+            let quiet = ByteOffset(volume.layout.quiet(block) * u64::from(block.bytes()));
+            (0..cluster.servers.len()).any(|index| cluster.notes(volume, index, quiet))
+        };
+        let is_old = || {
+            marks.iter().all(has_counted_on)
+                && written.iter().all(|written| written.get())
                 && self.is_calm()
-                && (0..cluster.servers.len()).all(|index| !cluster.notes(index, quiet))
+                && !volumes.iter().any(|volume| is_noted(volume))
         };
         let until = cluster.world.now() + OLD_WITHIN;
         while !is_old() {
@@ -75,37 +100,60 @@ impl Harms<'_> {
             }
             self.inside.run_for(LOOK_EVERY);
         }
-        let lives = cluster.lives_of(index);
+        let lives = cluster.lives_of(index, &pools);
         cluster.world.crash(self.machine(index));
-        cluster.put_disk(index, disk);
+        for (pool, disk) in pools.iter().zip(disks) {
+            cluster.put_disk(index, *pool, disk);
+            if *pool != cluster.pools[0] {
+                self.counts.count("fault of a second disk");
+            }
+        }
         if machine {
             cluster.put_node_record(index, record);
         }
         self.make_disks_well();
-        self.older.push(Older { index, lives });
+        self.older.push(Older { index, pools, lives });
         true
     }
 
     /// Whether the node's disk was set back, and not all of its copies have come in sync since.
     pub(super) fn holds_older_data(&self, index: usize) -> bool {
-        let is_back = |lives: &[u64]| {
-            let now = self.cluster.lives_of(index);
+        let is_back = |Older { pools, lives, .. }: &Older| {
+            let now = self.cluster.lives_of(index, pools);
             self.cluster.has_all(index) && now.iter().zip(lives).all(|(now, then)| now != then)
         };
-        self.older.iter().any(|older| older.index == index && !is_back(&older.lives))
+        self.older.iter().any(|older| older.index == index && !is_back(older))
+    }
+
+    /// A machine that was set back is started while all else is well: people are told.
+    fn expect_told(&mut self, index: usize) {
+        self.start(index);
+        let until = self.cluster.world.now() + TOLD_WITHIN;
+        while !self.is_told_set_back(index) {
+            assert!(
+                self.cluster.world.now() < until,
+                "the machine of node {} was set back, and nobody is told",
+                index + 1
+            );
+            self.inside.run_for(LOOK_EVERY);
+        }
+        self.counts.count("machine set back told at once");
+    }
+
+    /// Whether the node has found itself set back, and says so.
+    fn is_told_set_back(&self, index: usize) -> bool {
+        self.cluster.is_started(index)
+            && self.cluster.control(index, |control| async move {
+                control.troubles().iter().any(|trouble| trouble.code == "node_set_back")
+            })
     }
 
     /// Restarts nodes that found themselves set back: an administrator is told to.
     fn restart_set_back(&self) {
-        let cluster = self.cluster;
-        for index in (0..cluster.servers.len()).filter(|index| cluster.is_started(*index)).collect::<Vec<_>>()
-        {
-            let told = cluster.control(index, |control| async move {
-                control.troubles().iter().any(|trouble| trouble.code == "node_set_back")
-            });
-            if told {
+        for index in 0..self.cluster.servers.len() {
+            if self.is_told_set_back(index) {
                 self.counts.count("machine set back noticed");
-                cluster.world.kill(self.machine(index));
+                self.cluster.world.kill(self.machine(index));
             }
         }
     }

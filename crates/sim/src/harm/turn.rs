@@ -9,7 +9,6 @@ use rt::sim::{DiskLatency, NodeStatus};
 
 use super::lapse::LAPSE_LOOK;
 use super::{Harm, Harms, number};
-use crate::cluster::DISK;
 
 /// Members change while hosts hurry, and nodes hear of each change one after the other.
 pub const TURN: Harm = Harm::new("turn", 8, |harms, victim, rng| harms.turn(victim.index, rng));
@@ -34,13 +33,13 @@ impl Harms<'_> {
         if !leaves && !self.is_down(index) {
             return false;
         }
-        for (index, server) in cluster.servers.iter().enumerate() {
+        for (index, pool) in self.disks().collect::<Vec<_>>() {
             let mut pace = || {
                 let Range { start, end } = &PACES[rng.below(PACES.len() as u64) as usize];
                 Duration::from_millis(*start)..Duration::from_millis(*end)
             };
             let latency = DiskLatency { read: pace(), flush: pace(), ..self.latency(index) };
-            cluster.world.set_disk_latency(server.machine, DISK, latency);
+            cluster.world.set_disk_latency(self.machine(index), pool.disk, latency);
         }
         for turn in usize::from(!leaves)..TURNS {
             let epoch = cluster.entry().epoch;

@@ -10,9 +10,8 @@ use initiator::Error;
 use rt::CoreId;
 
 use super::Harms;
-use crate::cluster::{LUN, log_in};
+use crate::cluster::{Volume, log_in};
 use crate::history::filled;
-use crate::layout;
 use crate::load::hot::attended;
 
 /// How long a command of such a host takes at most, over all of its attempts: others go on without a copy after two seconds, and an initiator of ours
@@ -64,20 +63,20 @@ impl Harms<'_> {
         }
     }
 
-    /// A host writes a block of which nobody speaks otherwise, through this node, until it is answered well. Says then that it was.
-    pub(super) fn write_quietly(&self, by: usize) -> Rc<Cell<bool>> {
+    /// A host writes a block of a volume of which nobody speaks otherwise, through this node, until it is answered well. Says then that it was.
+    pub(super) fn write_quietly(&self, volume: &Volume, by: usize) -> Rc<Cell<bool>> {
         let done = Rc::new(Cell::new(false));
         let (answered, history, portal) =
-            (Rc::clone(&done), self.history.clone(), self.cluster.servers[by].portal);
-        let (block, size) = (layout::quiet(self.plan.block), self.plan.block);
+            (Rc::clone(&done), self.histories[volume.index].clone(), self.cluster.servers[by].portal);
+        let (lun, block, size) = (volume.lun, volume.layout.quiet(self.plan.block), self.plan.block);
         let machine = self.cluster.add_host("unharmed");
         self.guests.borrow_mut().push(machine);
         let write = move || async move {
             loop {
-                if let Ok(session) = log_in(portal, "unharmed").await {
+                if let Ok(session) = log_in(portal, lun, "unharmed").await {
                     let value = history.value();
                     let begun = history.begin_write(block..block + 1, value);
-                    let write = async || session.write(LUN, Lba(block), filled(value, 1, size), size).await;
+                    let write = async || session.write(lun, Lba(block), filled(value, 1, size), size).await;
                     match attended(write).await {
                         Ok(()) => {
                             history.end_write(&begun);
@@ -93,17 +92,19 @@ impl Harms<'_> {
         done
     }
 
-    /// A host writes through this node, and is answered in time.
-    pub(super) fn write_unharmed(&self, by: usize) {
-        let done = self.write_quietly(by);
+    /// A host writes to a volume through this node, and is answered in time.
+    pub(super) fn write_unharmed(&self, volume: &Volume, by: usize) {
+        let done = self.write_quietly(volume, by);
         self.expect("write", &done);
         self.counts.count("write of a host that is not harmed");
     }
 
-    /// A host reads these blocks through this node, or through another one when this one is no path any more, and is answered in time.
-    pub(super) fn read_unharmed(&self, by: usize, blocks: Range<u64>) {
+    /// A host reads these blocks of a volume through this node, or through another one when this one is no path any more, and is answered in time.
+    pub(super) fn read_unharmed(&self, volume: &Volume, by: usize, blocks: Range<u64>) {
         let done = Rc::new(Cell::new(false));
-        let (answered, history, size) = (Rc::clone(&done), self.history.clone(), self.plan.block);
+        let (answered, history, size) =
+            (Rc::clone(&done), self.histories[volume.index].clone(), self.plan.block);
+        let lun = volume.lun;
         let servers = &self.cluster.servers;
         let portals: Vec<_> =
             (0..servers.len()).map(|at| servers[(by + at) % servers.len()].portal).collect();
@@ -111,10 +112,10 @@ impl Harms<'_> {
         self.guests.borrow_mut().push(machine);
         let read = move || async move {
             for portal in portals.iter().cycle() {
-                if let Ok(session) = log_in(*portal, "unharmed").await {
+                if let Ok(session) = log_in(*portal, lun, "unharmed").await {
                     let call = history.tick();
                     let count = BlockCount(blocks.end - blocks.start);
-                    let read = async || session.read(LUN, Lba(blocks.start), count, size).await;
+                    let read = async || session.read(lun, Lba(blocks.start), count, size).await;
                     match attended(read).await {
                         Ok(data) => {
                             history.read(blocks.start, &data, call);

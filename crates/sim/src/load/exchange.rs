@@ -16,7 +16,7 @@ use crate::layout::EXCHANGED;
 pub(super) async fn run(common: Common, portal: SocketAddr, number: u64, name: String, mut rng: Rng) {
     let writes = Some(EXCHANGED.start + number).filter(|block| EXCHANGED.contains(block));
     loop {
-        let Ok(session) = log_in(portal, &name).await else {
+        let Ok(session) = log_in(portal, LUN, &name).await else {
             rt::sleep(LOG_IN_AGAIN).await;
             continue;
         };

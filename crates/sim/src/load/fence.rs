@@ -1,5 +1,5 @@
-//! Hosts that write one block while they are registered, each through one node; and one that fences them off, through changing nodes: from then on
-//! nothing of theirs takes effect any more (A10).
+//! Hosts that write one block while they are registered, each through one node; and one that fences them off, through changing nodes, by reservations of all types: from
+//! then on nothing of theirs takes effect any more but what they may do if they register again, and each is answered what it may do (A10; [`super::rights`]).
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -10,6 +10,7 @@ use initiator::command::{PersistentReserveOut, ReservationType, ServiceAction};
 use initiator::{Error, Session};
 
 use super::hot::attended;
+use super::rights::{Access, Fence, KINDS, Registration, Rights, is_shared, lets_read};
 use super::{Common, LOG_IN_AGAIN};
 use crate::cluster::{LUN, log_in};
 use crate::history::{filled, value_of};
@@ -25,7 +26,9 @@ const LATE_MAX: Duration = Duration::from_secs(3);
 /// So often it is looked whether something changes after the writers were fenced off: for a moment, or for long enough that nodes are lost and
 /// come back meanwhile.
 const LOOKS: [u64; 4] = [5, 5, 60, 150];
-/// Writes that a writer has under way at once.
+/// One command of a writer in so many is a read.
+const READS_ONE_IN: u64 = 4;
+/// Commands that a writer has under way at once.
 const DEPTH: usize = 4;
 /// A writer gives up its registration and asks for it anew after so many writes each, so that changes of reservations meet each other.
 const REGISTERED_WRITES: u64 = 4;
@@ -43,45 +46,102 @@ fn is_conflict(result: &Result<(), Error>) -> bool {
     matches!(result, Err(Error::Status { status: RESERVATION_CONFLICT, .. }))
 }
 
-pub(super) async fn write(common: Common, portal: SocketAddr, name: String, mut rng: Rng) {
+pub(super) async fn write(common: Common, rights: Rights, portal: SocketAddr, name: String, mut rng: Rng) {
     loop {
-        if let Ok(session) = log_in(portal, &name).await {
-            while reserve(&session, surviving(WRITERS)).await.is_ok() {
-                let lost = Cell::new(false);
-                let lanes = (0..DEPTH).map(|_| lane(&common, &session, &lost, rng.fork()));
-                rt::join_all(lanes.collect::<Vec<_>>()).await;
-                if reserve(&session, surviving(0)).await.is_err() {
-                    break;
-                }
-            }
+        if let Ok(session) = log_in(portal, LUN, &name).await {
+            let writer = Writer { common: &common, rights: &rights, session: &session };
+            while writer.turn(&mut rng).await.is_ok() {}
         }
         rt::sleep(LOG_IN_AGAIN).await;
     }
 }
 
-/// One write after the other, until one of them all was refused: one alone is told that the registration is lost, and who is not registered when others are
-/// fenced off is not fenced off. Some must come while a node waits for whether it is to go on: those that came before have begun by then.
-async fn lane(common: &Common, session: &Session, lost: &Cell<bool>, mut rng: Rng) {
-    for _ in 0..REGISTERED_WRITES {
-        if lost.get() {
-            return;
+/// A session of a writer.
+#[derive(Clone, Copy)]
+struct Writer<'a> {
+    common: &'a Common,
+    rights: &'a Rights,
+    session: &'a Session,
+}
+
+impl Writer<'_> {
+    /// Registers, writes, gives the registration up, and looks what it may do then.
+    async fn turn(&self, rng: &mut Rng) -> Result<(), Error> {
+        let asked = self.common.history.tick();
+        reserve(self.session, surviving(WRITERS)).await?;
+        let registration = Registration::Since(asked, self.common.history.tick());
+        let lost = Cell::new(false);
+        let lanes = (0..DEPTH).map(|_| self.lane(registration, &lost, rng.fork()));
+        rt::join_all(lanes.collect::<Vec<_>>()).await;
+        reserve(self.session, surviving(0)).await?;
+        // What nobody would refuse could take effect after others were fenced off: it is not aborted.
+        let access =
+            if self.rights.fence().is_some() && rng.one_in(2) { Access::Write } else { Access::Read };
+        let _ = self.send(Registration::None, access).await;
+        Ok(())
+    }
+
+    /// One command after the other, until one of them all was refused: one alone is told that the registration is lost, and who is not registered when others are
+    /// fenced off is not fenced off. Some must come while a node waits for whether it is to go on: those that came before have begun by then.
+    async fn lane(&self, registration: Registration, lost: &Cell<bool>, mut rng: Rng) {
+        for _ in 0..REGISTERED_WRITES {
+            if lost.get() {
+                return;
+            }
+            let access = if rng.one_in(READS_ONE_IN) { Access::Read } else { Access::Write };
+            // Word of a lost registration comes before the command is carried out: it is not sent again.
+            if self.send(registration, access).await.is_err() {
+                lost.set(true);
+                return;
+            }
+            if access == Access::Write {
+                self.common.counts.count("write of a registrant");
+            }
+            self.common.think(&mut rng).await;
         }
-        let data = filled(common.history.value(), 1, common.size);
-        // Word of a lost registration comes before the write is carried out: it is not sent again.
-        if session.write(LUN, Lba(FENCED), data, common.size).await.is_err() {
-            lost.set(true);
-            return;
+    }
+
+    /// Sends a command, and looks at the answer where all is known that it hangs on.
+    async fn send(&self, registration: Registration, access: Access) -> Result<(), Error> {
+        let Common { history, counts, size, .. } = self.common;
+        let fence = self.rights.fence();
+        let result = match access {
+            Access::Read => self.session.read(LUN, Lba(FENCED), BlockCount(1), *size).await.map(drop),
+            Access::Write => {
+                let value = history.value();
+                self.rights.send(value, registration, history.tick());
+                self.session.write(LUN, Lba(FENCED), filled(value, 1, *size), *size).await
+            }
+        };
+        if let Some(fence) = fence.filter(|fence| self.rights.fence() == Some(*fence))
+            && (result.is_ok() || is_conflict(&result))
+            && self.rights.check_answer(fence, registration, access, result.is_ok())
+        {
+            counts.count(match (access, result.is_ok()) {
+                (Access::Read, true) => "read that a reservation allows",
+                (Access::Read, false) => "read that a reservation forbids",
+                (Access::Write, true) => "write that a reservation allows",
+                (Access::Write, false) => "write that a reservation forbids",
+            });
         }
-        common.counts.count("write of a registrant");
-        common.think(&mut rng).await;
+        result
     }
 }
 
-pub(super) async fn run(common: Common, name: String, mut rng: Rng) {
+/// Fences writers off by reservations of these types.
+pub(super) async fn run(
+    common: Common,
+    rights: Rights,
+    kinds: Vec<ReservationType>,
+    name: String,
+    mut rng: Rng,
+) {
     loop {
         let index = rng.below(common.portals.len() as u64) as usize;
-        if let Ok(session) = log_in(common.portals[index], &name).await {
-            let result = fence(&common, session, &name, &mut rng).await;
+        if let Ok(session) = log_in(common.portals[index], LUN, &name).await {
+            let kind = kinds[rng.below(kinds.len() as u64) as usize];
+            let fencer = Fencer { common: &common, rights: &rights, kind, name: &name };
+            let result = fencer.fence(session, &mut rng).await;
             if result.is_err_and(|error| !matches!(error, Error::Status { .. })) {
                 rt::sleep(LATE_MAX).await;
             }
@@ -90,49 +150,82 @@ pub(super) async fn run(common: Common, name: String, mut rng: Rng) {
     }
 }
 
-async fn fence(common: &Common, session: Session, name: &str, rng: &mut Rng) -> Result<(), Error> {
-    let kind = ReservationType::WriteExclusive;
-    let out =
-        |action, action_key| PersistentReserveOut { action, kind, key: FENCER, action_key, survives: true };
-    reserve(&session, surviving(FENCER)).await?;
-    // It may be held by an earlier session of this host, through another node.
-    let held = reserve(&session, out(ServiceAction::Reserve, 0)).await;
-    if is_conflict(&held) {
-        return reserve(&session, out(ServiceAction::Clear, 0)).await;
+/// Who fences others off, once.
+struct Fencer<'a> {
+    common: &'a Common,
+    rights: &'a Rights,
+    kind: ReservationType,
+    name: &'a str,
+}
+
+impl Fencer<'_> {
+    fn out(&self, action: ServiceAction, action_key: u64) -> PersistentReserveOut {
+        PersistentReserveOut { action, kind: self.kind, key: FENCER, action_key, survives: true }
     }
-    held?;
-    reserve(&session, out(ServiceAction::PreemptAndAbort, WRITERS)).await?;
-    let mut before = None;
-    let mut session = Some(session);
-    let hurried = common.hurries();
-    for look in 0..LOOKS[rng.below(LOOKS.len() as u64) as usize] {
-        // Others are to be fenced off in the moment that begins.
-        if look >= LOOKS[0] && common.hurries() && !hurried {
-            break;
+
+    async fn fence(&self, session: Session, rng: &mut Rng) -> Result<(), Error> {
+        let Fencer { common, rights, kind, .. } = *self;
+        rights.set_fence(None);
+        reserve(&session, surviving(FENCER)).await?;
+        // It may be held by an earlier session of this host, through another node, or by another type.
+        let held = reserve(&session, self.out(ServiceAction::Reserve, 0)).await;
+        if is_conflict(&held) {
+            return reserve(&session, self.out(ServiceAction::Clear, 0)).await;
         }
-        rt::sleep(Duration::from_millis(rng.below(50))).await;
-        let found = match &session {
-            Some(session) => read(common, session).await.ok(),
-            None => None,
+        held?;
+        let asked = common.history.tick();
+        reserve(&session, self.out(ServiceAction::PreemptAndAbort, WRITERS)).await?;
+        let fence = Fence { kind, asked, answered: common.history.tick() };
+        rights.set_fence(Some(fence));
+        let mut before: Option<Vec<Option<u64>>> = None;
+        let mut session = Some(session);
+        let hurried = common.hurries();
+        for look in 0..LOOKS[rng.below(LOOKS.len() as u64) as usize] {
+            // Others are to be fenced off in the moment that begins.
+            if look >= LOOKS[0] && common.hurries() && !hurried {
+                break;
+            }
+            rt::sleep(Duration::from_millis(rng.below(50))).await;
+            let found = match &session {
+                Some(session) => read(common, session).await.ok(),
+                None => None,
+            };
+            let Some(found) = found else {
+                // The reservation is to hold whatever becomes of the node and of the session.
+                let index = rng.below(common.portals.len() as u64) as usize;
+                session = self.log_in_again(common.portals[index]).await.ok();
+                continue;
+            };
+            let before = before.replace(found.clone()).unwrap_or_else(|| found.clone());
+            for (_, value) in before.iter().zip(&found).filter(|(before, found)| before != found) {
+                rights.check_written(fence, value.expect("a sector is written as a whole"));
+            }
+        }
+        let Some(session) = session else { return Ok(()) };
+        common.counts.count("fencing");
+        let (_, counted) = KINDS.iter().find(|(it, _)| *it == kind).expect("all are there");
+        common.counts.count(counted);
+        let (action, counted) = match rng.below(4) {
+            0 => (ServiceAction::Clear, "reservation cleared"),
+            _ => (ServiceAction::Release, "reservation released"),
         };
-        let Some(found) = found else {
-            // The reservation is to hold whatever becomes of the node and of the session.
-            let index = rng.below(common.portals.len() as u64) as usize;
-            session = log_in(common.portals[index], name).await.ok();
-            continue;
-        };
-        let before = before.get_or_insert_with(|| found.clone());
-        assert_eq!(*before, found, "a write took effect after its initiator was fenced off");
+        rights.set_fence(None);
+        reserve(&session, self.out(action, 0)).await?;
+        common.counts.count(counted);
+        Ok(())
     }
-    let Some(session) = session else { return Ok(()) };
-    common.counts.count("fencing");
-    let (action, counted) = match rng.below(4) {
-        0 => (ServiceAction::Clear, "reservation cleared"),
-        _ => (ServiceAction::Release, "reservation released"),
-    };
-    reserve(&session, out(action, 0)).await?;
-    common.counts.count(counted);
-    Ok(())
+
+    /// A session that may read: where only some may it is made one of them, or the only one instead of the last session.
+    async fn log_in_again(&self, portal: SocketAddr) -> Result<Session, Error> {
+        let session = log_in(portal, LUN, self.name).await?;
+        if !lets_read(self.kind) {
+            reserve(&session, surviving(FENCER)).await?;
+        }
+        if !lets_read(self.kind) && !is_shared(self.kind) {
+            reserve(&session, self.out(ServiceAction::PreemptAndAbort, FENCER)).await?;
+        }
+        Ok(session)
+    }
 }
 
 /// What the sectors of the block hold.

@@ -5,6 +5,7 @@ mod fence;
 pub(crate) mod hot;
 mod own;
 mod registrant;
+mod rights;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,11 +14,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Rng;
+use initiator::Lun;
 use rt::CoreId;
 
-use crate::cluster::{Cluster, LUN, LUN_BESIDE};
+pub use self::rights::KINDS;
+use self::rights::Rights;
+use crate::cluster::Cluster;
 use crate::history::History;
-use crate::layout::own;
+use crate::layout::{Layout, own};
 use crate::plan::{Load, Plan};
 
 /// How often each thing happened.
@@ -57,12 +61,17 @@ impl Hurry {
 #[derive(Clone)]
 struct Common {
     portals: Vec<SocketAddr>,
+    /// The unit, and how it is used.
+    lun: Lun,
+    layout: Layout,
     size: base::BlockSize,
     history: History,
     counts: Counts,
     pause: Duration,
     hurry: Hurry,
     narrow: bool,
+    /// The volume may grow.
+    grows: bool,
 }
 
 /// What a host in a hurry thinks at most.
@@ -109,61 +118,70 @@ impl Common {
 pub fn start(
     cluster: &Cluster,
     plan: &Plan,
-    history: &History,
+    histories: &[History],
     counts: &Counts,
     hurry: &Hurry,
 ) -> Vec<rt::sim::NodeId> {
-    let Load { pause, single, narrow, owners, exchangers, writers, registrants } = plan.load;
+    let Load { pause, single, narrow, owners, exchangers, writers, registrants, .. } = plan.load;
     let portals: Vec<SocketAddr> = cluster.servers.iter().map(|server| server.portal).collect();
-    let common = Common {
+    let common = |volume: usize| Common {
         portals: portals.clone(),
+        lun: cluster.volumes[volume].lun,
+        layout: cluster.volumes[volume].layout,
         size: plan.block,
-        history: history.clone(),
+        history: histories[volume].clone(),
         counts: counts.clone(),
         pause,
         hurry: hurry.clone(),
         narrow,
+        grows: plan.grows(),
     };
     let mut rng = Rng::new(plan.seed ^ 0x10ad);
-    let mut machines = Vec::new();
-    let mut host = |kind: &str, number: u64| {
+    let (mut machines, rights) = (Vec::new(), Rights::default());
+    let mut host = |volume: usize, kind: &str, number: u64| {
         let name = format!("{kind}-{number}");
         let machine = cluster.add_host(&name);
         machines.push(machine);
-        (machine, name, portals[number as usize % portals.len()], common.clone(), rng.fork())
+        (machine, name, portals[number as usize % portals.len()], common(volume), rng.fork())
     };
     for number in 0..single {
-        let (machine, name, portal, common, rng) = host("single", number);
+        let (machine, name, portal, common, rng) = host(0, "single", number);
         drop(cluster.world.spawn_on(machine, CoreId(0), move || hot::run(common, portal, name, rng)));
     }
     for number in 0..owners {
-        let (machine, name, _, common, rng) = host("owner", number);
-        drop(
-            cluster.world.spawn_on(machine, CoreId(0), move || own::run(common, LUN, own(number), name, rng)),
-        );
+        let (machine, name, _, common, rng) = host(0, "owner", number);
+        drop(cluster.world.spawn_on(machine, CoreId(0), move || own::run(common, own(number), name, rng)));
     }
     for number in 0..exchangers {
-        let (machine, name, portal, common, rng) = host("exchanger", number);
+        let (machine, name, portal, common, rng) = host(0, "exchanger", number);
         let run = move || exchange::run(common, portal, number, name, rng);
         drop(cluster.world.spawn_on(machine, CoreId(0), run));
     }
     for number in 0..writers {
-        let (machine, name, portal, common, rng) = host("writer", number);
-        drop(cluster.world.spawn_on(machine, CoreId(0), move || fence::write(common, portal, name, rng)));
+        let (machine, name, portal, common, rng) = host(0, "writer", number);
+        let rights = rights.clone();
+        let run = move || fence::write(common, rights, portal, name, rng);
+        drop(cluster.world.spawn_on(machine, CoreId(0), run));
     }
     for number in 0..registrants {
-        let (machine, name, portal, common, rng) = host("registrant", number);
+        let (machine, name, portal, common, rng) = host(0, "registrant", number);
         let run = move || registrant::run(common, portal, number, name, rng);
         drop(cluster.world.spawn_on(machine, CoreId(0), run));
     }
     if writers > 0 {
-        let (machine, name, _, common, rng) = host("fencer", 0);
-        drop(cluster.world.spawn_on(machine, CoreId(0), move || fence::run(common, name, rng)));
+        let (machine, name, _, common, rng) = host(0, "fencer", 0);
+        let (rights, kinds) = (rights.clone(), plan.reservations.clone());
+        drop(
+            cluster.world.spawn_on(machine, CoreId(0), move || fence::run(common, rights, kinds, name, rng)),
+        );
     }
     if plan.beside.is_some() {
-        let (machine, name, _, common, rng) = host("beside", 0);
-        let run = move || own::run(common, LUN_BESIDE, own(0), name, rng);
-        drop(cluster.world.spawn_on(machine, CoreId(0), run));
+        let (machine, name, _, common, rng) = host(1, "beside", 0);
+        drop(cluster.world.spawn_on(machine, CoreId(0), move || own::run(common, own(0), name, rng)));
+        for number in 0..plan.load.beside {
+            let (machine, name, portal, common, rng) = host(1, "single-beside", number);
+            drop(cluster.world.spawn_on(machine, CoreId(0), move || hot::run(common, portal, name, rng)));
+        }
     }
     machines
 }

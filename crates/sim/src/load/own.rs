@@ -6,7 +6,7 @@ use std::ops::Range;
 use base::{BlockCount, Chain, Lba, LbaRange, Rng};
 use initiator::command::WriteSame;
 use initiator::multipath::{EffectKnown, Failure};
-use initiator::{Lun, Multipath, MultipathOptions, Search, Wanted};
+use initiator::{Multipath, MultipathOptions, Search, Wanted};
 
 use super::{Common, LOG_IN_AGAIN};
 use crate::cluster::{TARGET, named};
@@ -25,11 +25,11 @@ struct Block {
     later: Vec<u64>,
 }
 
-pub(super) async fn run(common: Common, lun: Lun, own: Range<u64>, name: String, mut rng: Rng) {
+pub(super) async fn run(common: Common, own: Range<u64>, name: String, mut rng: Rng) {
     let search = Search {
         portals: common.portals.clone(),
         target: Some(TARGET.to_owned()),
-        unit: Wanted::Lun(lun),
+        unit: Wanted::Lun(common.lun),
         discover: false,
     };
     let mut blocks: Vec<Block> =

@@ -20,7 +20,7 @@ pub(super) async fn run(common: Common, portal: SocketAddr, number: u64, name: S
     // 0: it is not registered. `None`: it has asked for something, and was not answered.
     let mut key = Some(0);
     loop {
-        let Ok(session) = log_in_as(portal, &options).await else {
+        let Ok(session) = log_in_as(portal, LUN, &options).await else {
             rt::sleep(LOG_IN_AGAIN).await;
             continue;
         };

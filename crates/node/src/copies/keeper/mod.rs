@@ -70,6 +70,7 @@ use super::entry::{NODES, NodeEntry, VolumeEntry, maintenance_key};
 use super::progress::CopySync;
 use super::strategy::{ForkRecord, StrategyEntry};
 use super::verification::VerificationEntry;
+use crate::canary::{Canary, makes};
 
 /// How long a new volume takes to serve at most, where all is well, and how often it is looked at.
 const SERVES_WITHIN: Duration = Duration::from_secs(3);
@@ -236,7 +237,7 @@ impl Keeper {
             stalls: Stalls::default(),
             forks: Forks::new(rt::now(), forks),
             // Never 0.
-            start: rt::random() | 1,
+            start: if makes(Canary::StartUnnumbered) { 0 } else { rt::random() | 1 },
             activations: Cell::new(0),
             stopping: Cell::new(false),
         });
