@@ -12,6 +12,7 @@ mod cut_file;
 mod drill;
 mod etcd;
 mod forks;
+mod full_disk;
 mod guest;
 mod guest_bad_blocks;
 mod guest_cluster;

@@ -1,9 +1,11 @@
 //! Blocks that one node's disk does not read: hosts get them from another copy, and they are written again. If that does not help, the copy leaves.
 
+use std::ops::Range;
+
 use super::*;
 
 use initiator::Transfer;
-use initiator::command::CompareAndWrite;
+use initiator::command::{CompareAndWrite, CopySegment, ExtendedCopy};
 use node::copies::Cause;
 use node::events::Event;
 use proto::scsi::Cdb;
@@ -291,6 +293,70 @@ fn every_command_that_reads_gets_the_block_from_the_other_copy() {
         assert_eq!(cluster.in_sync(0), 2);
         assert_eq!(cluster.checksum(0), cluster.checksum(1));
         assert!(cluster.verify(1).is_equal(), "the rest was repaired on the way");
+    });
+}
+
+/// EXTENDED COPY of blocks of the volume to another place in it, and whether it went well; if not, what its source has answered: sense key, code.
+async fn copy_blocks(session: &Session, from: Range<u64>, to: u64) -> Result<(), (u8, u16)> {
+    /// COPY ABORTED, THIRD PARTY DEVICE FAILURE (SPC-4).
+    const THIRD_PARTY: (u8, u16) = (0x0a, 0x0d01);
+    let name = session.identify(LUN).await.unwrap().unit.naa().unwrap();
+    let count = BlockCount(from.end - from.start);
+    let segments = [CopySegment { source: Lba(from.start), destination: Lba(to), count }];
+    let copy = || ExtendedCopy { source: name, destination: name, size: SIZE, segments: &segments };
+    let Err(error) = session.extended_copy(LUN, copy()).await else { return Ok(()) };
+    assert_eq!(error.sense(), Some(THIRD_PARTY), "{error}");
+    let initiator::Error::Status { sense, .. } = error else { panic!("it has sense data") };
+    // SPC-4 6.4.5: where the source's status and sense data are, in the bytes behind those of the command's own.
+    let answer = &sense[usize::from(sense[8])..];
+    assert_eq!(answer[0], 0x02, "CHECK CONDITION");
+    Err((answer[3], u16::from_be_bytes([answer[13], answer[14]])))
+}
+
+#[test]
+fn blocks_that_are_copied_come_from_the_other_copy_where_they_are_bad() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_marked(0..6);
+        cluster.spoil(0, [1, 2], DiskFaults::default().remapping());
+        let (client, portal) = (cluster.client("host"), cluster.portal(0));
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            copy_blocks(&session, 0..6, 100).await.unwrap();
+        });
+        assert!(cluster.failed_reads() > 0, "the disk was asked for them");
+        cluster.world.run_for(Duration::from_secs(1));
+        for by in 0..2 {
+            let copied: Vec<_> = (0..6).map(|lba| Ok(marked(lba))).collect();
+            assert_eq!(cluster.read_all(by, 100..106), copied);
+        }
+        assert_eq!(cluster.in_sync(0), 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
+
+#[test]
+fn a_copy_of_blocks_that_nobody_can_read_says_what_its_source_says() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.write_marked(0..6);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.spoil(0, [3], DiskFaults::default().remapping());
+    let (client, portal) = (cluster.client("host"), cluster.portal(0));
+    cluster.world.block_on(client, CoreId(0), move || async move {
+        let session = log_in(portal, "host").await.unwrap();
+        // MEDIUM ERROR, UNRECOVERED READ ERROR.
+        assert_eq!(copy_blocks(&session, 0..6, 100).await, Err((0x03, 0x1100)));
+        assert_eq!(read(&session, 103).await.unwrap(), 0, "nothing is written that was not read");
+        // Only what touches the block fails.
+        copy_blocks(&session, 4..6, 100).await.unwrap();
+        assert_eq!(read(&session, 100).await.unwrap(), marked(4));
+        // A write heals it.
+        write(&session, 3, marked(3)).await.unwrap();
+        copy_blocks(&session, 0..6, 100).await.unwrap();
+        assert_eq!(read(&session, 103).await.unwrap(), marked(3));
     });
 }
 

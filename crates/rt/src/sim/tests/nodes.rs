@@ -159,10 +159,10 @@ fn a_clock_leaps_and_a_time_of_day_is_put_forward_and_back() {
     assert!((6000..6010).contains(&(now - before).as_millis()), "{:?}", now - before);
     assert!(woken.get().is_some_and(|woken| woken >= before + 6000 * MS));
     assert_eq!(seen, 0);
-    world.put_time_of_day_back(node, 3600_000 * MS);
+    world.put_time_of_day_back(node, 3_600_000 * MS);
     world.run_for(MS);
     assert_eq!(look().1, 0);
-    world.put_time_of_day_forward(node, 3600_000 * MS);
+    world.put_time_of_day_forward(node, 3_600_000 * MS);
     world.run_for(MS);
     assert_eq!(look().1, 1);
     let counts = world.fault_counts();

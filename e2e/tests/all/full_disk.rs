@@ -1,0 +1,121 @@
+//! A file system that fills up under one copy of a volume with two copies: hosts see nothing but a path that may be lost, the copy leaves for that very reason, and when
+//! there is room it comes back by itself.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use e2e::Node;
+use e2e::attached::{Mounted, can_mount, run};
+use e2e::pattern::{self, SECTOR};
+use e2e::raw::in_spite_of_attentions;
+use serde_json::Value;
+
+use crate::cluster::{TARGET, cluster_of_three, copies, wait, wait_until_in_sync};
+use crate::set_back::{put, ready};
+
+/// Of the small file system: some times what the pool's file takes at first.
+const BYTES: usize = 48 << 20;
+/// Blocks of 4 KiB that are written to places of their own: what is left on the file system is much less.
+const BLOCKS: std::ops::Range<u64> = 2048..2176;
+/// Until the copy is out, and until it is back.
+const LIMIT: Duration = Duration::from_secs(60);
+/// For so long it stays out, and is not let in and taken out again.
+const STAYS_OUT: Duration = Duration::from_secs(5);
+
+/// The beginning of sense data, as errors of [`e2e::raw::Raw`] print it: MEDIUM ERROR, HARDWARE ERROR, DATA PROTECT.
+const TOLD_OF_DISK: [&str; 6] = ["70, 00, 03", "f0, 00, 03", "70, 00, 04", "f0, 00, 04", "70, 00, 07", "f0, 00, 07"];
+
+/// Puts the node's pools on a small file system of their own. Holes in their files stay holes.
+fn put_pools_on_small_disk(node: &mut Node) -> Mounted {
+    let place = node.data_dir().join("pools");
+    node.stop();
+    let kept = node.data_dir().join("pools.kept");
+    fs::rename(&place, &kept).expect("it can be moved");
+    fs::create_dir(&place).expect("it can be made");
+    let mounted = Mounted::small(BYTES, &place);
+    for file in fs::read_dir(&kept).expect("it is there") {
+        let file = file.expect("it can be read").path();
+        let to = place.join(file.file_name().expect("it has a name"));
+        let [from, to] = [&file, &to].map(|path| path.to_str().expect("our own path"));
+        run("cp", &["-p", "--sparse=always", from, to]);
+    }
+    node.restart();
+    mounted
+}
+
+fn fill(directory: &Path) {
+    let full = fs::write(directory.join("filler"), vec![0; BYTES]).expect_err("it is too much");
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+}
+
+/// The copy of node 1, as node 2 shows it.
+fn copy_on_first(nodes: &[Node; 3]) -> Value {
+    let copies = copies(&nodes[1], "db");
+    copies.into_iter().find(|copy| copy["node"] == 1).expect("it has a copy on node 1")
+}
+
+/// Writes a block through node 1, or through node 2 if that is no path any more.
+fn write(nodes: &[Node; 3], block: u64) {
+    let data = pattern::stamped(1, 2, block * 8, 8 * SECTOR);
+    for node in &nodes[..2] {
+        match in_spite_of_attentions(|| ready(node).write(block * 8, 8, &data, false)) {
+            Ok(()) => return,
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!TOLD_OF_DISK.iter().any(|sense| error.contains(sense)), "block {block}: {error}");
+            }
+        }
+    }
+    panic!("no path takes block {block}");
+}
+
+#[track_caller]
+fn expect(node: &Node) {
+    let mut raw = ready(node);
+    for block in BLOCKS {
+        let read = in_spite_of_attentions(|| raw.read(block * 8, 8, 8 * SECTOR));
+        let data = read.expect("it is read");
+        assert_eq!(pattern::stamp(&data[..SECTOR], 1, block * 8), Some(2), "block {block}");
+    }
+}
+
+#[test]
+fn a_copy_on_a_full_file_system_leaves_and_comes_back_by_itself() {
+    if !can_mount() {
+        return;
+    }
+    let mut nodes = cluster_of_three();
+    nodes[0]
+        .ursa(&["volume", "create", "db", "--size", "64M", "--on", "1,2", "--target", TARGET])
+        .expect_ok();
+    wait_until_in_sync(&nodes[0], "db");
+    let _small = put_pools_on_small_disk(&mut nodes[0]);
+    wait_until_in_sync(&nodes[1], "db");
+    put(&nodes[0], 0..64, 1);
+
+    let place = nodes[0].data_dir().join("pools");
+    fill(&place);
+    BLOCKS.for_each(|block| write(&nodes, block));
+    wait(LIMIT, "the copy leaves", || copy_on_first(&nodes)["state"] != "in_sync");
+    let is_said = || copy_on_first(&nodes)["sync"]["cause"].to_string().contains("is full");
+    wait(LIMIT, "it is said why", is_said);
+    expect(&nodes[1]);
+    let status = nodes[1].ursa(&["status", "-o", "json"]).stdout;
+    assert!(!status.contains("\"health\": \"healthy\""), "{status}");
+    thread::sleep(STAYS_OUT);
+    assert_ne!(copy_on_first(&nodes)["state"], "in_sync");
+    let events = nodes[1].ursa_json(&["events"]);
+    let lost = events["items"].as_array().expect("it is a list").iter();
+    let lost: Vec<_> = { lost }.filter(|event| event["code"] == "copy_lost" && event["cause"] == "no_space").collect();
+    assert_eq!(lost.len(), 1, "{events:#}");
+
+    fs::remove_file(place.join("filler")).expect("it is there");
+    wait(LIMIT, "the copy is in sync again", || copy_on_first(&nodes)["state"] == "in_sync");
+    expect(&nodes[0]);
+    // It was brought up to date, and is not only called that.
+    nodes[1].kill();
+    expect(&nodes[0]);
+}
