@@ -43,7 +43,7 @@ impl Canary {
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 51] = [
+    pub const ALL: [Canary; 52] = [
         Canary::Disks,
         Canary::DisksBeside,
         Canary::Node(Mistake::AnswerEarly),

@@ -26,7 +26,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const STAYS_OUT: Duration = Duration::from_secs(5);
 
 /// The beginning of sense data, as errors of [`e2e::raw::Raw`] print it: MEDIUM ERROR, HARDWARE ERROR, DATA PROTECT.
-const TOLD_OF_DISK: [&str; 6] = ["70, 00, 03", "f0, 00, 03", "70, 00, 04", "f0, 00, 04", "70, 00, 07", "f0, 00, 07"];
+const TOLD_OF_DISK: [&str; 6] =
+    ["70, 00, 03", "f0, 00, 03", "70, 00, 04", "f0, 00, 04", "70, 00, 07", "f0, 00, 07"];
 
 /// Puts the node's pools on a small file system of their own. Holes in their files stay holes.
 fn put_pools_on_small_disk(node: &mut Node) -> Mounted {
@@ -109,7 +110,8 @@ fn a_copy_on_a_full_file_system_leaves_and_comes_back_by_itself() {
     assert_ne!(copy_on_first(&nodes)["state"], "in_sync");
     let events = nodes[1].ursa_json(&["events"]);
     let lost = events["items"].as_array().expect("it is a list").iter();
-    let lost: Vec<_> = { lost }.filter(|event| event["code"] == "copy_lost" && event["cause"] == "no_space").collect();
+    let lost: Vec<_> =
+        { lost }.filter(|event| event["code"] == "copy_lost" && event["cause"] == "no_space").collect();
     assert_eq!(lost.len(), 1, "{events:#}");
 
     fs::remove_file(place.join("filler")).expect("it is there");
