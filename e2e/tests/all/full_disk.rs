@@ -10,7 +10,7 @@ use std::time::Duration;
 use e2e::Node;
 use e2e::attached::{Mounted, can_mount, run};
 use e2e::pattern::{self, SECTOR};
-use e2e::raw::in_spite_of_attentions;
+use e2e::raw::{Raw, in_spite_of_attentions};
 use serde_json::Value;
 
 use crate::cluster::{TARGET, cluster_of_three, copies, wait, wait_until_in_sync};
@@ -58,17 +58,14 @@ fn copy_on_first(nodes: &[Node; 3]) -> Value {
     copies.into_iter().find(|copy| copy["node"] == 1).expect("it has a copy on node 1")
 }
 
-/// Writes a block through node 1, or through node 2 if that is no path any more.
-fn write(nodes: &[Node; 3], block: u64) {
+/// Writes a block by the first of these paths that is one: multipath gives up those that have failed.
+fn write(paths: &mut Vec<Raw>, block: u64) {
     let data = pattern::stamped(1, 2, block * 8, 8 * SECTOR);
-    for node in &nodes[..2] {
-        match in_spite_of_attentions(|| ready(node).write(block * 8, 8, &data, false)) {
-            Ok(()) => return,
-            Err(error) => {
-                let error = error.to_string();
-                assert!(!TOLD_OF_DISK.iter().any(|sense| error.contains(sense)), "block {block}: {error}");
-            }
-        }
+    while let Some(path) = paths.first_mut() {
+        let Err(error) = in_spite_of_attentions(|| path.write(block * 8, 8, &data, false)) else { return };
+        let error = error.to_string();
+        assert!(!TOLD_OF_DISK.iter().any(|sense| error.contains(sense)), "block {block}: {error}");
+        paths.remove(0);
     }
     panic!("no path takes block {block}");
 }
@@ -97,9 +94,10 @@ fn a_copy_on_a_full_file_system_leaves_and_comes_back_by_itself() {
     wait_until_in_sync(&nodes[1], "db");
     put(&nodes[0], 0..64, 1);
 
+    let mut paths = vec![ready(&nodes[0]), ready(&nodes[1])];
     let place = nodes[0].data_dir().join("pools");
     fill(&place);
-    BLOCKS.for_each(|block| write(&nodes, block));
+    BLOCKS.for_each(|block| write(&mut paths, block));
     wait(LIMIT, "the copy leaves", || copy_on_first(&nodes)["state"] != "in_sync");
     let is_said = || copy_on_first(&nodes)["sync"]["cause"].to_string().contains("is full");
     wait(LIMIT, "it is said why", is_said);

@@ -105,7 +105,7 @@ mod tests {
             !promises(&[room(1, free, 300)]).overcommitted(&was).is_empty()
         };
         assert!(!is_over(300, &[]) && is_over(299, &[]));
-        assert!(is_over(300, &[1]) && is_over(319, &[1]) && !is_over(320, &[1]));
+        assert!(is_over(300, &[1]) && is_over(318, &[1]) && !is_over(320, &[1]));
         assert!(!is_over(310, &[2]), "another one was");
         assert!(is_over(0, &[]) && is_over(0, &[1]));
     }

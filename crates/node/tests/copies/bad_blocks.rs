@@ -180,7 +180,10 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
             assert_eq!((lost.cause, lost.node), (Some("block_unrepaired"), Some(1)));
             let range = lost.range.clone().unwrap();
             assert_eq!((range.node, &*range.pool, &*range.disk), (Some(1), POOL, DISK));
-            assert_eq!((range.offset, range.len, range.lba, range.blocks), (offset, 512, 3, 1));
+            assert_eq!(
+                (range.offset, range.len, range.lba, range.blocks),
+                (offset, u64::from(SIZE.bytes()), 3, 1)
+            );
         }
         cluster.assert_reads(1, [3]);
         // With another disk under it, as it were, it comes back.
@@ -444,6 +447,8 @@ fn a_bad_block_that_a_joiner_meets_when_it_compares_is_told() {
     cluster.world.remove_disk(cluster.servers[1], DISK);
     cluster.world.put_disk(cluster.servers[1], DISK, yesterday);
     cluster.spoil(1, [5], DiskFaults::default().remapping());
+    // It is missed, and taken out.
+    cluster.world.run_for(Duration::from_secs(2));
     cluster.start(1);
     cluster.wait_until_in_sync(0, 2);
     let told = cluster.told_of(1, &["read_failed"]);

@@ -131,8 +131,8 @@ fn a_part_of_a_block_is_written_though_one_disk_does_not_read_the_rest() {
 /// others, and none for ever.
 #[test]
 fn all_parts_of_a_bad_block_are_written_at_the_same_time() {
-    each_seed(5, |seed| {
-        let cluster = cluster(seed, 2, 2);
+    each_seed(20, |seed| {
+        let (cluster, mut rng) = (cluster(seed, 2, 2), Rng::new(seed));
         let mut expected = Vec::from_iter((0..BLOCKS).map(marked));
         let at = cluster.place_of(1, marked(BAD));
         for round in 1..=4 {
@@ -143,10 +143,10 @@ fn all_parts_of_a_bad_block_are_written_at_the_same_time() {
                 let value = marked(lba) + (round << 16);
                 expected[lba as usize] = value;
                 let (client, portal) = (cluster.client("host"), cluster.portal((lba % 2) as usize));
-                let written = Rc::clone(&done);
+                let (written, begins) = (Rc::clone(&done), Duration::from_micros(rng.below(2000)));
                 drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
                     let session = log_in(portal, &format!("host-{lba}")).await.unwrap();
-                    rt::sleep(Duration::from_micros(lba * 100)).await;
+                    rt::sleep(begins).await;
                     write_small(&session, lba, &[value]).await.unwrap();
                     written.set(written.get() + 1);
                 }));

@@ -152,6 +152,10 @@ impl SliceCopy {
         let blocks = self.blocks(offset, len);
         let mut is_counted = false;
         loop {
+            // A pool that is closed waits for what is under way.
+            if !self.is_open() {
+                return Merged::Failed;
+            }
             let mut around = Err(NotAround::Over);
             self.tell(|replica| around = replica.block_around(id, blocks));
             let around = match around {
