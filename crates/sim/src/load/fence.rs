@@ -41,7 +41,7 @@ async fn reserve(session: &Session, command: PersistentReserveOut) -> Result<(),
     attended(async || session.reserve(LUN, command).await).await
 }
 
-fn is_conflict(result: &Result<(), Error>) -> bool {
+pub(crate) fn is_conflict<T>(result: &Result<T, Error>) -> bool {
     const RESERVATION_CONFLICT: u8 = 0x18;
     matches!(result, Err(Error::Status { status: RESERVATION_CONFLICT, .. }))
 }
