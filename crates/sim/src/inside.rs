@@ -22,6 +22,9 @@ use crate::onlooker::Epochs;
 /// How often.
 const EVERY: Duration = Duration::from_millis(25);
 
+/// Of a slice's copy: node, volume, slice.
+type Place = (usize, usize, u16);
+
 /// See the module.
 pub struct Inside<'a> {
     cluster: &'a Cluster,
@@ -32,8 +35,8 @@ pub struct Inside<'a> {
     counts: &'a Counts,
     /// Bytes of the volumes' blocks.
     block: u32,
-    /// In which life and epoch each slice's copy acted last, by node, volume and slice.
-    acted: RefCell<BTreeMap<(usize, usize, u16), (Incarnation, u64)>>,
+    /// In which life and epoch each slice's copy acted last.
+    acted: RefCell<BTreeMap<Place, (Incarnation, u64)>>,
 }
 
 /// A copy of a slice at one moment.

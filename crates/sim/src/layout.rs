@@ -55,7 +55,7 @@ impl Layout {
     pub fn hot(&self, size: BlockSize) -> Vec<Range<u64>> {
         let edge = STRIPE_UNIT / u64::from(size.bytes());
         let edge = self.has_edge.then(|| edge - 2..edge + 2);
-        [0..6].into_iter().chain(edge).collect()
+        std::iter::once(0..6).chain(edge).collect()
     }
 
     /// A block in a region of its own, which is written when a fault begins, and otherwise left alone: what it should hold is noted by no bit of a dirty map

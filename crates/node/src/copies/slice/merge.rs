@@ -186,6 +186,7 @@ impl SliceCopy {
             let others = self.replica.borrow().has_others_in_sync();
             if others && !std::mem::replace(&mut is_counted, true) && self.repairs.add_bad(rt::now()) {
                 tracing::error!(copy = %self.address(), "reads have failed in too many places: this copy leaves");
+                self.note_unrepaired(bad);
                 self.give_up_disk(DiskFault::Failing);
                 return Merged::Failed;
             }
@@ -214,6 +215,7 @@ impl SliceCopy {
                 Err(error) => {
                     tracing::error!(copy = %self.address(), offset = offset.0, %error, "a block that could not be read cannot be written as a whole");
                     if self.replica.borrow().has_others_in_sync() {
+                        self.note_unrepaired(bad);
                         self.tell(|replica| replica.handle_unrepaired(id));
                         return Merged::Ended;
                     }

@@ -313,7 +313,7 @@ impl SliceCopy {
     }
 
     /// A block cannot be read, and a copy is about to leave for that.
-    fn note_unrepaired(&self, bad: BadBlock) {
+    pub(super) fn note_unrepaired(&self, bad: BadBlock) {
         let unit = self.repair_unit();
         let len = ByteLen(unit - bad.offset.0 % unit);
         note_unrepaired_of_copy(self.address.volume, self.place_in_volume(bad.offset), len, bad);
