@@ -221,10 +221,10 @@ fn cells(event: &Event) -> [String; 6] {
 /// What has happened; with what a disk did not read, where the text does not say that.
 fn what(event: &Event) -> String {
     let text = event.text.escape_debug();
-    let Some(range) = event.range.as_ref().filter(|_| event.code == COPY_LOST.as_str()) else {
+    let Some(range) = event.range.as_deref().filter(|_| event.code == COPY_LOST.as_str()) else {
         return text.to_string();
     };
-    let DiskRange { node, pool, disk, offset, len, lba, blocks } = &**range;
+    let DiskRange { node, pool, disk, offset, len, lba, blocks } = range;
     let of_node = node.map_or(String::new(), |node| format!(" on node {node}"));
     let (pool, disk) = (pool.escape_debug(), disk.escape_debug());
     let lbas = if *blocks == 1 { format!("LBA {lba}") } else { format!("LBA {lba} to {}", lba + blocks - 1) };
