@@ -50,8 +50,8 @@ const _: () =
     assert!(HEARTBEAT_TICKS * 5 <= ELECTION_TICKS_MIN, "four lost heartbeats are no reason for an election");
 /// How long a witness waits for another voter to lead before it stands like one of them: 5 s.
 pub const WITNESS_PATIENCE_TICKS: u64 = 100;
-/// How long a node that starts waits for voters that do not say what they remember of its promises, if a quorum has: 2 s, in which nodes that start
-/// together are linked.
+/// How long a node that starts waits for voters that do not say what they remember of its promises, if a
+/// quorum has: 2 s, in which nodes that start together are linked.
 pub const DOUBT_TICKS: u64 = 40;
 /// How often it asks them: every 100 ms.
 pub const QUESTION_TICKS: u64 = 2;

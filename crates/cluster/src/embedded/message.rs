@@ -48,14 +48,15 @@ pub(super) struct Envelope {
 pub(super) enum Content {
     /// raft-rs's.
     Raft(Message),
-    /// Asks what the receiver remembers of the sender's promises. An answer of the same name is of later than the question; what else is under way may be
-    /// older.
+    /// Asks what the receiver remembers of the sender's promises. An answer of the same name is of later than
+    /// the question; what else is under way may be older.
     Question(u64),
     /// To the question of that name.
     Answer(u64),
 }
 
-/// The bytes of a message from the node `identity` to `to`, of which that node remembers `promised`; `None`: it is not for another node.
+/// The bytes of a message from the node `identity` to `to`, of which that node remembers `promised`; `None`:
+/// it is not for another node.
 pub(super) fn encode(
     identity: &Identity,
     to: NodeId,
@@ -179,8 +180,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Content), Malformed> {
     Ok((envelope, Content::Raft(message)))
 }
 
-/// Whether `saved`, which is what the sender's disk holds in this moment, has what a message promises. For simulations, which look at each message that
-/// leaves a node.
+/// Whether `saved`, which is what the sender's disk holds in this moment, has what a message promises. For
+/// simulations, which look at each message that leaves a node.
 pub fn is_promise_kept(saved: &Saved, bytes: &[u8]) -> bool {
     match decode(bytes) {
         Ok((_, Content::Raft(message))) => Promise::of(&message).is_kept_by(saved),

@@ -1,36 +1,39 @@
-//! What nodes remember of each other's promises, so that one whose disk was set back finds out: `docs/why/record.md`.
+//! What nodes remember of each other's promises, so that one whose disk was set back finds out:
+//! `docs/why/record.md`.
 
 use raft::eraftpb::{Message, MessageType};
 
 use super::saved::{Position, Saved};
 use crate::codec::{Malformed, Reader, Writer};
 
-/// What a node has promised to another one, as far as that one remembers. A node whose disk does not have it was set back.
+/// What a node has promised to another one, as far as that one remembers. A node whose disk does not have it
+/// was set back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
     /// It had reached this term.
     pub term: u64,
     /// Who it voted for in that term; 0: not known.
     pub vote: u64,
-    /// The last entry that it acknowledged in that term. In a later one a leader may replace it. A message says no term of it.
+    /// The last entry that it acknowledged in that term. In a later one a leader may replace it. A message
+    /// says no term of it.
     pub acknowledged: Position,
     /// The last entry that it acknowledged and that is committed. It has that one for good.
     pub committed: Position,
-    /// The last entry that it sent as a leader and that was taken. It may have counted itself among those who have it, or not: its disk writes meanwhile.
+    /// The last entry that it sent as a leader and that was taken. It may have counted itself among those who
+    /// have it, or not: its disk writes meanwhile.
     pub sent: Position,
 }
 
 impl Promise {
-    /// What `message` says of its sender. Only of kinds whose term is on the sender's disk: a pre-vote is about a term that may never be.
+    /// What `message` says of its sender. Only of kinds whose term is on the sender's disk: a pre-vote is
+    /// about a term that may never be.
     pub(super) fn of(message: &Message) -> Promise {
         let (term, reject) = (message.term, message.reject);
         match message.get_msg_type() {
             MessageType::MsgAppend => {
-                let sent = message
-                    .entries
-                    .last()
-                    .map_or((message.index, message.log_term), |it| (it.index, it.term));
-                let sent = Position { index: sent.0, term: sent.1 };
+                let before = Position { index: message.index, term: message.log_term };
+                let sent =
+                    message.entries.last().map_or(before, |it| Position { index: it.index, term: it.term });
                 Promise { term, vote: message.from, sent, ..Promise::default() }
             }
             MessageType::MsgRequestVote | MessageType::MsgHeartbeat | MessageType::MsgSnapshot => {
@@ -70,9 +73,8 @@ impl Promise {
     pub(super) fn is_kept_by(&self, saved: &Saved) -> bool {
         let now = saved.vote;
         let has = |entry: Position| {
-            let there = entry.index <= saved.last().index;
-            let same = || entry.term == 0 || raft::Storage::term(saved, entry.index) == Ok(entry.term);
-            entry.index <= saved.compacted.index || (there && same())
+            let is_same = |term| entry.term == 0 || term == entry.term;
+            entry.index <= saved.compacted.index || raft::Storage::term(saved, entry.index).is_ok_and(is_same)
         };
         let in_term = || (self.vote == 0 || self.vote == now.vote) && has(self.acknowledged);
         let term = now.term > self.term || (now.term == self.term && in_term());

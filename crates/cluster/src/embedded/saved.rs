@@ -28,7 +28,8 @@ pub struct Identity {
 /// An entry's place in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Of the leader who wrote it. It comes first: of two logs the one with the later term at its end is the newer.
+    /// Of the leader who wrote it. It comes first: of two logs the one with the later term at its end is the
+    /// newer.
     pub term: u64,
     /// From 1.
     pub index: u64,
@@ -150,6 +151,12 @@ impl Saved {
     pub fn last(&self) -> Position {
         let last = self.entries.back().map(|entry| Position { index: entry.index, term: entry.term });
         last.unwrap_or(self.compacted)
+    }
+
+    /// Who is in the cluster from now on. What others have promised is of no use any more.
+    pub(crate) fn set_members(&mut self, members: Members) {
+        self.promises.retain(|node, _| members.has(*node));
+        self.members = members;
     }
 
     /// What the disk does with `batch`.

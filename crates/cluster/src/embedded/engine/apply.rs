@@ -29,8 +29,8 @@ impl Engine {
         saved.entries.clear();
         (saved.compacted, saved.applied) = (position, position.index);
         saved.vote.commit = saved.vote.commit.max(position.index);
-        saved.promises.retain(|node, _| members.has(*node));
-        (saved.members, saved.record) = (members, record);
+        saved.set_members(members);
+        saved.record = record;
         self.told.push_back(Told::Replaced);
     }
 
@@ -80,9 +80,7 @@ impl Engine {
             if self.raft.apply_conf_change(&proposal.conf_change()).is_err() {
                 return;
             }
-            let saved = self.saved_mut();
-            saved.promises.retain(|node, _| after.has(*node));
-            saved.members = after;
+            self.saved_mut().set_members(after);
             (self.deferred.members, self.deferred.promises) = (true, true);
             if self.is_leader() && !self.is_voter() {
                 // raft-rs lets a leader that is no member go on, and it could propose nothing.

@@ -1,4 +1,5 @@
-//! Whether this node's disk was set back: others remember what it has promised them. `docs/why/record.md`, *A voter that was set back*.
+//! Whether this node's disk was set back: others remember what it has promised them. `docs/why/record.md`, *A
+//! voter that was set back*.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,8 @@ use crate::embedded::saved::Position;
 use crate::limits::{DOUBT_TICKS, QUESTION_TICKS};
 use crate::node_id::NodeId;
 
-/// A node that starts cannot know what it has forgotten: it asks the voters, and votes for nobody until they have answered.
+/// A node that starts cannot know what it has forgotten: it asks the voters, and votes for nobody until they
+/// have answered.
 pub(super) struct Doubt {
     /// Of its questions.
     pub(super) name: u64,
@@ -19,8 +21,9 @@ pub(super) struct Doubt {
 }
 
 impl Engine {
-    /// Ends the doubt, or asks who has not answered yet. All voters answer, or with this node a quorum does and the others had their time: more than that
-    /// nobody can wait for without making every fault of one node a fault of the cluster.
+    /// Ends the doubt, or asks who has not answered yet. All voters answer, or with this node a quorum does
+    /// and the others had their time: more than that nobody can wait for without making every fault of one
+    /// node a fault of the cluster.
     pub(super) fn settle_doubt(&mut self) {
         let Some(doubt) = self.doubt.as_ref().filter(|_| !self.has_forgotten()) else { return };
         let me = self.node();

@@ -140,7 +140,8 @@ pub struct Engine {
     succession: Option<(u64, u64)>,
     /// While it is not known whether this node's disk was set back.
     doubt: Option<Doubt>,
-    /// The newest end of a log that this node may have had before it started, as others know it. It votes as if its own log ended there.
+    /// The newest end of a log that this node may have had before it started, as others know it. It votes as
+    /// if its own log ended there.
     floor: Position,
     /// Since when a follower gets a snapshot.
     snapshots: BTreeMap<u64, u64>,
@@ -273,7 +274,8 @@ impl Engine {
         if self.may_stand() {
             self.raft.tick();
         } else if self.raft.raft.election_elapsed < ELECTION_TICKS_MIN {
-            // It does not stand, but misses the leader: else it would keep to one that is dead, and vote for nobody.
+            // It does not stand, but misses the leader: else it would keep to one that is dead, and vote for
+            // nobody.
             self.raft.raft.election_elapsed += 1;
         }
         if self.raft.raft.election_elapsed < standing {

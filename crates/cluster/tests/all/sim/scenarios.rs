@@ -221,7 +221,8 @@ fn who_has_forgotten_what_it_had_confirmed_votes_no_more() {
     lab.put(1, "e");
 }
 
-/// Nobody leads when the nodes come back, so no leader knows what they had confirmed; but all remember what they were promised.
+/// Nobody leads when the nodes come back, so no leader knows what they had confirmed; but all remember what
+/// they were promised.
 #[test]
 fn who_was_set_back_during_a_black_out_elects_nobody() {
     for set_back in [1, 2] {

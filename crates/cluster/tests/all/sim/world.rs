@@ -257,17 +257,17 @@ impl World {
             self.crash(id);
             self.start(id);
             let other = self.nodes.keys().copied().find(|other| *other != id && self.rng.one_in(2));
+            let deadline = self.now() + TICK * 60;
             if let Some(engine) = other.and_then(|other| self.nodes.get_mut(&other)?.engine.as_mut()) {
                 self.next += 1;
-                let deadline = Instant::default() + TICK * u32::try_from(self.round + 60).unwrap();
                 engine.change_members(self.next, MemberChange::Remove(id), deadline);
                 self.calls.insert(self.next, (engine.node(), Call::Members));
             }
         }
     }
 
-    /// Sets the disk of a voter back to what it held when it had the same members, with a restart of its own or of all nodes; says whose. Of three voters or
-    /// more: the others have to be a quorum.
+    /// Sets the disk of a voter back to what it held when it had the same members, with a restart of its own
+    /// or of all nodes; says whose. Of three voters or more: the others have to be a quorum.
     fn set_back(&mut self) -> Option<NodeId> {
         let leader = self.nodes.values().filter_map(|node| node.engine.as_ref());
         let leader = leader.filter(|it| it.status().leader == Some(u64::from(it.node().get())));
