@@ -25,9 +25,10 @@ pub struct Pool {
     /// Its disks.
     pub disks: Vec<PoolDisk>,
     /// What its files may still take of their file systems, in bytes: they take space as they are written.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub promised: u64,
-    /// Its file system has less free than its files, and those of other pools of the node, may still take. Absent if it has enough.
+    /// Its file system has less free than its files, and those of other pools of the node, may still take.
+    /// Absent if it has enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overcommit: Option<Overcommit>,
     /// The number of the node that has it; absent without a cluster.
@@ -38,11 +39,12 @@ pub struct Pool {
     pub node_name: Option<String>,
 }
 
-fn is_none(bytes: &u64) -> bool {
+fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// What a file system lacks for pools in files that take space as they are written: when it is full, writes that need new space fail.
+/// What a file system lacks for pools in files that take space as they are written: when it is full, writes
+/// that need new space fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Overcommit {
     /// What all pools of the node in it may still take, in bytes.

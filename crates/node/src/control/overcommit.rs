@@ -1,16 +1,18 @@
 //! Whether pools in files that take space as they are written can become as large as they are.
 //!
-//! Such a file promises more than it takes; when its file system is full, writes that need new space fail. A pool is overcommitted where all such files of this
-//! node's pools together lack more space than their file system has free.
+//! Such a file promises more than it takes; when its file system is full, writes that need new space fail. A
+//! pool is overcommitted where all such files of this node's pools together lack more space than their file
+//! system has free.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rt::Room;
-use store::Pool;
+use store::{Pool, PoolId};
 
 use super::Control;
 
-/// A file system that is said to be overcommitted is said so until it has this part of what it has free to spare: what else is in it comes and goes.
+/// A file system that is said to be overcommitted is said so until it has this part of what it has free to
+/// spare: what else is in it comes and goes.
 const SPARE_PART: u64 = 16;
 
 /// A file system that has less free than pools of this node may still take of it.
@@ -37,6 +39,7 @@ impl Overcommit {
 /// What pools promise.
 #[derive(Default)]
 pub(super) struct Promises {
+    pools: BTreeMap<PoolId, Vec<Room>>,
     /// By file system.
     file_systems: BTreeMap<u64, Overcommit>,
 }
@@ -60,7 +63,11 @@ impl Control {
     /// What the pools of this node have been promised, looked at now.
     pub(super) fn look_at_promises(&self, pools: &[Pool]) -> Promises {
         let mut promises = Promises::default();
-        pools.iter().flat_map(Pool::rooms).for_each(|room| promises.add(room));
+        for pool in pools {
+            let rooms = pool.rooms();
+            rooms.iter().for_each(|room| promises.add(*room));
+            promises.pools.insert(pool.id(), rooms);
+        }
         let mut overcommitted = self.overcommitted.borrow_mut();
         *overcommitted = promises.overcommitted(&overcommitted);
         promises
@@ -68,7 +75,7 @@ impl Control {
 
     /// What this pool may still take, and of its overcommitted file systems the one that falls short most.
     pub(super) fn promised(&self, promises: &Promises, pool: &Pool) -> (u64, Option<Overcommit>) {
-        let rooms = pool.rooms();
+        let rooms = promises.pools.get(&pool.id()).map_or(&[][..], Vec::as_slice);
         let overcommitted = self.overcommitted.borrow();
         let over = rooms.iter().filter(|room| overcommitted.contains(&room.file_system));
         let over = over.filter_map(|room| promises.file_systems.get(&room.file_system).copied());

@@ -1,4 +1,5 @@
-//! Reads that disks of this node have failed: counted, told, and shown until somebody has acknowledged them or the pool is no longer this node's.
+//! Reads that disks of this node have failed: counted, told, and shown until somebody has acknowledged them
+//! or the pool is no longer this node's.
 //!
 //! What nobody has acknowledged outlives the process: the node's record has it ([`kept`]).
 
@@ -171,7 +172,8 @@ pub(crate) fn note_bad_block_of_copy(number: u32, of_volume: ByteOffset, bad: Ba
     });
 }
 
-/// What a disk did not read of such a copy could not be repaired, and so a copy leaves: `len` bytes from there on. From any core.
+/// What a disk did not read of such a copy could not be repaired, and so a copy leaves: `len` bytes from
+/// there on. From any core.
 pub(crate) fn note_unrepaired_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen, bad: BadBlock) {
     with_control(move |control| {
         let Some(keeper) = control.keeper() else { return };
@@ -202,8 +204,7 @@ impl Control {
         };
         self.read_errors.changed.notify();
         let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
-        let status = self.volume(&volume.to_string());
-        let volume_name = status.map_or_else(|_| info.name.clone(), |status| status.info.name);
+        let volume_name = self.shown_name(&info);
         let text = match news {
             News::Old => return,
             News::Block => format!(
@@ -219,6 +220,11 @@ impl Control {
         let range = self.range_of(&pool, &info, of_volume, u64::from(info.block_size.bytes()), bad);
         let event = Event::new(READ_FAILED, disk, text).because(cause).of_volume(volume);
         tell(event.where_unread(Some(range)));
+    }
+
+    /// What people call a volume of which a pool of this node has this.
+    fn shown_name(&self, info: &VolumeInfo) -> String {
+        self.volume(&info.id.to_string()).map_or_else(|_| info.name.clone(), |status| status.info.name)
     }
 
     /// Where a disk of the pool does not read `len` bytes of a volume from `of_volume` on.
@@ -246,8 +252,7 @@ impl Control {
         self.read_errors.changed.notify();
         let Some(Found { lba, .. }) = found else { return };
         let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
-        let status = self.volume(&volume.to_string());
-        let volume_name = status.map_or_else(|_| info.name.clone(), |status| status.info.name);
+        let volume_name = self.shown_name(&info);
         let text = format!(
             "disk {disk} of pool {name}: byte {} (LBA {lba} of volume {volume_name}) was rewritten from another copy",
             bad.disk_offset
@@ -262,7 +267,7 @@ impl Control {
         let disks = self.read_errors.disks.borrow();
         let paths = pool.paths();
         let name_of = |id: &VolumeId| pool.volume(*id).map_or_else(|| id.to_string(), |info| info.name);
-        let each = |((_, disk), errors): (&(PoolId, u16), &OfDisk)| DiskReadErrors {
+        let each = |((_, disk), errors): (&DiskPlace, &OfDisk)| DiskReadErrors {
             disk: disk_path(&paths, *disk),
             repaired: errors.repaired,
             failed: errors.volumes.iter().map(|(id, failed)| (name_of(id), *failed)).collect(),
@@ -279,7 +284,7 @@ impl Control {
         let of_pool = |pool: Pool| {
             let (paths, name) = (pool.paths(), pool.name());
             let disks = disks.range(disks_of(pool.id()));
-            let each = |((_, disk), errors): (&(PoolId, u16), &OfDisk)| {
+            let each = |((_, disk), errors): (&DiskPlace, &OfDisk)| {
                 let open = errors.open.as_ref()?;
                 let path = disk_path(&paths, *disk);
                 let text = self.describe_read_errors(&name, &path, open);

@@ -82,17 +82,22 @@ fn a_disk_that_failed_to_write_is_shown_until_the_node_starts_again() {
     assert!(matches!(said(&rig), (disks, troubles) if disks.is_empty() && troubles.is_empty()));
 }
 
+/// A volume of which a host has written block 300, and where that is on the disk.
+fn with_block_300(seed: u64) -> (Rig, u64) {
+    let rig = Rig::new(seed, 2);
+    rig.add(Shape::thick());
+    rig.client("client")
+        .run(|portal| async move { write(&*log_in(portal, "client", 0).await, 0, 300, 1).await.unwrap() });
+    let content = stamped(volume_number(0), 2400, 8, Stamp { client: 1, sequence: 1 }).to_vec();
+    let at = find(&rig.world.disk_image(rig.server, DISK), &content);
+    (rig, at)
+}
+
 #[test]
 fn a_block_that_cannot_be_read_is_named() {
     each_seed(2, |seed| {
-        let rig = Rig::new(seed, 2);
-        rig.add(Shape::thick());
-        let client = rig.client("client");
-        client.run(
-            |portal| async move { write(&*log_in(portal, "client", 0).await, 0, 300, 1).await.unwrap() },
-        );
-        let content = stamped(volume_number(0), 2400, 8, Stamp { client: 1, sequence: 1 }).to_vec();
-        let at = find(&rig.world.disk_image(rig.server, DISK), &content);
+        let (rig, at) = with_block_300(seed);
+        let client = rig.client("reader");
         // In the middle of the block.
         let faults = DiskFaults::default().with_unreadable(at + 1024..at + 1536);
         rig.world.set_disk_faults(rig.server, DISK, faults);
@@ -112,14 +117,8 @@ fn a_block_that_cannot_be_read_is_named() {
 #[test]
 fn what_a_disk_did_not_read_is_shown_until_that_somebody_has_seen_it_is_written_down() {
     each_seed(3, |seed| {
-        let rig = Rig::new(seed, 2);
-        rig.add(Shape::thick());
-        let client = rig.client("client");
-        client.run(
-            |portal| async move { write(&*log_in(portal, "client", 0).await, 0, 300, 1).await.unwrap() },
-        );
-        let content = stamped(volume_number(0), 2400, 8, Stamp { client: 1, sequence: 1 }).to_vec();
-        let at = find(&rig.world.disk_image(rig.server, DISK), &content);
+        let (rig, at) = with_block_300(seed);
+        let client = rig.client("reader");
         rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default().with_unreadable(at..at + 512));
         let record = |fails: bool| {
             let faults = DiskFaults { write_error_one_in: u64::from(fails), ..DiskFaults::default() };

@@ -47,6 +47,20 @@ impl Cluster {
         all.filter(|event| codes.contains(&event.code.as_str())).collect()
     }
 
+    /// Somebody has seen what the node's disk did not read.
+    fn acknowledge(&self, index: usize) {
+        let acknowledge = |control: Rc<Control>| async move { control.acknowledge_read_errors(POOL).await };
+        self.control(index, acknowledge).unwrap();
+    }
+
+    /// Why the volume's members changed last, as a node knows it.
+    pub(super) fn reason(&self, index: usize) -> Cause {
+        self.control(
+            index,
+            |control| async move { control.keeper().unwrap().volumes().remove(0).entry.reason },
+        )
+    }
+
     pub(super) fn troubles(&self, index: usize) -> Vec<String> {
         self.control(index, |control| async move {
             control
@@ -128,8 +142,7 @@ fn a_bad_block_on_one_copy_is_read_from_the_other_and_written_again() {
         });
         assert_eq!((errors.disk.as_str(), errors.repaired), (DISK, 2));
         assert_eq!(Vec::from_iter(errors.failed.into_values()), [2]);
-        let acknowledge = |control: Rc<Control>| async move { control.acknowledge_read_errors(POOL).await };
-        cluster.control(0, acknowledge).unwrap();
+        cluster.acknowledge(0);
         assert!(cluster.troubles(0).is_empty());
     });
 }
@@ -152,8 +165,7 @@ fn what_a_disk_did_not_read_is_shown_after_a_restart_until_somebody_has_seen_it(
         };
         restart();
         assert_eq!(cluster.troubles(0), shown);
-        let acknowledge = |control: Rc<Control>| async move { control.acknowledge_read_errors(POOL).await };
-        cluster.control(0, acknowledge).unwrap();
+        cluster.acknowledge(0);
         assert!(cluster.troubles(0).is_empty());
         restart();
         assert!(cluster.troubles(0).is_empty());
@@ -171,8 +183,7 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
         cluster.assert_reads(0, [3]);
         cluster.world.run_for(Duration::from_secs(1));
         assert_eq!(cluster.in_sync(1), 1);
-        let reason = cluster
-            .control(1, |control| async move { control.keeper().unwrap().volumes().remove(0).entry.reason });
+        let reason = cluster.reason(1);
         assert_eq!(reason, Cause::BlockUnrepaired);
         // Each node says where, since the record does.
         for told in [0, 1].map(|index| cluster.told_of(index, &["copy_lost"])) {
@@ -299,7 +310,8 @@ fn every_command_that_reads_gets_the_block_from_the_other_copy() {
     });
 }
 
-/// EXTENDED COPY of blocks of the volume to another place in it, and whether it went well; if not, what its source has answered: sense key, code.
+/// EXTENDED COPY of blocks of the volume to another place in it, and whether it went well; if not, what its
+/// source has answered: sense key, code.
 async fn copy_blocks(session: &Session, from: Range<u64>, to: u64) -> Result<(), (u8, u16)> {
     /// COPY ABORTED, THIRD PARTY DEVICE FAILURE (SPC-4).
     const THIRD_PARTY: (u8, u16) = (0x0a, 0x0d01);
@@ -310,7 +322,8 @@ async fn copy_blocks(session: &Session, from: Range<u64>, to: u64) -> Result<(),
     let Err(error) = session.extended_copy(LUN, copy()).await else { return Ok(()) };
     assert_eq!(error.sense(), Some(THIRD_PARTY), "{error}");
     let initiator::Error::Status { sense, .. } = error else { panic!("it has sense data") };
-    // SPC-4 6.4.5: where the source's status and sense data are, in the bytes behind those of the command's own.
+    // SPC-4 6.4.5: where the source's status and sense data are, in the bytes behind those of the command's
+    // own.
     let answer = &sense[usize::from(sense[8])..];
     assert_eq!(answer[0], 0x02, "CHECK CONDITION");
     Err((answer[3], u16::from_be_bytes([answer[13], answer[14]])))
@@ -430,7 +443,8 @@ fn a_bad_block_of_the_only_source_keeps_nothing_else_from_being_given() {
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
 }
 
-/// The pool of a copy was set back, so that its regions are compared with those of the other one; its disk does not read one of them.
+/// The pool of a copy was set back, so that its regions are compared with those of the other one; its disk
+/// does not read one of them.
 #[test]
 fn a_bad_block_that_a_joiner_meets_when_it_compares_is_told() {
     let cluster = Cluster::new(1, 2, 2);

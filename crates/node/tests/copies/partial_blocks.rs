@@ -275,9 +275,7 @@ fn a_copy_whose_block_stays_bad_leaves() {
         cluster.on(0, |session| async move { write_small(&session, BAD + 2, &[1]).await.unwrap() });
         cluster.world.run_for(Duration::from_secs(1));
         assert_eq!(cluster.in_sync(0), 1);
-        let reason = cluster
-            .control(0, |control| async move { control.keeper().unwrap().volumes().remove(0).entry.reason });
-        assert_eq!(reason, Cause::BlockUnrepaired);
+        assert_eq!(cluster.reason(0), Cause::BlockUnrepaired);
         let mut expected = Vec::from_iter((0..BLOCKS).map(marked));
         expected[BAD as usize + 2] = 1;
         cluster.assert_holds([0], &expected);

@@ -1,8 +1,10 @@
-//! What nobody has acknowledged of failed reads, in the node's record, so that a restart does not make a failing disk look well.
+//! What nobody has acknowledged of failed reads, in the node's record, so that a restart does not make a
+//! failing disk look well.
 //!
-//! Not in the pool, whose disks are those that fail: a change of its metadata that such a disk does not take makes the whole pool read-only. The first
-//! failed read of a disk is written at once, and what follows at most once in [`WRITE_EVERY`]. What could not be written stays in memory and is tried
-//! again. An entry goes when it is acknowledged, and with its pool, when that leaves this node.
+//! Not in the pool, whose disks are those that fail: a change of its metadata that such a disk does not take
+//! makes the whole pool read-only. The first failed read of a disk is written at once, and what follows at
+//! most once in [`WRITE_EVERY`]. What could not be written stays in memory and is tried again. An entry goes
+//! when it is acknowledged, and with its pool, when that leaves this node.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,7 +22,8 @@ use super::{DiskPlace, Found, OfDisk, Open, ReadErrors, disks_of};
 use crate::record::{Change, Record, delete, set};
 use crate::shard::Shard;
 
-/// How often the record is written for failed reads at most. A disk that fails more and more of them must not keep the record's disk busy.
+/// How often the record is written for failed reads at most. A disk that fails more and more of them must not
+/// keep the record's disk busy.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
 
 const READ_ERRORS: &str = "read-errors/";
@@ -132,7 +135,8 @@ impl ReadErrors {
         open.map(|(place, disk)| (*place, disk.changes)).collect()
     }
 
-    /// Somebody has seen these, up to that change, and the record does not have them any more. What came since nobody has seen.
+    /// Somebody has seen these, up to that change, and the record does not have them any more. What came
+    /// since nobody has seen.
     fn acknowledge(&self, seen: Vec<(DiskPlace, u64)>) {
         let mut disks = self.disks.borrow_mut();
         for (place, changes) in seen {

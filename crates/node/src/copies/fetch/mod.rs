@@ -92,9 +92,8 @@ impl SliceCopy {
 
     /// `None`: this copy is not in sync itself.
     pub(super) fn others_in_sync(&self) -> Option<Vec<Slot>> {
-        let replica = self.replica.borrow();
-        let serves = replica.config().filter(|_| matches!(replica.standing(), Standing::InSync(_)));
-        serves.map(|config| config.in_sync().without(replica.me()).iter().collect())
+        let serves = matches!(self.replica.borrow().standing(), Standing::InSync(_));
+        serves.then(|| self.whom_to_ask()).flatten()
     }
 
     /// A joiner asks as well: of what it holds it may lose a block as others do. `None`: this copy is no

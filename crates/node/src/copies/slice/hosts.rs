@@ -139,8 +139,7 @@ impl SliceCopy {
     /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Full`]:
     /// neither was it, for want of space. [`SliceError::Unreadable`]: parts of blocks of the disk were to be
     /// written, and nobody can read the rest of this one. [`SliceError::Unknown`]: it did when the write
-    /// began,
-    /// and others may have it.
+    /// began, and others may have it.
     pub async fn write(
         self: &Rc<Self>,
         came: Instant,

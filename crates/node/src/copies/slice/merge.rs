@@ -6,18 +6,16 @@
 //! each copy: if its disk does not read the rest, the copy has that from another one and writes the whole
 //! block.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use base::{Buf, ByteLen, ByteOffset, Chain};
-use replica::{ApplyId, Around, Blocks, DiskFault, NotAround, Payload, Standing};
+use replica::{ApplyId, Around, Blocks, NotAround, Payload, Standing};
 use store::{BadBlock, ReadFailure, SliceError};
 
 use super::super::fetch::NotFetched;
+use super::repair::Rewriting;
 use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
 
@@ -39,21 +37,6 @@ enum Merged {
     Ended,
     /// The copy has failed it.
     Failed,
-}
-
-/// A block of the disk that is being written as a whole, until this is dropped.
-struct Merging<'a>(&'a RefCell<BTreeSet<u64>>, u64);
-
-impl<'a> Merging<'a> {
-    fn begin(all: &'a RefCell<BTreeSet<u64>>, at: u64) -> Option<Merging<'a>> {
-        all.borrow_mut().insert(at).then(|| Merging(all, at))
-    }
-}
-
-impl Drop for Merging<'_> {
-    fn drop(&mut self) {
-        self.0.borrow_mut().remove(&self.1);
-    }
 }
 
 impl SliceCopy {
@@ -99,13 +82,6 @@ impl SliceCopy {
         replica.config().is_some_and(|config| !config.members().without(replica.me()).is_empty())
     }
 
-    /// What a disk reads and writes at once, around a block that it does not read.
-    fn unit_of(&self, bad: BadBlock) -> Range<u64> {
-        let unit = self.repair_unit();
-        let start = bad.offset.0 / unit * unit;
-        start..(start + unit).min(self.len().0)
-    }
-
     /// Carries out a write that was handed out, durably. What its disk does not read of blocks that it
     /// changes in part comes from other copies.
     ///
@@ -143,7 +119,7 @@ impl SliceCopy {
     /// hold.
     async fn merge(self: &Rc<Self>, id: ApplyId, bad: BadBlock, written: Blocks) -> Merged {
         let unit = self.unit_of(bad);
-        let Some(_merging) = Merging::begin(&self.merging, unit.start) else {
+        let Some(_rewriting) = Rewriting::begin(&self.merging, unit.start) else {
             rt::sleep(LOOK_AGAIN).await;
             return Merged::Again { written: false };
         };
@@ -184,10 +160,7 @@ impl SliceCopy {
                 }
             };
             let others = self.replica.borrow().has_others_in_sync();
-            if others && !std::mem::replace(&mut is_counted, true) && self.repairs.add_bad(rt::now()) {
-                tracing::error!(copy = %self.address(), "reads have failed in too many places: this copy leaves");
-                self.note_unrepaired(bad);
-                self.give_up_disk(DiskFault::Failing);
+            if others && !std::mem::replace(&mut is_counted, true) && self.leaves_for_bad(bad) {
                 return Merged::Failed;
             }
             // From here until the layout has the write's place in the order of this block's nothing else

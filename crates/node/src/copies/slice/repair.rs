@@ -62,7 +62,7 @@ impl Repairs {
     }
 
     /// One more block is bad. Says whether these are too many.
-    pub(super) fn add_bad(&self, now: Instant) -> bool {
+    fn add_bad(&self, now: Instant) -> bool {
         let mut bad = self.bad.borrow_mut();
         bad.push_back(now);
         while bad.front().is_some_and(|at| now.since(*at) > FAILING_WITHIN) {
@@ -72,18 +72,19 @@ impl Repairs {
     }
 }
 
-/// A unit that is being repaired, until this is dropped.
-struct Repairing<'a>(&'a Repairs, u64);
+/// A unit that is being written as a whole, until this is dropped: one of a set of these.
+pub(super) struct Rewriting<'a>(&'a RefCell<BTreeSet<u64>>, u64);
 
-impl<'a> Repairing<'a> {
-    fn begin(repairs: &'a Repairs, unit: u64) -> Option<Repairing<'a>> {
-        repairs.units.borrow_mut().insert(unit).then(|| Repairing(repairs, unit))
+impl<'a> Rewriting<'a> {
+    /// `None`: it is being written already.
+    pub(super) fn begin(units: &'a RefCell<BTreeSet<u64>>, unit: u64) -> Option<Rewriting<'a>> {
+        units.borrow_mut().insert(unit).then(|| Rewriting(units, unit))
     }
 }
 
-impl Drop for Repairing<'_> {
+impl Drop for Rewriting<'_> {
     fn drop(&mut self) {
-        self.0.units.borrow_mut().remove(&self.1);
+        self.0.borrow_mut().remove(&self.1);
     }
 }
 
@@ -194,8 +195,15 @@ impl SliceCopy {
     }
 
     /// What a disk reads and writes at once at least, and the volume does.
-    pub(super) fn repair_unit(&self) -> u64 {
+    fn repair_unit(&self) -> u64 {
         self.layout.write_unit().max(u64::from(self.block_bytes()))
+    }
+
+    /// What of the slice is read and written at once, around a block that the disk does not read.
+    pub(super) fn unit_of(&self, bad: BadBlock) -> Range<u64> {
+        let unit = self.repair_unit();
+        let start = bad.offset.0 / unit * unit;
+        start..(start + unit).min(self.len().0)
     }
 
     /// Writes the block again, and what else cannot be read up to `end`, for nobody who waits.
@@ -215,12 +223,11 @@ impl SliceCopy {
 
     /// Writes the block again, and what else cannot be read up to `end`. Says whether all of that can be read now.
     pub(super) async fn repair(self: &Rc<Self>, bad: BadBlock, end: u64) -> bool {
-        let unit = self.repair_unit();
         let mut bad = bad;
         for _ in 0..REPAIRS_A_READ_MAX {
-            let at = bad.offset.0 / unit * unit;
-            let next = (at + unit).min(self.len().0);
-            if !self.repair_one(bad, at..next).await {
+            let unit = self.unit_of(bad);
+            let next = unit.end;
+            if !self.repair_one(bad, unit).await {
                 return false;
             }
             if next >= end {
@@ -237,7 +244,7 @@ impl SliceCopy {
     }
 
     async fn repair_one(self: &Rc<Self>, bad: BadBlock, range: Range<u64>) -> bool {
-        let Some(_repairing) = Repairing::begin(&self.repairs, range.start) else { return false };
+        let Some(_rewriting) = Rewriting::begin(&self.repairs.units, range.start) else { return false };
         let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
         let blocks = self.blocks(offset, len);
         let mut is_counted = false;
@@ -255,10 +262,7 @@ impl SliceCopy {
                 Err(Unreadable::NotInSync | Unreadable::Failed) => return false,
             };
             let Ok(data) = self.fetch(range.clone()).await else { continue };
-            if !std::mem::replace(&mut is_counted, true) && self.repairs.add_bad(rt::now()) {
-                tracing::error!(copy = %self.address, "reads have failed in too many places: this copy leaves");
-                self.note_unrepaired(bad);
-                self.give_up_disk(DiskFault::Failing);
+            if !std::mem::replace(&mut is_counted, true) && self.leaves_for_bad(bad) {
                 return false;
             }
             let payload = Payload::Data(data);
@@ -277,6 +281,18 @@ impl SliceCopy {
             return repaired;
         }
         false
+    }
+
+    /// One more block is bad, and others in sync have it. If these are too many this copy leaves; says
+    /// whether it does.
+    pub(super) fn leaves_for_bad(self: &Rc<Self>, bad: BadBlock) -> bool {
+        let leaves = self.repairs.add_bad(rt::now());
+        if leaves {
+            tracing::error!(copy = %self.address, "reads have failed in too many places: this copy leaves");
+            self.note_unrepaired(bad);
+            self.give_up_disk(DiskFault::Failing);
+        }
+        leaves
     }
 
     /// Reads from this disk where that failed, when the blocks have been written again.
@@ -304,9 +320,10 @@ impl SliceCopy {
         note_bad_block_of_copy(self.address.volume, self.place_in_volume(bad.offset), bad);
     }
 
-    /// A joiner's disk does not read what is to be compared there. It is given the region; its disk is to be looked after all the same.
+    /// A joiner's disk does not read what is to be compared there. It is given the region; its disk is to be
+    /// looked after all the same.
     pub(super) fn note_uncompared(&self, error: &SliceError) {
-        tracing::warn!(copy = %self.address, %error, "a region that cannot be read is written anew");
+        tracing::warn!(copy = %self.address, %error, "a region that cannot be read is rewritten");
         if let SliceError::Unreadable(bad) = error {
             self.note_bad(*bad);
         }
@@ -314,8 +331,7 @@ impl SliceCopy {
 
     /// A block cannot be read, and a copy is about to leave for that.
     pub(super) fn note_unrepaired(&self, bad: BadBlock) {
-        let unit = self.repair_unit();
-        let len = ByteLen(unit - bad.offset.0 % unit);
+        let len = ByteLen(self.unit_of(bad).end - bad.offset.0);
         note_unrepaired_of_copy(self.address.volume, self.place_in_volume(bad.offset), len, bad);
     }
 

@@ -79,7 +79,8 @@ fn own(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what nodes have left that were killed: files in which it says that they are locked, and that nobody holds.
+/// Removes what nodes have left that were killed: files in which it says that they are locked, and that
+/// nobody holds.
 fn remove_stale(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
