@@ -332,7 +332,8 @@ pub fn now() -> Instant {
     with_current(|core| core.clock.now())
 }
 
-/// The time of day since 1970, as somebody has set it: it goes forward and back, and nothing that must be right may count on it.
+/// The time of day since 1970, as somebody has set it: it goes forward and back, and nothing that must be
+/// right may count on it.
 pub fn time_of_day() -> std::time::Duration {
     with_current(|core| std::time::Duration::from_nanos(core.clock.wall()))
 }

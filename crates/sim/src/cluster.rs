@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -126,6 +127,13 @@ pub struct Cluster {
     pub pools: Vec<Pool>,
     /// The first is the one that all kinds of hosts use.
     pub volumes: Vec<Volume>,
+}
+
+impl Volume {
+    /// The blocks that hosts exchange by COMPARE AND WRITE.
+    pub fn exchanged(&self) -> Range<u64> {
+        if self.index == 0 { layout::EXCHANGED } else { 0..0 }
+    }
 }
 
 impl Server {
@@ -408,7 +416,8 @@ impl Cluster {
         serde_json::from_slice(&value).expect("nodes write what they can read")
     }
 
-    /// Of which of the node's lives the record has copies of the volumes in these pools; 0: it has none there.
+    /// Of which of the node's lives the record has copies of the volumes in these pools; 0: it has none
+    /// there.
     pub fn lives_of(&self, index: usize, pools: &[Pool]) -> Vec<u64> {
         let volumes = self.volumes.iter().filter(|volume| pools.contains(&volume.pool));
         volumes.map(|volume| self.copy_of(volume, index).map_or(0, |copy| copy.incarnation)).collect()
@@ -613,7 +622,8 @@ impl Cluster {
         })
     }
 
-    /// An administrator of a node that has started forgets a pool and makes one on the disk that is there now. Does not wait for it.
+    /// An administrator of a node that has started forgets a pool and makes one on the disk that is there
+    /// now. Does not wait for it.
     pub fn make_pool_again(&self, index: usize, again: Pool) {
         self.ask_to(index, move |control| async move {
             let _ = control.forget_pool(again.name, false).await;
@@ -660,7 +670,8 @@ pub fn named(name: &str) -> Options {
     Options { initiator, timeouts, obedient: false, ..Options::default() }
 }
 
-/// A session with one node, with the unit attentions of a unit taken. What takes no writes, since its disk failed, may still be read.
+/// A session with one node, with the unit attentions of a unit taken. What takes no writes, since its disk
+/// failed, may still be read.
 ///
 /// # Errors
 /// What the initiator says.

@@ -34,7 +34,8 @@ struct Inner {
 pub struct Begun(Vec<(u64, usize)>);
 
 impl History {
-    /// Of a volume with blocks of this size, at this place among the volumes: none writes what another one does.
+    /// Of a volume with blocks of this size, at this place among the volumes: none writes what another one
+    /// does.
     pub fn new(size: BlockSize, volume: usize) -> History {
         let (time, values) = (Cell::new(0), Cell::new((volume as u64) << VALUE_BITS));
         let (sectors, exchanged) = (RefCell::default(), RefCell::default());

@@ -1,5 +1,5 @@
-//! Which blocks of a volume are used for what. All of them are in few regions of the dirty map, so that a copy of everything is told from one
-//! of what was missed.
+//! Which blocks of a volume are used for what. All of them are in few regions of the dirty map, so that a
+//! copy of everything is told from one of what was missed.
 
 use std::ops::Range;
 
@@ -51,20 +51,22 @@ const STRIPE_UNIT: u64 = 1 << 20;
 const GROWN_BLOCKS_MAX: u64 = 4;
 
 impl Layout {
-    /// Blocks that many hosts read and write at once: neighbours, and some on both sides of a stripe unit's end.
+    /// Blocks that many hosts read and write at once: neighbours, and some on both sides of a stripe unit's
+    /// end.
     pub fn hot(&self, size: BlockSize) -> Vec<Range<u64>> {
         let edge = STRIPE_UNIT / u64::from(size.bytes());
         let edge = self.has_edge.then(|| edge - 2..edge + 2);
         std::iter::once(0..6).chain(edge).collect()
     }
 
-    /// A block in a region of its own, which is written when a fault begins, and otherwise left alone: what it should hold is noted by no bit of a dirty map
-    /// later.
+    /// A block in a region of its own, which is written when a fault begins, and otherwise left alone: what
+    /// it should hold is noted by no bit of a dirty map later.
     pub fn quiet(&self, size: BlockSize) -> u64 {
         self.quiet / u64::from(size.bytes())
     }
 
-    /// Blocks that many hosts read and write once a volume with `blocks` blocks has them. Before it has grown they are none.
+    /// Blocks that many hosts read and write once a volume with `blocks` blocks has them. Before it has grown
+    /// they are none.
     pub fn grown(&self, size: BlockSize, blocks: u64) -> Range<u64> {
         let from = self.capacity.0 / u64::from(size.bytes());
         from..blocks.clamp(from, from + GROWN_BLOCKS_MAX)

@@ -118,11 +118,12 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     }
 }
 
-/// Writes all sectors that the history of a volume is about, so that they are found on the disks. Gives what each holds.
+/// Writes all sectors that the history of a volume is about, so that they are found on the disks. Gives what
+/// each holds.
 fn mark(cluster: &Cluster, volume: &Volume, history: &History) -> BTreeMap<u64, u64> {
     let (machine, portal) = (cluster.add_host("marker"), cluster.servers[0].portal);
     let (written, lun, layout) = (history.clone(), volume.lun, volume.layout);
-    let exchanged = if volume.index == 0 { layout::EXCHANGED } else { 0..0 };
+    let exchanged = volume.exchanged();
     let held = cluster.world.block_on(machine, CoreId(0), move || async move {
         let session = log_in(portal, lun, "marker").await.expect("nothing has failed yet");
         let size = written.block_size();
@@ -265,7 +266,7 @@ fn read_everywhere(plan: &Plan, cluster: &Cluster, volume: &Volume, history: &Hi
     for server in &cluster.servers {
         let (portal, history, size) = (server.portal, history.clone(), plan.block);
         let (lun, layout) = (volume.lun, volume.layout);
-        let exchanged = if volume.index == 0 { layout::EXCHANGED } else { 0..0 };
+        let exchanged = volume.exchanged();
         let grown = layout.grown(size, cluster.entry_of(volume).size / u64::from(size.bytes()));
         cluster.world.block_on(machine, CoreId(0), move || async move {
             let session = log_in(portal, lun, "reader").await.expect("all nodes serve");

@@ -1,5 +1,5 @@
-//! A file system that fills up under one copy of a volume with two copies: hosts see nothing but a path that may be lost, the copy leaves for that very reason, and when
-//! there is room it comes back by itself.
+//! A file system that fills up under one copy of a volume with two copies: hosts see nothing but a path that
+//! may be lost, the copy leaves for that very reason, and when there is room it comes back by itself.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use e2e::raw::{Raw, in_spite_of_attentions};
 use serde_json::Value;
 
 use crate::cluster::{TARGET, cluster_of_three, copies, wait, wait_until_in_sync};
-use crate::set_back::{put, ready};
+use crate::set_back::{expect_blocks, put, ready};
 
 /// Of the small file system: some times what the pool's file takes at first.
 const BYTES: usize = 48 << 20;
@@ -25,7 +25,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// For so long it stays out, and is not let in and taken out again.
 const STAYS_OUT: Duration = Duration::from_secs(5);
 
-/// The beginning of sense data, as errors of [`e2e::raw::Raw`] print it: MEDIUM ERROR, HARDWARE ERROR, DATA PROTECT.
+/// The beginning of sense data, as errors of [`e2e::raw::Raw`] print it: MEDIUM ERROR, HARDWARE ERROR, DATA
+/// PROTECT.
 const TOLD_OF_DISK: [&str; 6] =
     ["70, 00, 03", "f0, 00, 03", "70, 00, 04", "f0, 00, 04", "70, 00, 07", "f0, 00, 07"];
 
@@ -72,12 +73,7 @@ fn write(paths: &mut Vec<Raw>, block: u64) {
 
 #[track_caller]
 fn expect(node: &Node) {
-    let mut raw = ready(node);
-    for block in BLOCKS {
-        let read = in_spite_of_attentions(|| raw.read(block * 8, 8, 8 * SECTOR));
-        let data = read.expect("it is read");
-        assert_eq!(pattern::stamp(&data[..SECTOR], 1, block * 8), Some(2), "block {block}");
-    }
+    expect_blocks(node, BLOCKS, 2);
 }
 
 #[test]

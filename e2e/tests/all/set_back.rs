@@ -76,8 +76,13 @@ pub fn put(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
 
 #[track_caller]
 pub fn expect(node: &Node, number: u64) {
+    expect_blocks(node, BLOCKS, number);
+}
+
+#[track_caller]
+pub fn expect_blocks(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
     let mut raw = ready(node);
-    for block in BLOCKS {
+    for block in blocks {
         let read = in_spite_of_attentions(|| raw.read(block * 8, 8, 8 * SECTOR));
         let data = read.expect("it is read");
         assert_eq!(pattern::stamp(&data[..SECTOR], 1, block * 8), Some(number), "block {block}");
@@ -158,7 +163,8 @@ fn a_machine_that_was_set_back_takes_no_part() {
     expect(&nodes[0], AFTER);
 }
 
-/// Nobody leads when the nodes return: the others remember what the second one had confirmed, also after its next restart. Its way back is to join again.
+/// Nobody leads when the nodes return: the others remember what the second one had confirmed, also after its
+/// next restart. Its way back is to join again.
 #[test]
 fn a_record_that_was_set_back_in_a_black_out_votes_no_more() {
     let mut nodes = set_back(What::Record);

@@ -135,7 +135,8 @@ impl World {
         self.go_on(node, true);
     }
 
-    /// A node's clock shows so much more than it did, in one moment, as after a hypervisor has put it right. What was to happen in between is due.
+    /// A node's clock shows so much more than it did, in one moment, as after a hypervisor has put it right.
+    /// What was to happen in between is due.
     pub fn leap_clock(&self, node: NodeId, by: Duration) {
         self.0.nodes.borrow()[node.0 as usize].clock.leap(by.as_nanos() as u64);
         self.0.ledger.borrow_mut().fault(Fault::ClockLeap);

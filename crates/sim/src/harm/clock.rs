@@ -1,5 +1,5 @@
-//! Clocks that are wrong: of virtual machines that are paused, and their clocks with them; that are put right afterwards, or more than that; and the time of day, which
-//! anybody may set.
+//! Clocks that are wrong: of virtual machines that are paused, and their clocks with them; that are put right
+//! afterwards, or more than that; and the time of day, which anybody may set.
 
 use std::time::Duration;
 
@@ -22,8 +22,9 @@ pub const STOP: Harm = Harm::new("clock stop", 8, |harms, victim, rng| {
     can
 });
 
-/// A machine stands still for a moment, and then its clock leaps over that, as after a virtual machine was resumed: by as much as it missed, or by more, where a
-/// lease that it gave runs out too early by that and all others have their reads confirmed.
+/// A machine stands still for a moment, and then its clock leaps over that, as after a virtual machine was
+/// resumed: by as much as it missed, or by more, where a lease that it gave runs out too early by that and
+/// all others have their reads confirmed.
 pub const LEAP: Harm = Harm::new("clock leap", 6, |harms, victim, rng| {
     let can = harms.cluster.is_started(victim.index);
     if can {

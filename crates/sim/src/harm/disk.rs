@@ -68,7 +68,12 @@ impl Harms<'_> {
 
     pub(super) fn note_ill(&self, pool: Pool) {
         self.disks_ill.set(true);
-        if self.cluster.pools.iter().position(|it| *it == pool) != Some(0) {
+        self.count_disk(pool);
+    }
+
+    /// Something happens to a disk of this pool.
+    pub(super) fn count_disk(&self, pool: Pool) {
+        if pool != self.cluster.pools[0] {
             self.counts.count("fault of a second disk");
         }
     }

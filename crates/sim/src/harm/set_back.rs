@@ -53,7 +53,8 @@ pub struct Older {
 }
 
 impl Harms<'_> {
-    /// Takes images of the disks under a node's copies of these volumes, waits until they are old, and puts them back. Says whether that could be done.
+    /// Takes images of the disks under a node's copies of these volumes, waits until they are old, and puts
+    /// them back. Says whether that could be done.
     fn set_back(&mut self, victim: Victim, volumes: &[&Volume], machine: bool) -> bool {
         let (cluster, Victim { index, other }) = (self.cluster, victim);
         if !self.calm_down() {
@@ -104,9 +105,7 @@ impl Harms<'_> {
         cluster.world.crash(self.machine(index));
         for (pool, disk) in pools.iter().zip(disks) {
             cluster.put_disk(index, *pool, disk);
-            if *pool != cluster.pools[0] {
-                self.counts.count("fault of a second disk");
-            }
+            self.count_disk(*pool);
         }
         if machine {
             cluster.put_node_record(index, record);

@@ -64,7 +64,8 @@ impl Harms<'_> {
         }
     }
 
-    /// A host writes a block of a volume of which nobody speaks otherwise, through this node, until it is answered well. Says then that it was.
+    /// A host writes a block of a volume of which nobody speaks otherwise, through this node, until it is
+    /// answered well. Says then that it was.
     pub(super) fn write_quietly(&self, volume: &Volume, by: usize) -> Rc<Cell<bool>> {
         let done = Rc::new(Cell::new(false));
         let (answered, history, portal) =
@@ -100,7 +101,8 @@ impl Harms<'_> {
         self.counts.count("write of a host that is not harmed");
     }
 
-    /// A host reads these blocks of a volume through this node, or through another one when this one is no path any more, and is answered in time.
+    /// A host reads these blocks of a volume through this node, or through another one when this one is no
+    /// path any more, and is answered in time.
     pub(super) fn read_unharmed(&self, volume: &Volume, by: usize, blocks: Range<u64>) {
         let done = Rc::new(Cell::new(false));
         let (answered, history, size) =

@@ -1,5 +1,6 @@
-//! Hosts that write one block while they are registered, each through one node; and one that fences them off, through changing nodes, by reservations of all types: from
-//! then on nothing of theirs takes effect any more but what they may do if they register again, and each is answered what it may do (A10; [`super::rights`]).
+//! Hosts that write one block while they are registered, each through one node; and one that fences them off,
+//! through changing nodes, by reservations of all types: from then on nothing of theirs takes effect any more
+//! but what they may do if they register again, and each is answered what it may do (A10; [`super::rights`]).
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -81,8 +82,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// One command after the other, until one of them all was refused: one alone is told that the registration is lost, and who is not registered when others are
-    /// fenced off is not fenced off. Some must come while a node waits for whether it is to go on: those that came before have begun by then.
+    /// One command after the other, until one of them all was refused: one alone is told that the
+    /// registration is lost, and who is not registered when others are fenced off is not fenced off. Some
+    /// must come while a node waits for whether it is to go on: those that came before have begun by then.
     async fn lane(&self, registration: Registration, lost: &Cell<bool>, mut rng: Rng) {
         for _ in 0..REGISTERED_WRITES {
             if lost.get() {
@@ -215,7 +217,8 @@ impl Fencer<'_> {
         Ok(())
     }
 
-    /// A session that may read: where only some may it is made one of them, or the only one instead of the last session.
+    /// A session that may read: where only some may it is made one of them, or the only one instead of the
+    /// last session.
     async fn log_in_again(&self, portal: SocketAddr) -> Result<Session, Error> {
         let session = log_in(portal, LUN, self.name).await?;
         if !lets_read(self.kind) {

@@ -1,8 +1,9 @@
-//! What the hosts that are fenced off, and the one that does it, know of the reservation together: who may do what behind it (SPC-4 table 67), and so which answer a command
-//! must have, and which write must never have happened.
+//! What the hosts that are fenced off, and the one that does it, know of the reservation together: who may do
+//! what behind it (SPC-4 table 67), and so which answer a command must have, and which write must never have
+//! happened.
 //!
-//! Nobody but the fencer changes the reservation. From the answer to its PREEMPT AND ABORT to its next change all is certain, but for registrations that were on their
-//! way meanwhile.
+//! Nobody but the fencer changes the reservation. From the answer to its PREEMPT AND ABORT to its next change
+//! all is certain, but for registrations that were on their way meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -108,7 +109,8 @@ impl Rights {
         self.0.written.borrow_mut().insert(value, Sent { registration, at });
     }
 
-    /// A command was answered by GOOD, or by RESERVATION CONFLICT, and this fence held all the time. Says whether that could be judged.
+    /// A command was answered by GOOD, or by RESERVATION CONFLICT, and this fence held all the time. Says
+    /// whether that could be judged.
     ///
     /// # Panics
     /// If the other was right.

@@ -141,7 +141,8 @@ fn a_frozen_nodes_clock_stands_still_and_only_the_time_of_day_tells() {
     assert_eq!(world.fault_counts().of(Fault::ClockStop), 2);
 }
 
-/// What was to happen in the time that it leaps over happens at once. Only a time of day that is put forward looks like a clock that stood.
+/// What was to happen in the time that it leaps over happens at once. Only a time of day that is put forward
+/// looks like a clock that stood.
 #[test]
 fn a_clock_leaps_and_a_time_of_day_is_put_forward_and_back() {
     let (world, node) = one_node(1);
