@@ -52,18 +52,14 @@ pub struct Place {
     /// It has a vote in the record and no volumes.
     pub witness: bool,
     /// Where the cluster has its record.
-    #[serde(default)]
     pub record: RecordPlace,
     /// With its next life it makes itself a new cluster, of which it is the only node.
-    #[serde(default)]
     pub force_new: bool,
     /// With its next life it is in no cluster.
-    #[serde(default)]
     pub leave: bool,
     /// Its lives so far: made durable before each does anything.
     pub incarnation: u64,
     /// The members that there were when it joined: where it first learns of the others.
-    #[serde(default)]
     pub members: Vec<Member>,
 }
 

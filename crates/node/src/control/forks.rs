@@ -151,10 +151,6 @@ impl Control {
                     copies: entry.copies.len(),
                 });
             }
-            // It must know what it is to say, and what not to do before it has heard it.
-            for node in nodes.iter().map(|node| NodeId(node.id)).filter(|node| *node != keeper.me()) {
-                keeper.ask(node, Ask::KnowsForks).await?;
-            }
         }
         Ok(StrategyChange {
             one_way: nodes.iter().any(|node| node.addresses.len() < 2),
@@ -205,7 +201,7 @@ impl Control {
         if follows {
             until_heard(&keeper, serves).await;
             // Whether it answers.
-            keeper.ask(serves, Ask::KnowsForks).await?;
+            keeper.ask(serves, Ask::HasVolumes { ids: vec![entry.id.clone()] }).await?;
         }
         let of_record = Decision::about(&keeper, id).await?;
         if follows && !of_record.is_served_by(serves, entry.epoch) {

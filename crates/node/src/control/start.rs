@@ -81,7 +81,6 @@ struct NodeRecord {
     id: String,
     name: String,
     /// The first start has not come to its end yet: the default pool may have to be made.
-    #[serde(default)]
     starting: bool,
 }
 

@@ -26,7 +26,6 @@ pub struct LastWill {
     /// Where its credentials are.
     directory: PathBuf,
     /// The floating addresses that are on the machine.
-    #[serde(default)]
     addresses: Vec<AddressOn>,
 }
 

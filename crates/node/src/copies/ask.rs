@@ -18,7 +18,6 @@ pub enum Ask {
         /// The volume's identity.
         id: String,
         /// Who gives up a copy that could not be made or added ([`NewCopy::asker`]); `None`: the volume is no more.
-        #[serde(default)]
         asker: Option<u64>,
     },
     /// Make the copy of a volume as large as the volume is about to be.
@@ -46,8 +45,6 @@ pub enum Ask {
         /// The unit after the change.
         agreed: Box<Agreed>,
     },
-    /// Whether the node knows of nodes that go on alone: one of an earlier version cannot read the question.
-    KnowsForks,
     /// Stop serving the volume: what the other node has written alone is kept.
     YieldToFork {
         /// The volume's identity.

@@ -227,7 +227,6 @@ pub struct CopyEntry {
     /// The life of the node in which it may; 0 outside.
     pub incarnation: u64,
     /// The epoch in which it was added, 1 with the volume: a disk that comes back with an older copy of the volume is told by this.
-    #[serde(default = "with_the_volume")]
     pub made: u64,
     /// Which request has added it: [`NewCopy::asker`]. 0: it was made with the volume.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -245,10 +244,6 @@ pub enum Leaves {
     Now,
     /// When the copy on that node is in sync: it moves there.
     After(u16),
-}
-
-fn with_the_volume() -> u64 {
-    1
 }
 
 /// What a copy may do.
@@ -415,10 +410,8 @@ pub struct NewCopy {
     /// When it is made, in seconds since 1970.
     pub created: u64,
     /// The volume has data already, which this copy is to be given.
-    #[serde(default)]
     pub blank: bool,
     /// Who asks, by a number drawn at random: two may ask for one copy at the same time, and one of them give up.
-    #[serde(default)]
     pub asker: u64,
 }
 
@@ -490,9 +483,5 @@ mod tests {
         let elsewhere = alone.drop_copy(slot(1)).unwrap().add(slot(1), NodeId(3)).unwrap();
         assert!(paused.with_config(&elsewhere, Cause::CopyAdded).paused.is_empty());
         assert_eq!(entry.with_config(&alone, Cause::CopyAdded).cause(1), Cause::NewCopy);
-        // A record of an earlier version has none.
-        let old =
-            r#"{"id":"1","number":1,"name":"db","size":1,"epoch":1,"copies":[],"reason":"volume_made"}"#;
-        assert!(serde_json::from_str::<VolumeEntry>(old).unwrap().missed.is_empty());
     }
 }

@@ -47,64 +47,53 @@ pub fn frame(kind: u8, channel: u64, head: Vec<u8>) -> Frame {
     Frame { channel, kind, head, payload: Chain::new() }
 }
 
-/// What a request for a lease says besides.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
-    /// The sender's clock ([`super::Copies::clock`]).
-    pub clock: Option<u64>,
-    /// The nodes that it hears and has all replication links with, and itself. Older nodes do not say it.
-    pub reached: Option<BTreeSet<NodeId>>,
-}
-
-/// A request for a lease, and what it says besides: as its payload, of which older nodes look at a clock alone.
-pub fn heartbeat(head: Vec<u8>, clock: u64, reached: impl Iterator<Item = NodeId>) -> Frame {
-    let mut payload = clock.to_le_bytes().to_vec();
-    // Never none: the sender reaches itself.
-    reached.for_each(|node| payload.extend(node.0.to_le_bytes()));
-    Frame { payload: Chain::copy_of(&payload), ..frame(HEARTBEAT, 0, head) }
-}
-
-/// What a heartbeat's sender says besides; nothing, where it cannot be read.
-pub fn said_in(heartbeat: &Frame) -> Said {
-    let payload = heartbeat.payload.to_vec();
-    let Some((clock, reached)) = payload.split_first_chunk::<8>() else { return Said::default() };
-    let (reached, _) = reached.as_chunks::<2>();
-    let reached: BTreeSet<NodeId> = reached.iter().map(|node| NodeId(u16::from_le_bytes(*node))).collect();
-    Said {
-        clock: Some(u64::from_le_bytes(*clock)),
-        reached: if reached.is_empty() { None } else { Some(reached) },
-    }
-}
-
 /// A request for a lease, or the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
     /// Asks.
-    Request(LeaseRequest),
+    Request {
+        /// For what.
+        lease: LeaseRequest,
+        /// The sender's clock ([`super::Copies::clock`]).
+        clock: u64,
+        /// The nodes that it hears and has all replication links with, and itself.
+        reached: BTreeSet<NodeId>,
+    },
     /// Gives.
     Grant(LeaseGrant),
 }
 
 impl Heartbeat {
-    /// Its bytes.
-    pub fn encode(self) -> Vec<u8> {
-        let (kind, incarnation, sent_at, revision) = match self {
-            Heartbeat::Request(request) => (0u64, request.incarnation, request.sent_at, request.applied),
-            Heartbeat::Grant(grant) => (1, grant.incarnation, grant.sent_at, grant.revision),
+    /// Its frame.
+    pub fn frame(&self) -> Frame {
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let head = match self {
+            Heartbeat::Request { lease, clock, reached } => {
+                let mut head = words(&[0, lease.incarnation.0, lease.sent_at.0, lease.applied.0, *clock]);
+                head.extend(reached.iter().flat_map(|node| node.0.to_le_bytes()));
+                head
+            }
+            Heartbeat::Grant(grant) => words(&[1, grant.incarnation.0, grant.sent_at.0, grant.revision.0]),
         };
-        [kind, incarnation.0, sent_at.0, revision.0].iter().flat_map(|word| word.to_le_bytes()).collect()
+        frame(HEARTBEAT, 0, head)
     }
 
-    /// Of its bytes.
-    pub fn parse(bytes: &[u8]) -> Option<Heartbeat> {
-        let (words, rest) = bytes.as_chunks::<8>();
-        let &[kind, incarnation, sent_at, revision] = words else { return None };
-        let word = u64::from_le_bytes;
-        let (incarnation, sent_at) = (Incarnation(word(incarnation)), Instant(word(sent_at)));
-        let revision = Revision(word(revision));
-        match (word(kind), rest) {
-            (0, []) => Some(Heartbeat::Request(LeaseRequest { incarnation, sent_at, applied: revision })),
-            (1, []) => Some(Heartbeat::Grant(LeaseGrant { incarnation, sent_at, revision })),
+    /// Of a frame's head.
+    pub fn parse(head: &[u8]) -> Option<Heartbeat> {
+        let (words, rest) = head.split_first_chunk::<32>()?;
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| words[at * 8 + byte]));
+        let (incarnation, sent_at) = (Incarnation(word(1)), Instant(word(2)));
+        match word(0) {
+            0 => {
+                let (clock, rest) = rest.split_first_chunk::<8>()?;
+                let (reached, []) = rest.as_chunks::<2>() else { return None };
+                let reached = reached.iter().map(|node| NodeId(u16::from_le_bytes(*node))).collect();
+                let lease = LeaseRequest { incarnation, sent_at, applied: Revision(word(3)) };
+                Some(Heartbeat::Request { lease, clock: u64::from_le_bytes(*clock), reached })
+            }
+            1 if rest.is_empty() => {
+                Some(Heartbeat::Grant(LeaseGrant { incarnation, sent_at, revision: Revision(word(3)) }))
+            }
             _ => None,
         }
     }
@@ -115,30 +104,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_heartbeat_is_four_words() {
-        let request =
+    fn a_request_says_the_clock_and_whom_its_sender_reaches() {
+        let lease =
             LeaseRequest { incarnation: Incarnation(2), sent_at: Instant(3), applied: Revision(0x0405) };
-        let bytes = Heartbeat::Request(request).encode();
+        let reached = [NodeId(1), NodeId(0x0203)].into();
+        let request = Heartbeat::Request { lease, clock: 7, reached };
+        let head = request.frame().head;
         assert_eq!(
-            bytes[..],
-            [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 5, 4, 0, 0, 0, 0, 0, 0]
+            head[..],
+            [
+                0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 5, 4, 0, 0, 0, 0, 0,
+                0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 3, 2
+            ]
         );
-        assert_eq!(Heartbeat::parse(&bytes), Some(Heartbeat::Request(request)));
-        assert_eq!(Heartbeat::parse(&bytes[..31]), None);
-        let mut strange = bytes;
+        assert_eq!(Heartbeat::parse(&head), Some(request));
+        for cut in [43, 41, 39, 31, 0] {
+            assert_eq!(Heartbeat::parse(&head[..cut]), None, "{cut}");
+        }
+        let mut strange = head;
         strange[0] = 2;
         assert_eq!(Heartbeat::parse(&strange), None);
     }
 
     #[test]
-    fn a_heartbeat_says_whom_its_sender_reaches() {
-        let nodes = [NodeId(1), NodeId(0x0203)];
-        let frame = heartbeat(vec![], 7, nodes.into_iter());
-        assert_eq!(said_in(&frame), Said { clock: Some(7), reached: Some(nodes.into()) });
-        let of = |bytes: &[u8]| {
-            said_in(&Frame { payload: Chain::copy_of(bytes), ..super::frame(HEARTBEAT, 0, vec![]) })
-        };
-        assert_eq!(of(&7u64.to_le_bytes()), Said { clock: Some(7), reached: None }, "an older node");
-        assert_eq!(of(&[7]), Said::default());
+    fn a_grant_is_four_words() {
+        let grant = LeaseGrant { incarnation: Incarnation(2), sent_at: Instant(3), revision: Revision(4) };
+        let head = Heartbeat::Grant(grant).frame().head;
+        assert_eq!(
+            head[..],
+            [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(Heartbeat::parse(&head), Some(Heartbeat::Grant(grant)));
+        assert_eq!(Heartbeat::parse(&[&head[..], &[0]].concat()), None);
     }
 }

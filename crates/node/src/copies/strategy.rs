@@ -81,7 +81,6 @@ pub struct ForkRecord {
     /// When, in seconds since 1970.
     pub at: u64,
     /// Both nodes have gone on: it does not any more until somebody has decided.
-    #[serde(default)]
     pub split: bool,
 }
 

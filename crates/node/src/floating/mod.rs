@@ -128,7 +128,6 @@ pub(crate) struct HolderEntry {
     /// Since when, in seconds since 1970.
     pub(crate) since: u64,
     /// It has taken the place of one that was silent, and has not put the address on yet.
-    #[serde(default)]
     pub(crate) unsure: bool,
     /// The preferred node in this life wants it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]

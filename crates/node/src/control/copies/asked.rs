@@ -48,7 +48,6 @@ impl Control {
             Ask::CarryOutHere { revision, request } => {
                 return Ok(Answer::CarriedOut(carry_out_here(&keeper, revision, request).await));
             }
-            Ask::KnowsForks => {}
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
             Ask::CanServeFork { id, epoch } => self.can_serve_fork(&id, epoch).await?,
             Ask::Digests { id, slice, offset, len } => {

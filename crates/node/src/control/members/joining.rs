@@ -25,7 +25,6 @@ struct Newcomer {
     portals: Vec<SocketAddr>,
     witness: bool,
     /// Where it is set to find the cluster's record.
-    #[serde(default)]
     record: RecordPlace,
 }
 

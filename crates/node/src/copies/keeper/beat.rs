@@ -11,7 +11,7 @@ use link::{DOUBT, Link, SILENCE};
 use replica::{LEASE_LENGTH, NodeId, SILENCE_MAX};
 
 use super::super::core::{Copies, on_every_core};
-use super::super::message::{self, Heartbeat};
+use super::super::message::Heartbeat;
 use super::Keeper;
 
 /// How often leases are asked for: ten times in their length.
@@ -47,12 +47,11 @@ impl Keeper {
 
     pub(super) fn ask_for_leases(&self, links: &[Rc<Link>]) {
         let now = rt::now();
-        let frame = Heartbeat::Request(self.copies.leases().request(now)).encode();
         let reached = self.reached(now);
         self.note_cuts(now, &reached);
-        for link in links {
-            link.send(message::heartbeat(frame.clone(), self.copies.clock(), reached.iter().copied()));
-        }
+        let lease = self.copies.leases().request(now);
+        let request = Heartbeat::Request { lease, clock: self.copies.clock(), reached };
+        links.iter().for_each(|link| link.send(request.frame()));
     }
 
     /// This node, and those that it hears and has all replication links with.
@@ -79,15 +78,11 @@ impl Keeper {
         heard.is_some_and(|heard| now.since(heard) < HEARTBEAT * 5)
     }
 
-    pub(super) fn handle_heartbeat(
-        &self,
-        link: &Rc<Link>,
-        heartbeat: Heartbeat,
-        reached: Option<BTreeSet<NodeId>>,
-    ) {
+    pub(super) fn handle_heartbeat(&self, link: &Rc<Link>, heartbeat: Heartbeat) {
         let (from, now) = (link.name().peer, rt::now());
         match heartbeat {
-            Heartbeat::Request(request) => {
+            Heartbeat::Request { lease: request, clock, reached } => {
+                self.copies.hear_clock(clock);
                 {
                     let mut peers = self.peers.borrow_mut();
                     let peer = peers.entry(from).or_default();
@@ -95,7 +90,7 @@ impl Keeper {
                         peer.met = Some(now);
                     }
                     (peer.heard, peer.life) = (Some(now), Some(request.incarnation));
-                    peer.reached = reached;
+                    peer.reached = Some(reached);
                 }
                 for kept in self.volumes.borrow_mut().values_mut() {
                     if let Some((slot, _)) = kept.entry.copy_on(from) {
@@ -107,7 +102,7 @@ impl Keeper {
                 }
                 let grant = self.copies.with_leases(|leases| leases.handle_request(now, from, request));
                 if let Some(grant) = grant {
-                    link.send(message::frame(message::HEARTBEAT, 0, Heartbeat::Grant(grant).encode()));
+                    link.send(Heartbeat::Grant(grant).frame());
                 }
             }
             Heartbeat::Grant(grant) => on_every_core(move || Copies::current().grant(from, grant)),

@@ -7,7 +7,7 @@ use replica::{Incarnation, NodeId};
 
 use super::super::SliceCopy;
 use super::super::core::{Copies, on_every_core};
-use super::super::message::{self, Heartbeat, Said};
+use super::super::message::{self, Heartbeat};
 use super::Keeper;
 
 impl Keeper {
@@ -85,13 +85,7 @@ impl Keeper {
         let from = link.name().peer;
         match frame.kind {
             message::HEARTBEAT => match Heartbeat::parse(&frame.head) {
-                Some(heartbeat) => {
-                    let Said { clock, reached } = message::said_in(&frame);
-                    if let Some(clock) = clock {
-                        self.copies.hear_clock(clock);
-                    }
-                    self.handle_heartbeat(link, heartbeat, reached);
-                }
+                Some(heartbeat) => self.handle_heartbeat(link, heartbeat),
                 None => link.close("it sent a heartbeat that cannot be read"),
             },
             message::RECORD => self.engine.deliver(from, frame.head),
