@@ -5,7 +5,9 @@ mod history;
 mod scenarios;
 mod world;
 
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
 use world::{Faults, World};
 
@@ -27,13 +29,28 @@ fn run(seed: u64, faults: Faults) -> World {
     world
 }
 
+/// Runs seeds on as many threads as there are processors, and adds up what happened.
+fn run_all(seeds: &[u64]) -> world::Counts {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = |first: usize| {
+        let mut total = world::Counts::default();
+        for seed in seeds.iter().copied().skip(first).step_by(threads) {
+            let failed = catch_unwind(AssertUnwindSafe(|| total += run(seed, Faults::of(seed)).counts));
+            assert!(failed.is_ok(), "URSA_SEED={seed}");
+        }
+        total
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|first| scope.spawn(move || share(first))).collect();
+        let mut total = world::Counts::default();
+        workers.into_iter().for_each(|worker| total += worker.join().expect("the seed is named above"));
+        total
+    })
+}
+
 #[test]
 fn no_seed_forks_loses_or_repeats() {
-    let mut total = world::Counts::default();
-    for seed in seeds(100) {
-        let failed = catch_unwind(AssertUnwindSafe(|| total += run(seed, Faults::of(seed)).counts));
-        assert!(failed.is_ok(), "URSA_SEED={seed}");
-    }
+    let total = run_all(&seeds(100));
     println!("{total:?}");
     if std::env::var_os("URSA_SEED").is_none() {
         assert!(total.committed > 5_000 && total.conflicts > 500 && total.reads > 2_000, "{total:?}");
