@@ -72,7 +72,7 @@ export async function logIn(browser: Browser, node: TestNode, name: string, wron
 /** Waits until a screen shows what it has asked for. */
 export async function settled(page: Page) {
   await page.locator('main h1, main section, main p').first().waitFor()
-  await page.waitForFunction(() => !/\b(is|are) being asked|is being counted|is asked what/.test(document.querySelector('main')?.textContent ?? ''))
+  await page.waitForFunction(() => !/Loading|Waiting for the first sample|Checking what would happen/.test(document.querySelector('main')?.textContent ?? ''))
   await page.waitForTimeout(SETTLE_MS)
 }
 

@@ -44,9 +44,9 @@ it('is said beside each pool', async () => {
     await says(/No forecast yet/)
     await shoot(page, `forecast-none-${look.name}`)
 
-    await tell(page, { text: 'Over the last 7 d 10GiB a day were added. If it goes on so, it is full in about 3 weeks (it grew evenly).', soon: true })
-    await says(/10GiB a day were added\. If it goes on so, it is full in about 3 weeks \(it grew evenly\)\./)
-    await capacity.getByText('full within a month, if it goes on so').waitFor()
+    await tell(page, { text: 'Over the last 7 d, it grew by 10GiB per day. At this rate it will be full in about 3 weeks (growth was steady).', soon: true })
+    await says(/it grew by 10GiB per day\. At this rate it will be full in about 3 weeks \(growth was steady\)\./)
+    await capacity.getByText('full within a month at this rate').waitFor()
     await settled(page)
     await shoot(page, `forecast-soon-${look.name}`)
     expect(await looksWrong(page)).toEqual([])
@@ -56,8 +56,8 @@ it('is said beside each pool', async () => {
     }
 
     await page.unrouteAll({ behavior: 'wait' })
-    await tell(page, { text: 'Over the last 7 d nothing was added to it: no end is in sight.', soon: false })
-    await says(/nothing was added to it: no end is in sight/)
+    await tell(page, { text: 'Over the last 7 d, nothing was added: it is not filling up.', soon: false })
+    await says(/nothing was added: it is not filling up/)
     expect(await capacity.getByText('full within a month').count()).toBe(0)
     await page.context().close()
   }

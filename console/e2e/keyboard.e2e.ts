@@ -64,7 +64,7 @@ async function tabTo(name: string | RegExp) {
 it('leads past the menu, and to every screen', async () => {
   await go('#/')
   await page.keyboard.press('Tab')
-  expect(await focused()).toBe('Skip to the content')
+  expect(await focused()).toBe('Skip to content')
   await page.keyboard.press('Enter')
   expect(await page.evaluate(() => document.activeElement?.tagName)).toBe('MAIN')
   await go('#/')
@@ -81,7 +81,7 @@ it('leads past the menu, and to every screen', async () => {
 
 it('makes a volume by the wizard', async () => {
   await go('#/volumes')
-  await tabTo('Create a volume')
+  await tabTo('Create volume')
   await page.keyboard.press('Enter')
   await until('the name has the focus', async () => /^Name/.test(await focused()))
   await page.keyboard.type('typed')
@@ -89,14 +89,14 @@ it('makes a volume by the wizard', async () => {
   expect(await focused()).toMatch(/^Size/)
   await page.keyboard.type('nonsense')
   await page.keyboard.press('Enter')
-  await page.getByText('A number with K, M, G or T: 10G').waitFor()
+  await page.getByText('Enter a number with K, M, G or T, for example 10G').waitFor()
   await page.getByText('Step 1 of 4').waitFor()
   await page.keyboard.press('ControlOrMeta+A')
   await page.keyboard.type('48M')
   await page.keyboard.press('Enter')
 
   await page.getByText('Step 2 of 4').waitFor()
-  await until('the step has the focus', async () => (await focused()) === 'On several nodes, which Ursa chooses')
+  await until('the step has the focus', async () => (await focused()) === 'On several nodes, chosen by Ursa')
   await page.keyboard.press('ArrowDown')
   expect(await focused()).toBe('On nodes that I choose')
   for (const number of [1, 2]) {
@@ -107,7 +107,7 @@ it('makes a volume by the wizard', async () => {
   await page.keyboard.press('Enter')
 
   await page.getByText('Step 3 of 4').waitFor()
-  await until('the step has the focus', async () => /^Hosts see it at once/.test(await focused()))
+  await until('the step has the focus', async () => /^Map to a host group now/.test(await focused()))
   await tabTo(/^Host group/)
   await page.keyboard.press('ArrowDown')
   await page.getByRole('option', { name: 'any' }).waitFor()
@@ -117,7 +117,7 @@ it('makes a volume by the wizard', async () => {
 
   await page.getByText('Step 4 of 4').waitFor()
   await page.getByText('ursa volume create typed --size 48M --on 1,2').waitFor()
-  await tabTo('Create it')
+  await tabTo('Create')
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'typed', exact: true }).waitFor()
   const { size, copies } = expectStatus(await cluster.node(1).ask('GET', '/v1/volumes/typed')).body
@@ -137,7 +137,7 @@ async function goesRound(back: string | RegExp) {
     expect(await inDialogue(), `Tab leads out of the dialogue, to ${await focused()}`).toBe(true)
     places.add(await focused())
   }
-  expect([...places]).toContain('Leave it')
+  expect([...places]).toContain('Cancel')
   await page.keyboard.press('Escape')
   await page.getByRole('dialog').waitFor({ state: 'detached' })
   await until(`${back} has the focus again`, async () => {
@@ -147,7 +147,7 @@ async function goesRound(back: string | RegExp) {
 }
 
 it('is kept by dialogues, which give it back', async () => {
-  for (const [screen, name] of [['users', 'Make a user'], ['users', 'Change your password'], ['users', 'Make a token'], ['hosts', 'Make a host group'], ['nodes', 'Let a node join'], ['nodes', 'Maintenance'], ['pools', 'Make a pool'], ['volumes/mail', 'Grow']] as const) {
+  for (const [screen, name] of [['users', 'Create user'], ['users', 'Change your password'], ['users', 'Create token'], ['hosts', 'Create host group'], ['nodes', 'Add node'], ['nodes', 'Start maintenance'], ['pools', 'Create pool'], ['volumes/mail', 'Grow']] as const) {
     await go(`#/${screen}`)
     await tabTo(name)
     await goesRound(name)
@@ -170,7 +170,7 @@ it('deletes what was made, and goes on from the content', async () => {
   for (let presses = 0; presses < 10 && (await focused()) !== 'Delete'; presses += 1) await page.keyboard.press('ArrowDown')
   await page.keyboard.press('Enter')
   await until('the dialogue has the focus', inDialogue)
-  await tabTo(/^To go on, type/)
+  await tabTo(/^To confirm, type/)
   await page.keyboard.type('typed')
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Volumes', exact: true }).waitFor()

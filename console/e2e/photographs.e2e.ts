@@ -34,17 +34,17 @@ const pressBeside = (text: string, name: string) => async (page: Page) => page.g
 
 /** Has the page be told that the default pool of node 1 was set back, and what would become of it. */
 const setBack = (open: (page: Page) => Promise<void>) => async (page: Page) => {
-  const text = 'pool default (/var/lib/ursa/default.pool) was set back: it holds an older state than when it was last in use; volume mail has no other copy in sync that is up, so nobody serves it: bring back the node with the other copy, or put the newer disks back and restart this node, or accept the older data with `ursa pool accept-older default`'
-  const would = ['volumes mail are served with the older data that pool default holds: what was written since is lost', 'all other copies of them are resynced from it in full, also one that is down and has newer data']
+  const text = 'pool default (/var/lib/ursa/default.pool) was set back: it holds an older state than when it was last used; volume mail has no other copy in sync that is up, so it is unavailable: bring back the node with the other copy, or put the newer disks back and restart this node, or accept the older data with `ursa pool accept-older default`'
+  const would = ['volumes mail are served with the older data in pool default: writes made since are lost', 'all other copies of them are fully resynced from it, even one that is down and has newer data']
   await page.route(/\/v1\/problems\b/, (route) => route.fulfill({ json: { items: [{ node: 1, node_name: 'n1', code: 'pool_set_back', subject: 'default', text }], missing: [] } }))
   await page.route(/\/accept-older\?.*dry_run/, (route) => route.fulfill({ json: { would } }))
   await page.getByText(/was set back: it holds an older state/).waitFor()
   await open(page)
-  await page.getByText('What the node would do').waitFor()
+  await page.getByText('What would happen').waitFor()
 }
 /** Has the page be told that a disk of that pool has failed reads. */
 const readErrors = (open: (page: Page) => Promise<void>) => async (page: Page) => {
-  const path = await page.getByRole('region', { name: 'default of n1' }).getByRole('row').nth(1).locator('td').first().innerText()
+  const path = await page.getByRole('region', { name: 'default on n1' }).getByRole('row').nth(1).locator('td').first().innerText()
   const text = `disk ${path} of pool default failed to read 2 blocks: 1 still cannot be read, first LBA 8192 of volume mail; check the disk (SMART, kernel log) and replace it if errors continue, or run \`ursa pool acknowledge default\``
   await page.route(/\/v1\/problems\b/, (route) => route.fulfill({ json: { items: [{ node: 1, node_name: 'n1', code: 'read_failed', subject: path, text, since: { at: Math.floor(Date.now() / 1000) - 200 } }], missing: [] } }))
   await page.getByText(/failed to read 2 blocks/).waitFor()
@@ -53,9 +53,9 @@ const readErrors = (open: (page: Page) => Promise<void>) => async (page: Page) =
 
 /** What is asked of a node that is in no cluster. */
 const FRESH: Dialogue[] = [
-  { name: 'init', screen: 'nodes', open: press('Make a cluster of this node') },
-  { name: 'join', screen: 'nodes', open: press('Join another node’s cluster') },
-  { name: 'import-pool', screen: 'pools', open: press('Import a pool') },
+  { name: 'init', screen: 'nodes', open: press('Create cluster') },
+  { name: 'join', screen: 'nodes', open: press('Join cluster') },
+  { name: 'import-pool', screen: 'pools', open: press('Import pool') },
 ]
 
 /** What is asked about a pool that failed. */
@@ -67,29 +67,29 @@ const failed = (pool: string): Dialogue[] => [
 /** What is asked about a volume that hosts use, and about the cluster. */
 const dialogues = (volume: string): Dialogue[] => [
   { name: 'grow', screen: `volumes/${volume}`, open: press('Grow') },
-  { name: 'map', screen: `volumes/${volume}`, open: choose('More', 'Map it for a host group') },
-  { name: 'unmap', screen: `volumes/${volume}`, open: choose('More', 'Take it away from a host group') },
+  { name: 'map', screen: `volumes/${volume}`, open: choose('More', 'Map to host group') },
+  { name: 'unmap', screen: `volumes/${volume}`, open: choose('More', 'Unmap from host group') },
   { name: 'rename', screen: `volumes/${volume}`, open: choose('More', 'Rename') },
-  { name: 'compare', screen: `volumes/${volume}`, open: choose('More', 'Compare its copies') },
+  { name: 'compare', screen: `volumes/${volume}`, open: choose('More', 'Verify copies') },
   { name: 'delete', screen: `volumes/${volume}`, open: choose('More', 'Delete') },
-  { name: 'invite', screen: 'nodes', open: press('Let a node join') },
-  { name: 'maintain', screen: 'nodes', open: press('Maintenance') },
-  { name: 'add-address', screen: 'nodes', open: press('Add an address') },
+  { name: 'invite', screen: 'nodes', open: press('Add node') },
+  { name: 'maintain', screen: 'nodes', open: press('Start maintenance') },
+  { name: 'add-address', screen: 'nodes', open: press('Add floating IP') },
   { name: 'remove-address', screen: 'nodes', open: pressBeside(FLOATING, 'Remove') },
-  { name: 'make-pool', screen: 'pools', open: press('Make a pool') },
-  { name: 'add-disk', screen: 'pools', open: choose('Change', 'Add a disk', 'default of n1') },
-  { name: 'export-pool', screen: 'pools', open: choose('Change', 'Export', 'default of n1') },
-  { name: 'acknowledge-pool', screen: 'pools', open: readErrors(choose('Change', 'Acknowledge read errors', 'default of n1')) },
-  { name: 'accept-older-pool', screen: 'pools', open: setBack(choose('Change', 'Accept older data', 'default of n1')) },
-  { name: 'make-host', screen: 'hosts', open: press('Make a host group') },
+  { name: 'make-pool', screen: 'pools', open: press('Create pool') },
+  { name: 'add-disk', screen: 'pools', open: choose('Change', 'Add disk', 'default on n1') },
+  { name: 'export-pool', screen: 'pools', open: choose('Change', 'Export', 'default on n1') },
+  { name: 'acknowledge-pool', screen: 'pools', open: readErrors(choose('Change', 'Acknowledge read errors', 'default on n1')) },
+  { name: 'accept-older-pool', screen: 'pools', open: setBack(choose('Change', 'Accept older data', 'default on n1')) },
+  { name: 'make-host', screen: 'hosts', open: press('Create host group') },
   { name: 'change-host', screen: 'hosts', open: pressBeside('10.1.0.0/16', 'Change') },
   { name: 'delete-host', screen: 'hosts', open: pressBeside('10.1.0.0/16', 'Delete') },
-  { name: 'make-target', screen: 'hosts', open: press('Make a target') },
+  { name: 'make-target', screen: 'hosts', open: press('Create target') },
   { name: 'change-target', screen: 'hosts', open: pressIn('Targets', 'Change') },
   { name: 'delete-target', screen: 'hosts', open: pressIn('Targets', 'Delete') },
   { name: 'end-session', screen: 'hosts', open: pressIn('Sessions', 'End') },
-  { name: 'make-user', screen: 'users', open: press('Make a user') },
-  { name: 'make-token', screen: 'users', open: press('Make a token') },
+  { name: 'make-user', screen: 'users', open: press('Create user') },
+  { name: 'make-token', screen: 'users', open: press('Create token') },
 ]
 
 describe.skipIf(SHOTS === undefined)('photographs', () => {
@@ -127,7 +127,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
 
   it('of a node that is taken out, as long as it has no copies', async () => {
     await cluster.join()
-    const remove: Dialogue = { name: 'take-out', screen: 'nodes', open: pressBeside('node 3', 'Take out') }
+    const remove: Dialogue = { name: 'take-out', screen: 'nodes', open: pressBeside('node 3', 'Remove') }
     expect(await lookAtDialogues(browser, { url: cluster.node(1).url, login, prefix: 'ask' }, [remove], wrong)).toEqual([])
   }, DEADLINE_MS)
 
@@ -245,10 +245,10 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
       name: 'decide',
       screen: 'volumes/mail',
       open: async (page) => {
-        await choose('More', 'Decide whose data is kept')(page)
-        await page.locator('input').and(page.getByLabel('Keep what this node has')).click()
+        await choose('More', 'Choose side to keep')(page)
+        await page.locator('input').and(page.getByLabel('Keep the data of node')).click()
         await page.getByRole('option', { name: 'n2' }).click()
-        await page.getByText('What the other node alone has written is given up').first().waitFor()
+        await page.getByText('Discard what only the other node has written').first().waitFor()
       },
     }
     expect(await lookAtDialogues(browser, place, [decide], wrong)).toEqual([])
@@ -302,7 +302,7 @@ describe.skipIf(SHOTS === undefined || !existsSync(ETCD))('photographs of a reco
     await until('the disk has failed', async () => (await asked('/v1/pools/default'))?.state === 'disk_failed')
     await until('its copy is out', async () => !(await inSync()))
     expect(await lookAtAll(browser, { ...place('failed'), screens: ['', 'volumes', 'volumes/VOLUME', 'pools', 'create', 'nodes', 'events'] }, wrong)).toEqual([])
-    expect(await lookAtDialogues(browser, place('failed'), [...failed('default of n1'), ...failed('spare of n2')], wrong)).toEqual([])
+    expect(await lookAtDialogues(browser, place('failed'), [...failed('default on n1'), ...failed('spare on n2')], wrong)).toEqual([])
   }, DEADLINE_MS)
 
   it('of an etcd that is away', async () => {

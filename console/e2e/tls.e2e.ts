@@ -80,7 +80,7 @@ it('is set up by the link, into a session that never leaves TLS', async () => {
   const field = (name: RegExp) => page.locator('input').and(page.getByLabel(name))
   await field(/^Password(?! again)/).fill(PASSWORD)
   await field(/^Password again/).fill(PASSWORD)
-  await page.getByRole('button', { name: 'Make the admin and log in' }).click()
+  await page.getByRole('button', { name: 'Create admin and log in' }).click()
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   expect(await cookies()).toEqual([{ name: COOKIE, domain: node.address, path: '/', secure: true, httpOnly: true, sameSite: 'Strict' }])
   // The same port without TLS: a browser of this machine is answered there, and has no part in the session.
@@ -111,8 +111,8 @@ it('shows what goes on, as it happens', async () => {
   await page.goto(`${node.secureUrl}/#/volumes/mail`)
   await page.getByRole('button', { name: 'Grow' }).click()
   await page.locator('input').and(page.getByLabel('New size')).fill('64M')
-  await page.getByRole('button', { name: 'Grow it' }).click()
-  await page.getByText('mail has 64M now. Hosts see it after a rescan.').first().waitFor()
+  await page.getByRole('button', { name: 'Grow volume' }).click()
+  await page.getByText('Volume mail resized to 64M. Hosts see the new size after a rescan.').first().waitFor()
 })
 
 it('is over when somebody logs out', async () => {
@@ -145,7 +145,7 @@ async function logIn() {
 }
 
 async function logOut() {
-  await page.getByRole('button', { name: 'You: admin' }).click()
+  await page.getByRole('button', { name: 'Account: admin' }).click()
   await page.getByRole('menuitem', { name: 'Log out' }).click()
   await page.getByRole('heading', { name: 'Log in' }).waitFor()
 }

@@ -34,13 +34,13 @@ export function App() {
   if (access.error) {
     return (
       <Container size="sm" pt={80}>
-        <ProblemAlert error={access.error} what="The console cannot begin" />
+        <ProblemAlert error={access.error} what="The console cannot start" />
       </Container>
     )
   }
   return (
     <Center h="100vh">
-      <Loader aria-label="Asking the node" />
+      <Loader aria-label="Loading" />
     </Center>
   )
 }

@@ -62,7 +62,7 @@ export function Shell() {
   return (
     <AppShell header={{ height: 54 }} navbar={{ width: 210, breakpoint: 'sm', collapsed: { mobile: !open } }} padding="md">
       <a className="skip" href={location.hash || '#/'} onClick={(event) => { event.preventDefault(); focusContent() }}>
-        Skip to the content
+        Skip to content
       </a>
       <AppShell.Header>
         <Group h="100%" px="md" justify="space-between" wrap="nowrap" gap="xs">
@@ -101,7 +101,7 @@ export function Shell() {
 function Where() {
   const node = useNode()
   return (
-    <Text size="sm" c="dimmed" truncate title="The node that this page asks">
+    <Text size="sm" c="dimmed" truncate title="The node that serves this console">
       {node.data ? `node ${node.data.name}` : ''}
     </Text>
   )
@@ -121,7 +121,7 @@ function HealthBadge() {
   if (failed) return <State tone="critical">no answer</State>
   if (!known) return null
   const many = problemsIn(found)
-  const word = many > 0 ? plural(many, 'problem') : severity === 'working' ? 'syncing' : 'healthy'
+  const word = many > 0 ? plural(many, 'problem') : severity === 'working' ? 'resyncing' : 'healthy'
   return (
     <a href="#/" style={{ textDecoration: 'none', display: 'inline-flex' }} aria-label={`Health: ${word}`}>
       <State tone={severity}>{word}</State>
@@ -135,12 +135,12 @@ function SchemeMenu() {
   return (
     <Menu>
       <Menu.Target>
-        <ActionIcon variant="default" size="lg" aria-label="Dark or light">
+        <ActionIcon variant="default" size="lg" aria-label="Theme">
           <Icon name={icon} />
         </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Item leftSection={<Icon name="screen" />} onClick={() => setColorScheme('auto')}>As the system has it</Menu.Item>
+        <Menu.Item leftSection={<Icon name="screen" />} onClick={() => setColorScheme('auto')}>Follow system</Menu.Item>
         <Menu.Item leftSection={<Icon name="sun" />} onClick={() => setColorScheme('light')}>Light</Menu.Item>
         <Menu.Item leftSection={<Icon name="moon" />} onClick={() => setColorScheme('dark')}>Dark</Menu.Item>
       </Menu.Dropdown>
@@ -160,7 +160,7 @@ function MeMenu() {
   return (
     <Menu>
       <Menu.Target>
-        <Button variant="default" size="sm" px="xs" aria-label={`You: ${me.name}`}>
+        <Button variant="default" size="sm" px="xs" aria-label={`Account: ${me.name}`}>
           <Icon name="users" />
           <Text span size="sm" ml={6} visibleFrom="xs">
             {me.name}
@@ -168,7 +168,7 @@ function MeMenu() {
         </Button>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Label>You are {me.role === 'viewer' ? 'a viewer' : me.role === 'operator' ? 'an operator' : 'an admin'}</Menu.Label>
+        <Menu.Label>Role: {me.role}</Menu.Label>
         <Menu.Item leftSection={<Icon name="out" />} onClick={() => void leave()}>Log out</Menu.Item>
       </Menu.Dropdown>
     </Menu>

@@ -58,5 +58,5 @@ export function useForbidden(deed: Deed): string | undefined {
   const me = useMe()
   if (!me || deed === 'own' || me.role === 'admin' || (me.role === 'operator' && deed === 'change')) return undefined
   const who = deed === 'change' ? 'an operator or an admin' : 'an admin'
-  return `You are a${me.role === 'operator' ? 'n operator' : ' viewer'}: this takes ${who}.`
+  return `Not allowed: you are ${me.role === 'operator' ? 'an operator' : 'a viewer'}, and this needs ${who}.`
 }

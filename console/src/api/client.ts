@@ -34,8 +34,8 @@ const NO_ANSWER: Problem = {
   title: 'No answer',
   status: 0,
   code: 'no_answer',
-  detail: 'the node that served this page does not answer',
-  hint: 'look whether its process runs (`systemctl status ursa`) and whether this machine reaches it; or open the console of another node of the cluster',
+  detail: 'the node that serves this console does not answer',
+  hint: 'check that its process runs (`systemctl status ursa`) and that this machine can reach it, or open the console of another node of the cluster',
 }
 
 async function answered(request: Request): Promise<Response> {
@@ -49,10 +49,10 @@ async function answered(request: Request): Promise<Response> {
 /** The answer came, and ended before all of it was here. */
 const cutOff = (error: unknown): Problem => ({
   type: 'about:blank',
-  title: 'The answer broke off',
+  title: 'Incomplete answer',
   status: 0,
   code: 'cut_off',
-  detail: `the node answered, and its answer cannot be read to the end (${String(error)})`,
+  detail: `the answer of the node ended early or cannot be read (${String(error)})`,
 })
 
 /** What is read of an answer. A refusal that is in it stays one. */

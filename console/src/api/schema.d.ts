@@ -1654,7 +1654,7 @@ export interface components {
             age: number;
             /**
              * @description What it waits for.
-             * @example an answer from /dev/sdb
+             * @example a response from /dev/sdb
              */
             waits_for: string;
             /**

@@ -8,7 +8,7 @@ const OLD_MS = 15_000
 /** How old a figure is: `2 s ago`. `at` in milliseconds since 1970; 0 is never. */
 export function Age({ at, live = false }: { at: number; live?: boolean }) {
   const now = useNow()
-  if (at === 0) return <Text span size="xs" c="dimmed">not read yet</Text>
+  if (at === 0) return <Text span size="xs" c="dimmed">no data yet</Text>
   const age = Math.max(0, now - at)
   const old = live && age > OLD_MS
   return (

@@ -18,13 +18,13 @@ export function Histogram({ of }: { of: VolumeCounters | undefined }) {
   const most = Math.max(1, ...bars.map((bar) => Math.max(bar.read, bar.write)))
   const step = bars.length > 0 ? width / bars.length : 0
   const every = Math.max(1, Math.ceil(62 / Math.max(1, step)))
-  const parts: [name: string, part: number][] = [['half', 0.5], ['99 %', 0.99], ['99.9 %', 0.999]]
+  const parts: [name: string, part: number][] = [['50 %', 0.5], ['99 %', 0.99], ['99.9 %', 0.999]]
   const line = (kind: 'read' | 'write') =>
     of && of[kind].operations > 0 ? parts.map(([name, part]) => `${name} within ${latency(quantile(of[kind], part) ?? 0)}`).join(', ') : 'none yet'
   return (
     <div ref={box}>
       {bars.length === 0 ? (
-        <Empty>No request has been counted since this page looks.</Empty>
+        <Empty>No requests since this page was opened.</Empty>
       ) : (
         <Box>
           {(['read', 'write'] as const).map((kind) => (

@@ -12,22 +12,22 @@ import { Empty, ProblemAlert } from './Problem'
 /** What the pictures show at once. */
 const SECONDS = 180
 
-/** Requests, bytes and latency of each second. `what`: what hosts do, as in "What hosts do with it". */
+/** Requests, bytes and latency of each second. `what`: of which volumes, as in "Host I/O to this volume". */
 export function LivePanel({ title, what, samples, right }: { title: string; what: string; samples: Sample[]; right?: ReactNode }) {
   const live = useLive()
   const node = useNode()
   const nodes = useNodes()
-  const name = (id: number | undefined) => nodes.data?.find((one) => one.id === id)?.name ?? node.data?.name ?? 'the node that is asked'
+  const name = (id: number | undefined) => nodes.data?.find((one) => one.id === id)?.name ?? node.data?.name ?? 'this node'
   const through = live.nodes.length === 0 ? '' : live.nodes.length === nodes.data?.filter((one) => !one.witness).length ? 'all nodes' : listed(live.nodes.map((one) => name(one.node)))
   return (
-    <Panel title={title} at={live.at} right={right} note={`What hosts ${what}${through ? ` through ${through}` : ''}, second by second, since this page looks.`}>
+    <Panel title={title} at={live.at} right={right} note={`Host I/O ${what}${through ? ` through ${through}` : ''}, per second, since this page was opened.`}>
       {live.problem && samples.length === 0 ? (
-        <ProblemAlert error={live.problem} what="No figures" />
+        <ProblemAlert error={live.problem} what="No live figures" />
       ) : samples.length === 0 ? (
-        <Empty>The first second is being counted.</Empty>
+        <Empty>Waiting for the first sample…</Empty>
       ) : (
         <Stack gap="xs">
-          <MissingNote what="Figures" missing={unheard(live, nodes.data)} />
+          <MissingNote what="Live figures" missing={unheard(live, nodes.data)} />
           <LoadCharts steps={samples} seconds={SECONDS} />
         </Stack>
       )}

@@ -19,16 +19,16 @@ export function LoadCharts({ steps, seconds }: {
       latencies: [
         line('read', READ, (s) => s.readLatency),
         line('write', WRITE, (s) => s.writeLatency),
-        line('read, 99 %', READ, (s) => s.readP99, true),
-        line('write, 99 %', WRITE, (s) => s.writeP99, true),
+        line('read p99', READ, (s) => s.readP99, true),
+        line('write p99', WRITE, (s) => s.writeP99, true),
       ],
     }
   }, [steps])
   return (
     <SimpleGrid cols={{ base: 1, md: 3 }} spacing="md">
-      <Chart label="Requests a second" times={times} lines={iops} format={count} seconds={seconds} />
+      <Chart label="IOPS" times={times} lines={iops} format={count} seconds={seconds} />
       <Chart label="Bandwidth" times={times} lines={bytes} format={rate} seconds={seconds} />
-      <Chart label="Latency, mean and 99 %" times={times} lines={latencies} format={latency} seconds={seconds} />
+      <Chart label="Latency, mean and p99" times={times} lines={latencies} format={latency} seconds={seconds} />
     </SimpleGrid>
   )
 }

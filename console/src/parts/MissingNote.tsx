@@ -8,7 +8,7 @@ export function MissingNote({ what, missing }: { what: string; missing: Missing[
   if (missing.length === 0) return null
   return (
     <Group gap="xs" wrap="nowrap" align="flex-start" role="status" mb="xs">
-      <State tone="warning">not all</State>
+      <State tone="warning">incomplete</State>
       <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
         {missingLine(what, missing)}
       </Text>

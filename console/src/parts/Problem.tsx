@@ -25,7 +25,7 @@ export function ProblemAlert({ error, ...wanted }: { error: unknown } & Wanted) 
       )}
       {link && (
         <Text size="sm" mt={4}>
-          What becomes of it is under <To href={link}>Jobs</To>.
+          Follow it under <To href={link}>Jobs</To>.
         </Text>
       )}
       {(problem.candidates?.length ?? 0) > 0 && <Candidates of={problem.candidates ?? []} />}

@@ -14,24 +14,24 @@ export function SyncLimit() {
   const { busy, error, run } = useDoing()
   const bytes = parseSize(text)
   const now = limit.data?.bytes_per_second
-  const send = (bytes_per_second: number | null) => run(() => data(api.PUT('/v1/cluster/sync-limit', { body: { bytes_per_second } })), 'The limit is changed.')
+  const send = (bytes_per_second: number | null) => run(() => data(api.PUT('/v1/cluster/sync-limit', { body: { bytes_per_second } })), 'Resync limit changed.')
   return (
-    <Panel title="How fast copies are brought in sync" at={limit.dataUpdatedAt} note="All nodes together. Each node besides slows down by itself while hosts write.">
+    <Panel title="Resync limit" at={limit.dataUpdatedAt} note="For all nodes together. Each node also throttles its resyncs automatically while hosts write.">
       <Stack gap="sm">
-        <Text size="sm">{limit.error ? 'It cannot be read now.' : now ? `${rate(now)} at most.` : 'No limit but what each node’s own setting says (sync-bytes-per-second-max, 512M unless told otherwise).'}</Text>
+        <Text size="sm">{limit.error ? 'The limit cannot be read now.' : now ? `At most ${rate(now)}.` : 'No cluster limit. Each node follows its own setting (sync-bytes-per-second-max, default 512M).'}</Text>
         <Group align="flex-end" gap="xs">
-          <TextInput label="Limit a second" placeholder="500M" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && (bytes === undefined || bytes < 2 ** 20) ? `As 500M; ${size(2 ** 20)} at least` : undefined} />
-          <DeedButton variant="default" loading={busy} because={bytes === undefined || bytes < 2 ** 20 ? 'Say how much a second: 500M' : undefined} onClick={() => void send(bytes ?? null)}>
-            Limit
+          <TextInput label="Limit per second" placeholder="500M" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && (bytes === undefined || bytes < 2 ** 20) ? `For example 500M; at least ${size(2 ** 20)}` : undefined} />
+          <DeedButton variant="default" loading={busy} because={bytes === undefined || bytes < 2 ** 20 ? 'Enter a limit per second, for example 500M.' : undefined} onClick={() => void send(bytes ?? null)}>
+            Set limit
           </DeedButton>
           {now && (
             <DeedButton variant="default" loading={busy} onClick={() => void send(null)}>
-              No limit
+              Remove limit
             </DeedButton>
           )}
         </Group>
         <Text size="xs" c="dimmed">
-          The same: <code>ursa node sync-limit {text || '500M'}</code>
+          Command line: <code>ursa node sync-limit {text || '500M'}</code>
         </Text>
         {error !== undefined && <ProblemAlert error={error} change="changed" />}
       </Stack>

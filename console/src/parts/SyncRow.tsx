@@ -20,7 +20,7 @@ export function SyncRow({ volume, copy, sync, at, named = false }: RunningSync &
               <To href={link('volumes', volume.name)}>{volume.name}</To> to{' '}
             </>
           )}
-          {copy.node_name || `node ${copy.node}`}: {sync.paused ? `paused by ${sync.paused.by}` : sync.waits_for ? 'waits' : copy.state === 'joining' ? 'joining' : 'being brought in sync'}
+          {copy.node_name || `node ${copy.node}`}: {sync.paused ? `paused by ${sync.paused.by}` : sync.waits_for ? 'waiting' : copy.state === 'joining' ? 'catching up' : 'resyncing'}
         </Text>
         <Text size="sm" className="figure">
           {syncLine(sync, (now - at) / 1000)}
@@ -32,9 +32,9 @@ export function SyncRow({ volume, copy, sync, at, named = false }: RunningSync &
         </Progress.Root>
       )}
       <Text size="xs" c="dimmed" mt={2}>
-        {sync.total_bytes > 0 && `${Math.round(100 * done)} % done. `}Why: {sync.cause}{sync.since ? `; not in sync ${lasting(duration(now / 1000 - sync.since.at), sync.since)}` : ''}
+        {sync.total_bytes > 0 && `${Math.round(100 * done)} % done. `}Cause: {sync.cause}{sync.since ? `; out of sync ${lasting(duration(now / 1000 - sync.since.at), sync.since)}` : ''}
         {held ? `; ${held}` : ''}
-        {sync.paused ? `; paused ${duration(now / 1000 - sync.paused.since)} ago: it protects nothing until it is in sync (let it go on under “Jobs”)` : sync.waits_for ? `; waits for ${sync.waits_for}` : ''}
+        {sync.paused ? `; paused ${duration(now / 1000 - sync.paused.since)} ago: this copy adds no redundancy until it is in sync (resume it under “Jobs”)` : sync.waits_for ? `; waiting for ${sync.waits_for}` : ''}
       </Text>
     </Box>
   )

@@ -24,11 +24,11 @@ export function Tried({ method = 'POST', path, body, failure }: {
   })
   if (forbidden !== undefined) return null
   if (tried.error) return <ProblemAlert error={tried.error} what={failure} />
-  if (!tried.data) return <Text size="sm" c="dimmed">The node is asked what it would do.</Text>
+  if (!tried.data) return <Text size="sm" c="dimmed">Checking what would happen…</Text>
   return (
     <Stack gap={4}>
       <Group gap="xs">
-        <Text size="sm" fw={600}>What the node would do</Text>
+        <Text size="sm" fw={600}>What would happen</Text>
         <Age at={tried.dataUpdatedAt} />
       </Group>
       <List size="sm">

@@ -16,24 +16,24 @@ export function VerifySchedule() {
   const { busy, error, run } = useDoing()
   const now = schedule.data?.seconds
   const wanted = typeof days === 'number' && days >= 1 ? days : undefined
-  const send = (seconds: number | null) => run(() => data(api.PUT('/v1/cluster/verify-schedule', { body: { seconds } })), 'The schedule is changed.')
+  const send = (seconds: number | null) => run(() => data(api.PUT('/v1/cluster/verify-schedule', { body: { seconds } })), 'Verify schedule changed.')
   return (
-    <Panel title="How often copies are compared" at={schedule.dataUpdatedAt} note="One volume at a time, only while all its copies are in sync, and slowly: hosts have nine tenths of the time.">
+    <Panel title="Verify schedule" at={schedule.dataUpdatedAt} note="Verifies one volume at a time, only while all its copies are in sync, and slowly: nine tenths of the time is left for hosts.">
       <Stack gap="sm">
-        <Text size="sm">{schedule.error ? 'It cannot be read now.' : now ? `The copies of each volume are compared every ${duration(now)}.` : schedule.data ? 'Only when somebody asks for it.' : 'The node is being asked.'}</Text>
+        <Text size="sm">{schedule.error ? 'The schedule cannot be read now.' : now ? `Each volume is verified every ${duration(now)}.` : schedule.data ? 'No schedule: volumes are verified on request only.' : 'Loading…'}</Text>
         <Group align="flex-end" gap="xs">
-          <NumberInput label="Every so many days" value={days} onChange={setDays} min={1} allowDecimal={false} w={160} />
-          <DeedButton variant="default" loading={busy} because={wanted === undefined ? 'Say how many days' : undefined} onClick={() => void send(wanted === undefined ? null : wanted * DAY)}>
-            Set
+          <NumberInput label="Interval in days" value={days} onChange={setDays} min={1} allowDecimal={false} w={160} />
+          <DeedButton variant="default" loading={busy} because={wanted === undefined ? 'Enter a number of days.' : undefined} onClick={() => void send(wanted === undefined ? null : wanted * DAY)}>
+            Set interval
           </DeedButton>
           {now && (
             <DeedButton variant="default" loading={busy} onClick={() => void send(null)}>
-              Never
+              Turn off
             </DeedButton>
           )}
         </Group>
         <Text size="xs" c="dimmed">
-          The same: <code>ursa node verify-every {wanted ?? 30}d</code>
+          Command line: <code>ursa node verify-every {wanted ?? 30}d</code>
         </Text>
         {error !== undefined && <ProblemAlert error={error} change="changed" />}
       </Stack>

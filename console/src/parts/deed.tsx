@@ -71,7 +71,7 @@ export function DeedButton({ deed = 'change', because, children, onClick, href, 
 }
 
 /** A dialogue with what is asked for, the command line that does the same, and a button. */
-export function Ask({ opened, close, title, children, command, act, label, danger = false, typed, done, ready = true, stays = false }: {
+export function Ask({ opened, close, title, children, command, act, label, danger = false, typed, done, ready = true, stays = false, dismiss = 'Cancel' }: {
   opened: boolean
   close: () => void
   title: string
@@ -88,6 +88,8 @@ export function Ask({ opened, close, title, children, command, act, label, dange
   ready?: boolean
   /** It stays open when it is done, to show what was found. */
   stays?: boolean
+  /** The button that leaves it. */
+  dismiss?: string
 }) {
   const { busy, error, run, forget } = useDoing()
   const [text, setText] = useState('')
@@ -112,7 +114,7 @@ export function Ask({ opened, close, title, children, command, act, label, dange
             <TextInput
               label={
                 <>
-                  To go on, type <code>{typed}</code>
+                  To confirm, type <code>{typed}</code>
                 </>
               }
               value={text}
@@ -120,11 +122,11 @@ export function Ask({ opened, close, title, children, command, act, label, dange
               autoComplete="off"
             />
           )}
-          {command && <Paste text={command} label="The same on the command line" />}
+          {command && <Paste text={command} label="Equivalent command" />}
           {error !== undefined && <ProblemAlert error={error} change="done" />}
           <Group justify="flex-end">
             <Button variant="default" onClick={leave} disabled={busy}>
-              Leave it
+              {dismiss}
             </Button>
             <Button type="submit" color={danger ? 'red' : undefined} loading={busy} disabled={!may}>
               {label}

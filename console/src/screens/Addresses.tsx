@@ -25,19 +25,19 @@ export function Addresses({ nodes }: { nodes: ClusterNode[] }) {
   const named = (number: number) => nodes.find((node) => node.id === number)?.name ?? `node ${number}`
   return (
     <Panel
-      title="Floating addresses"
+      title="Floating IPs"
       at={addresses.dataUpdatedAt}
-      note="For hosts without multipathing: one node has each at a time, and another one when that is lost, stopped or in maintenance."
+      note="For hosts without multipath: one node holds each address at a time, and another node takes it over when that node is lost, stopped or in maintenance."
       right={
         <DeedButton deed="administer" size="compact-sm" onClick={() => setAdding(true)}>
-          Add an address
+          Add floating IP
         </DeedButton>
       }
     >
-      {addresses.error && <ProblemAlert error={addresses.error} what="Floating addresses cannot be listed" />}
-      {addresses.data?.length === 0 && <Empty>There is none: hosts come by the addresses of nodes.</Empty>}
+      {addresses.error && <ProblemAlert error={addresses.error} what="Floating IPs cannot be listed" />}
+      {addresses.data?.length === 0 && <Empty>No floating IPs. Hosts use the addresses of the nodes. Add one for hosts without multipath.</Empty>}
       {addresses.data && addresses.data.length > 0 && (
-        <Rows width={560} head={['Address', 'On', 'May have it', 'Device', '']} dense>
+        <Rows width={560} head={['Address', 'Held by', 'Allowed nodes', 'Device', '']} dense>
           {addresses.data.map((address) => (
             <Table.Tr key={address.address}>
               <Table.Td>{address.address}</Table.Td>
@@ -51,9 +51,9 @@ export function Addresses({ nodes }: { nodes: ClusterNode[] }) {
                 ))}
               </Table.Td>
               <Table.Td>{mayHave(address, named)}</Table.Td>
-              <Table.Td>{address.device ?? (isUnreadable(address) ? '–' : 'by its network')}</Table.Td>
+              <Table.Td>{address.device ?? (isUnreadable(address) ? '–' : 'by network')}</Table.Td>
               <Table.Td ta="right">
-                <DeedButton deed="administer" size="compact-sm" variant="default" because={isUnreadable(address) ? 'This node cannot read it: open the console of a node of the version that has written it.' : undefined} onClick={() => setDoomed(address)}>
+                <DeedButton deed="administer" size="compact-sm" variant="default" because={isUnreadable(address) ? 'This node cannot read it: open the console of a node that runs the version that wrote it.' : undefined} onClick={() => setDoomed(address)}>
                   Remove
                 </DeedButton>
               </Table.Td>
@@ -77,17 +77,17 @@ function Add({ nodes, close }: { nodes: ClusterNode[]; close: () => void }) {
     <Ask
       opened
       close={close}
-      title="Add a floating address"
-      label="Add it"
+      title="Add floating IP"
+      label="Add"
       ready={problem === undefined}
       command={addAddress(body)}
       act={() => data(api.POST('/v1/addresses', { body }))}
-      done={`${body.address} floats: a node takes it in a moment.`}
+      done={`${body.address} added: a node takes it shortly.`}
     >
-      <Said>A node puts it on a network device of its machine, and needs the right to do that there (CAP_NET_ADMIN). Hosts that find the disks at it have that one path.</Said>
-      <TextInput label="Address" description="One that no machine has, and the length of its network" placeholder="192.0.2.10/24" value={draft.address} onChange={(event) => set({ address: event.currentTarget.value })} error={draft.address !== '' && problem} autoComplete="off" data-autofocus />
-      <TextInput label="Network device" description="The same on each node. Empty: the one that has an address of the same network" placeholder="eth0" value={draft.device} onChange={(event) => set({ device: event.currentTarget.value })} autoComplete="off" />
-      <Checkbox.Group label="Nodes that may have it" description="Those with a copy of the volumes that hosts use through it; none chosen: all but witnesses" value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })}>
+      <Said>The holding node configures the address on a network device and needs CAP_NET_ADMIN for that. Hosts that log in there have this one path only.</Said>
+      <TextInput label="Address" description="An address that no machine uses, with its prefix length" placeholder="192.0.2.10/24" value={draft.address} onChange={(event) => set({ address: event.currentTarget.value })} error={draft.address !== '' && problem} autoComplete="off" data-autofocus />
+      <TextInput label="Network device" description="The same on each node. Empty: the device that has an address in the same network" placeholder="eth0" value={draft.device} onChange={(event) => set({ device: event.currentTarget.value })} autoComplete="off" />
+      <Checkbox.Group label="Allowed nodes" description="Choose nodes with a copy of the volumes that hosts use through this address. None chosen: all but witnesses" value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })}>
         <Stack gap={6} mt={6}>
           {able.map((node) => (
             <Checkbox key={node.id} value={String(node.id)} label={nameOf(node)} />
@@ -96,7 +96,7 @@ function Add({ nodes, close }: { nodes: ClusterNode[]; close: () => void }) {
       </Checkbox.Group>
       <Select
         label="Preferred node"
-        description="It has the address back when it has been up for a minute. Empty: who has it keeps it"
+        description="It takes the address back after it has been up for a minute. Empty: no failback, the holder keeps it"
         data={able.filter((node) => draft.nodes.length === 0 || draft.nodes.includes(node.id)).map((node) => ({ value: String(node.id), label: nameOf(node) }))}
         value={body.prefer ? String(body.prefer) : null}
         onChange={(node) => set({ prefer: node === null ? undefined : Number(node) })}
@@ -111,16 +111,16 @@ function Remove({ address, close }: { address: string; close: () => void }) {
     <Ask
       opened
       close={close}
-      title={`Remove ${address}`}
-      label="Remove it"
+      title={`Remove floating IP ${address}`}
+      label="Remove floating IP"
       danger
       typed={address}
       command={ursa('address', 'remove', address)}
       act={() => data(api.DELETE('/v1/addresses/{address}', { params: { path: { address } } }))}
-      done={`${address} is no floating address any more.`}
+      done={`Floating IP ${address} removed.`}
     >
-      <Said>Hosts that come by it lose their disks: their sessions end, and nobody answers there any more. Added again it has another portal group: hosts that know it must discover it anew.</Said>
-      <Tried method="DELETE" path={`/v1/addresses/${encodeURIComponent(address)}`} failure="It cannot be removed" />
+      <Said>Hosts that use this address lose their disks: their sessions end, and no node answers there any more. If you add it again, it gets another portal group, and hosts must repeat discovery.</Said>
+      <Tried method="DELETE" path={`/v1/addresses/${encodeURIComponent(address)}`} failure="The floating IP cannot be removed" />
     </Ask>
   )
 }

@@ -29,7 +29,7 @@ export function Copies({ name }: { name: string }) {
   const volume = useVolume(name)
   const nodes = useNodes()
   const etcd = etcdDecides(useNode().data)
-  if (!volume.data) return volume.error ? <NoVolume name={name} error={volume.error} /> : <Empty>The node is being asked for volume {name}.</Empty>
+  if (!volume.data) return volume.error ? <NoVolume name={name} error={volume.error} /> : <Empty>Loading volume {name}…</Empty>
   const one = volume.data
   return (
     <Stack gap="md" maw={900}>
@@ -43,7 +43,7 @@ export function Copies({ name }: { name: string }) {
       </div>
       {(one.copies ?? []).length === 0 || !nodes.data ? (
         <Panel title="Copies" at={volume.dataUpdatedAt}>
-          <Empty>This volume is on one node alone, in no record of the cluster, and cannot get copies. Create one that has them, and copy the data over on a host.</Empty>
+          <Empty>This volume is local to one node and not in the cluster’s record, so copies cannot be added. Create a volume with copies, then copy the data over on a host.</Empty>
         </Panel>
       ) : (
         <>
@@ -60,14 +60,14 @@ export function Copies({ name }: { name: string }) {
 function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
   const loss = (node: number) => volume.losses?.find((one) => one.node === node)?.text
   return (
-    <Panel title="Now" at={at}>
+    <Panel title="Current copies" at={at}>
       <Stack gap="sm">
         {(volume.copies ?? []).map((copy) => (
           <Group key={copy.slot} gap="xs" wrap="nowrap" align="flex-start">
             <CopyBadge copy={copy} nodes={nodes} />
             <Text size="sm">
               <b>{copy.node_name || `node ${copy.node}`}</b>
-              {copy.leaves ? ', to be taken away' : ''}{loss(copy.node) ? `; ${loss(copy.node)}` : ''}.
+              {copy.leaves ? ', being removed' : ''}{loss(copy.node) ? `; ${loss(copy.node)}` : ''}.
             </Text>
           </Group>
         ))}
@@ -84,24 +84,24 @@ function Partners({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[];
   const here = nodes.find((node) => node.here)
   const has = (node: ClusterNode) => volume.copies?.find((copy) => copy.node === node.id)
   return (
-    <Panel title="Partners and links" at={at} note={`All nodes that may have volumes, as ${here?.name ?? 'the node that is asked'} sees them. Links between nodes carry the data of copies, heartbeats and what nodes agree on; one marked (replication) or (heartbeat) is kept for that.`}>
-      <Rows width={620} head={['Node', 'Link', 'Has', 'Between nodes', 'For hosts (iSCSI)']} dense>
+    <Panel title="Partners and links" at={at} note={`All nodes that can have volumes, as ${here?.name ?? 'this node'} sees them. Links between nodes carry replication, heartbeats and the cluster’s record; an address marked (replication) or (heartbeat) is reserved for that.`}>
+      <Rows width={620} head={['Node', 'Link', 'Copy', 'Between nodes', 'For hosts (iSCSI)']} dense>
         {nodes.filter((node) => !node.witness).map((node) => {
           const copy = has(node)
           return (
             <Table.Tr key={node.id}>
               <Table.Td>{node.name}</Table.Td>
               <Table.Td>
-                <State tone={!node.up ? 'critical' : node.maintenance ? 'warning' : 'ok'}>{!node.up ? 'nothing is heard' : node.maintenance ? 'maintenance' : node.here ? 'asked by this page' : 'up'}</State>
+                <State tone={!node.up ? 'critical' : node.maintenance ? 'warning' : 'ok'}>{!node.up ? 'down' : node.maintenance ? 'maintenance' : node.here ? 'this node' : 'up'}</State>
               </Table.Td>
-              <Table.Td>{copy ? `a copy, ${copyState(copy.state)}` : 'no copy of it'}</Table.Td>
+              <Table.Td>{copy ? copyState(copy.state) : 'no copy'}</Table.Td>
               <Table.Td>{node.addresses.map((address) => withRole(node, address)).join(', ')}</Table.Td>
               <Table.Td>{node.portals.join(', ') || 'none'}</Table.Td>
             </Table.Tr>
           )
         })}
       </Rows>
-      <Text size="xs" c="dimmed" mt="xs">A node that has a copy and was away is given only what it missed, by itself. A copy on a node that has none is new: all of the volume’s data goes there once. What an address is kept for is said under <To href={link('nodes')}>Nodes</To>, “Networks by role”.</Text>
+      <Text size="xs" c="dimmed" mt="xs">When a node with a copy returns, it automatically resyncs only what it missed. A copy on a new node needs one full resync. Addresses are reserved under <To href={link('nodes')}>Nodes</To>, “Networks by role”.</Text>
     </Panel>
   )
 }
@@ -136,7 +136,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
                 setTo(from)
               } })
             : data(api.POST('/v1/volumes/{name}/copies', { ...path, body })),
-      deed === 'remove' ? 'The copy goes.' : 'The copy is being made; it gets the data in the background.',
+      deed === 'remove' ? 'Removing the copy.' : 'Copy created; it resyncs in the background.',
     )
     if (done) {
       setFrom(null)
@@ -145,7 +145,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
     }
   }
   return (
-    <Panel title="Change" note="All of this while hosts use the volume.">
+    <Panel title="Change copies" note="All of this is possible while hosts use the volume.">
       <Stack gap="md">
         <Radio.Group
           value={deed}
@@ -154,13 +154,13 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
             setPool(null)
             forget()
           }}
-          label="What"
+          label="Action"
         >
           <Stack gap={6} mt={6}>
-            <Radio value="add" label="Add a copy on another node" description="A new copy is given all of the volume’s data in the background, beside what hosts do" />
-            <Radio value="move" label="Move a copy to another node" description="The same; the old one goes when the new one is in sync, so there is never a copy less" />
-            <Radio value="replace" label="Replace a copy on its node" description="For one whose disk or pool was lost: it is given up as it is, and made anew from the others, in a pool of the same node" />
-            <Radio value="remove" label="Take a copy away" description="It is deleted on its node, with all that it has; never the last one in sync" />
+            <Radio value="add" label="Add copy on another node" description="The new copy gets all data of the volume in the background while hosts use it" />
+            <Radio value="move" label="Move copy to another node" description="Adds a copy; the old copy is removed when the new one is in sync, so redundancy is never reduced" />
+            <Radio value="replace" label="Rebuild copy on its node" description="After a disk or pool was lost: the copy is discarded as it is and created again from the others, in a pool of the same node" />
+            <Radio value="remove" label="Remove copy" description="Deletes the copy and its data on its node; the last copy in sync cannot be removed" />
           </Stack>
         </Radio.Group>
         <Group align="flex-end">
@@ -186,20 +186,20 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
               }}
             />
           )}
-          {deed !== 'remove' && <Select label="Pool there" description="Empty: the only one, or default" placeholder={gets === null ? 'Choose the node first' : undefined} data={poolChoices(there)} value={pool} onChange={setPool} disabled={gets === null} clearable w={320} maw="100%" />}
+          {deed !== 'remove' && <Select label="Pool on that node" description="Empty: the only pool, or the pool named default" placeholder={gets === null ? 'Choose a node first' : undefined} data={poolChoices(there)} value={pool} onChange={setPool} disabled={gets === null} clearable w={320} maw="100%" />}
         </Group>
         <Text size="sm" c={problem ? 'orange' : undefined} fw={problem ? 600 : undefined}>{problem ?? exposure(deed, volume, from)}</Text>
         {ready &&
           (!isNew ? (
-            <Tried method="DELETE" path={`/v1/volumes/${volume.id}/copies/${from}`} failure="It cannot be taken away" />
+            <Tried method="DELETE" path={`/v1/volumes/${volume.id}/copies/${from}`} failure="The copy cannot be removed" />
           ) : (
-            <Tried path={`/v1/volumes/${volume.id}/copies`} body={body} failure="It cannot be done so" />
+            <Tried path={`/v1/volumes/${volume.id}/copies`} body={body} failure="The copy cannot be created" />
           ))}
-        <Paste text={command} label="The same on the command line" />
+        <Paste text={command} label="Equivalent command" />
         {error !== undefined && <ProblemAlert error={error} change="done" />}
         <Group justify="flex-end">
-          <DeedButton color={isNew ? undefined : 'red'} loading={busy} because={problem ?? (ready ? undefined : 'Choose the node first.')} onClick={() => void act()}>
-            {deed === 'add' ? 'Add the copy' : deed === 'move' ? 'Move the copy' : deed === 'replace' ? 'Replace the copy' : 'Take the copy away'}
+          <DeedButton color={isNew ? undefined : 'red'} loading={busy} because={problem ?? (ready ? undefined : 'Choose a node first.')} onClick={() => void act()}>
+            {deed === 'add' ? 'Add copy' : deed === 'move' ? 'Move copy' : deed === 'replace' ? 'Rebuild copy' : 'Remove copy'}
           </DeedButton>
         </Group>
       </Stack>
@@ -211,17 +211,17 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
 function whyNot(deed: CopyDeed, volume: Volume, { nodes, from, there, pool }: { nodes: ClusterNode[]; from: string | null; there: Pool[]; pool: string | null }): string | undefined {
   const copies = volume.copies ?? []
   const isNew = deed === 'add' || deed === 'move'
-  if (isNew && nodes.every((node) => node.witness || copies.some((copy) => copy.node === node.id))) return 'Every node that may have volumes has a copy already.'
-  if (deed === 'add' && copies.length >= COPIES_MAX) return `It has ${COPIES_MAX} copies; there cannot be more.`
+  if (isNew && nodes.every((node) => node.witness || copies.some((copy) => copy.node === node.id))) return 'Every node that can have volumes already has a copy.'
+  if (deed === 'add' && copies.length >= COPIES_MAX) return `The volume already has ${COPIES_MAX} copies, the maximum.`
   if (isNew || from === null) return undefined
   const inSync = copies.filter((copy) => copy.state === 'in_sync')
-  if (inSync.length === 1 && inSync[0]?.node === Number(from)) return 'It is the last copy in sync: that one stays.'
+  if (inSync.length === 1 && inSync[0]?.node === Number(from)) return 'This is the last copy in sync and cannot be removed.'
   if (deed === 'remove') return undefined
   // The old copy goes before the new one is asked for: what would refuse that is to be known before.
   const node = nodes.find((node) => node.id === Number(from))
-  if (!node || !node.up || node.maintenance) return `${node?.name ?? `Node ${from}`} is ${node?.up ? 'in maintenance' : 'down'}: it could not make the copy anew.`
+  if (!node || !node.up || node.maintenance) return `${node?.name ?? `Node ${from}`} is ${node?.up ? 'in maintenance' : 'down'} and cannot rebuild the copy.`
   // The space of the old copy is free by then, and it is not known here which pool that is.
-  return there.length === 0 ? `${node.name} has not said which pools it has.` : poolProblem(there, pool, 0)
+  return there.length === 0 ? `${node.name} has not reported its pools.` : poolProblem(there, pool, 0)
 }
 
 /** What it means for what can be lost. */
@@ -231,14 +231,14 @@ function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
   const leaving = copies.find((copy) => copy.node === Number(from))
   switch (deed) {
     case 'add':
-      return `When it is in sync there are ${plural(copies.length + 1, 'copy', 'copies')}; until then the volume outlives what it outlives now. Each write then goes to one node more.`
+      return `When the new copy is in sync, the volume has ${plural(copies.length + 1, 'copy', 'copies')}; until then its failure tolerance does not change. Each write then goes to one more node.`
     case 'move':
-      return 'Meanwhile the old copy counts; a move that is not wanted any more is taken back under “Jobs”, or ends when the new copy is taken away before it is in sync.'
+      return 'The old copy counts until the move is complete. To stop the move, cancel it under “Jobs”, or remove the new copy before it is in sync.'
     case 'replace':
-      return 'It is taken away first, with all that it has: until the new one is in sync, there is a copy less.'
+      return 'The old copy and its data are deleted first: redundancy is reduced until the new copy is in sync.'
     case 'remove': {
       const left = inSync - (leaving?.state === 'in_sync' ? 1 : 0)
-      return left >= 2 ? `${left} copies in sync are left.` : left === 1 ? `One copy in sync is left: ${volume.kind === 'ram' ? 'it is in memory, and lost with each restart of its node' : 'when its node is lost, nobody can use the volume until it is back'}.` : 'No copy in sync would be left: that is refused.'
+      return left >= 2 ? `${left} copies in sync remain.` : left === 1 ? `One copy in sync remains: ${volume.kind === 'ram' ? 'it is in memory and lost with each restart of its node' : 'if its node is lost, the volume is unavailable until that node returns'}.` : 'No copy in sync would remain: Ursa refuses this.'
     }
   }
 }
@@ -246,8 +246,8 @@ function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
 /** Where there is nothing to choose. */
 function NoStrategy() {
   return (
-    <Panel title="When a node hears of nobody">
-      <Text size="sm">{NO_VOTES} There is nothing to choose.</Text>
+    <Panel title="Split-brain policy">
+      <Text size="sm">{NO_VOTES} A split-brain policy is not needed.</Text>
     </Panel>
   )
 }
@@ -264,31 +264,31 @@ function StrategyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[]
       const found = await data(api.PUT('/v1/volumes/{name}/strategy', { params: { path: { name: volume.id } }, body: { strategy: chosen, ...(chosen === 'heartbeat' ? { accept_split_brain: agreed } : {}) } }))
       // Not asked what it would do, it says what was chosen.
       setOneWay((found as StrategyChosen).one_way)
-    }, 'The strategy is chosen.')
+    }, 'Split-brain policy set.')
   }
   return (
-    <Panel title="When a node hears of nobody" note={two ? undefined : 'Of three nodes that vote a majority decides, whatever is chosen here. It matters for two nodes alone.'}>
+    <Panel title="Split-brain policy" note={two ? undefined : 'With three or more voters the majority decides, whatever the policy. It matters only for two nodes without a witness.'}>
       <Stack gap="md">
-        <Radio.Group value={chosen} onChange={(value) => setChosen(value as typeof chosen)} label="Strategy">
+        <Radio.Group value={chosen} onChange={(value) => setChosen(value as typeof chosen)} label="When the nodes lose each other">
           <Stack gap={8} mt={6}>
-            <Radio value="prefer" label="Wait (prefer)" description="Of two nodes one decides: it goes on when the other is lost; when it is lost itself, the other waits for it. Never two truths." />
-            <Radio value="heartbeat" label="Go on alone (heartbeat)" description="The other one goes on alone after about six seconds, too. But two nodes cannot tell a lost node from a lost link: if only the link is lost, both go on, and what one of them has written is given up later." />
+            <Radio value="prefer" label="Wait for quorum (prefer)" description="The preferred node continues when the other is lost; if the preferred node is lost, the other waits for it. Copies never diverge." />
+            <Radio value="heartbeat" label="Continue alone (heartbeat)" description="The other node, too, continues alone after about six seconds. But two nodes cannot tell a lost node from a lost link: if only the link is lost, both continue (split brain), and the writes of one of them are discarded later." />
           </Stack>
         </Radio.Group>
         {chosen === 'heartbeat' && now !== 'heartbeat' && (
           <>
-            <Alert color="yellow">Give the nodes two networks, with an address of each, and let hosts not reach both nodes while these do not reach each other. A third node, if only a small one as a witness, is the better answer.</Alert>
-            <Checkbox label="I accept that both nodes may go on, and data of one of them be given up then" checked={agreed} onChange={(event) => setAgreed(event.currentTarget.checked)} />
+            <Alert color="yellow">Connect the nodes over two networks, with an address in each, and make sure that hosts cannot reach both nodes while the nodes cannot reach each other. A third node, even a small witness, is the better solution.</Alert>
+            <Checkbox label="I accept that both nodes may continue, and that the data of one of them is then discarded" checked={agreed} onChange={(event) => setAgreed(event.currentTarget.checked)} />
           </>
         )}
-        {oneWay && <Alert color="yellow">A node is known by one address only: when that network is lost, both nodes go on.</Alert>}
+        {oneWay && <Alert color="yellow">One of the nodes has a single address: if that network is lost, both nodes continue alone.</Alert>}
         <Text size="xs" c="dimmed">
-          The same: <code>{ursa('volume', 'strategy', volume.name, chosen, chosen === 'heartbeat' ? '--accept-split-brain' : undefined)}</code>
+          Command line: <code>{ursa('volume', 'strategy', volume.name, chosen, chosen === 'heartbeat' ? '--accept-split-brain' : undefined)}</code>
         </Text>
-        {error !== undefined && <ProblemAlert error={error} change="chosen" />}
+        {error !== undefined && <ProblemAlert error={error} change="changed" />}
         <Group justify="flex-end">
-          <DeedButton variant="default" loading={busy} because={chosen === now ? 'It is so already.' : chosen === 'heartbeat' && !agreed ? 'Accept the risk first.' : undefined} onClick={() => void act()}>
-            Choose it
+          <DeedButton variant="default" loading={busy} because={chosen === now ? 'This policy is already set.' : chosen === 'heartbeat' && !agreed ? 'Accept the risk first.' : undefined} onClick={() => void act()}>
+            Set policy
           </DeedButton>
         </Group>
       </Stack>

@@ -44,7 +44,7 @@ export function CreateVolume() {
   const firstWrong = STEPS.findIndex((_, at) => wrongIn(at))
 
   async function create() {
-    if (await run(() => data(api.POST('/v1/volumes', { body: request })), `${draft.name} is made.`)) go(link('volumes', draft.name))
+    if (await run(() => data(api.POST('/v1/volumes', { body: request })), `Volume ${draft.name} created.`)) go(link('volumes', draft.name))
   }
 
   return (
@@ -54,7 +54,7 @@ export function CreateVolume() {
           <To href="#/volumes">Volumes</To> /
         </Text>
         <Title order={1} size="h3">
-          Create a volume
+          Create volume
         </Title>
       </div>
       <Panel title={STEPS[step]?.name ?? ''} right={<Text size="xs" c="dimmed">Step {step + 1} of {STEPS.length}</Text>}>
@@ -77,11 +77,11 @@ export function CreateVolume() {
               {step === 3 && (
                 <>
                   <Review request={request} known={known} />
-                  <Tried path="/v1/volumes" body={request} failure="It cannot be made so" />
+                  <Tried path="/v1/volumes" body={request} failure="The volume cannot be created" />
                 </>
               )}
             </Stack>
-            {error !== undefined && <ProblemAlert error={error} change="made" />}
+            {error !== undefined && <ProblemAlert error={error} change="created" />}
             <Group justify="space-between">
               <Button variant="default" disabled={step === 0 || busy} onClick={() => setStep(step - 1)}>
                 Back
@@ -91,15 +91,15 @@ export function CreateVolume() {
                   Next
                 </Button>
               ) : (
-                <DeedButton onClick={() => void create()} loading={busy} disabled={firstWrong >= 0} because={firstWrong >= 0 ? `Something is wrong in “${STEPS[firstWrong]?.name}”.` : undefined}>
-                  Create it
+                <DeedButton onClick={() => void create()} loading={busy} disabled={firstWrong >= 0} because={firstWrong >= 0 ? `Correct “${STEPS[firstWrong]?.name}” first.` : undefined}>
+                  Create
                 </DeedButton>
               )}
             </Group>
           </Stack>
         </form>
       </Panel>
-      <Panel title="The same on the command line">
+      <Panel title="Equivalent command">
         <Paste text={createVolume(request)} />
       </Panel>
     </Stack>
@@ -120,14 +120,14 @@ function What({ draft, set, problems }: Step) {
   return (
     <>
       <TextInput label="Name" description={NAME_HINT} value={draft.name} onChange={(event) => set({ name: event.currentTarget.value })} error={said(problems.name, draft.name)} required data-autofocus autoFocus />
-      <TextInput label="Size" description="As 512M, 10G or 1.5T (powers of 1024). It can grow later, in use, but never shrink." value={draft.size} onChange={(event) => set({ size: event.currentTarget.value })} error={said(problems.size, draft.size)} required />
+      <TextInput label="Size" description="For example 512M, 10G or 1.5T (powers of 1024). A volume can grow later, while in use, but never shrink." value={draft.size} onChange={(event) => set({ size: event.currentTarget.value })} error={said(problems.size, draft.size)} required />
       <Radio.Group label="Kind" value={draft.kind} onChange={(kind) => set({ kind: kind as Draft['kind'] })}>
         <Stack gap={6} mt={6}>
-          <Radio value="thick" label="Thick" description="In place on the pool’s disks; all its space is taken now, so that it cannot run out later" />
-          <Radio value="ram" label="In memory" description="Fast, and empty after each start of its node; with copies it gets its data from another one. Of the memory that each node gives such volumes (ram-max, 1G unless told otherwise)" />
+          <Radio value="thick" label="Thick" description="On the pool’s disks; all space is reserved now, so it cannot run out later" />
+          <Radio value="ram" label="RAM" description="Fast, and empty after each restart of its node; with copies, it resyncs from another copy. Uses the memory that each node sets aside for RAM volumes (ram-max, default 1G)" />
         </Stack>
       </Radio.Group>
-      <Radio.Group label="Blocks" description="512 is what every host takes; 4096 suits Linux and databases that write 4 KiB pages" value={String(draft.blockSize)} onChange={(bytes) => set({ blockSize: Number(bytes) as 512 | 4096 })}>
+      <Radio.Group label="Block size" description="512 works with every host; 4096 suits Linux and databases that write 4 KiB pages" value={String(draft.blockSize)} onChange={(bytes) => set({ blockSize: Number(bytes) as 512 | 4096 })}>
         <Group mt={6}>
           <Radio value="512" label="512 bytes" />
           <Radio value="4096" label="4096 bytes" />
@@ -152,8 +152,8 @@ function Advanced({ draft, set }: Pick<Step, 'draft' | 'set'>) {
         <Stack gap="md" mt="sm">
           <Select
             label="Slices"
-            description="Over how many parts it is striped, each of which one core serves. It cannot be changed later"
-            placeholder="One a core"
+            description="Number of parts that the volume is striped over; each is served by one core. Cannot be changed later"
+            placeholder="One per core"
             data={SLICES.map(String)}
             value={draft.slices === null ? null : String(draft.slices)}
             onChange={(slices) => set({ slices: slices === null ? null : Number(slices) })}
@@ -162,8 +162,8 @@ function Advanced({ draft, set }: Pick<Step, 'draft' | 'set'>) {
             maw="100%"
           />
           <Switch
-            label="Native blocks of 512 bytes"
-            description={draft.blockSize === 512 ? 'Hosts are told that the physical blocks have 512 bytes, too, not 4096' : 'Blocks of 4096 bytes have none of 512'}
+            label="Native 512-byte blocks"
+            description={draft.blockSize === 512 ? 'Report physical blocks of 512 bytes to hosts, not 4096' : 'Requires a block size of 512 bytes'}
             disabled={draft.blockSize !== 512}
             checked={draft.blockSize === 512 && draft.native512}
             onChange={(event) => set({ native512: event.currentTarget.checked })}
@@ -181,7 +181,7 @@ function Where({ draft, set, problems, known }: Step) {
   const pool = (
     <Select
       label="Pool"
-      description={`${draft.kind === 'ram' ? 'It keeps the volume’s name and settings; the data takes no space there. ' : ''}${draft.place === 'copies' || draft.place === 'nodes' ? 'Of that name on each of the nodes. ' : ''}Empty: the only one, or the one named default`}
+      description={`${draft.kind === 'ram' ? 'The pool keeps the volume’s name and settings; the data takes no space there. ' : ''}${draft.place === 'copies' || draft.place === 'nodes' ? 'Each of the nodes needs a pool of this name. ' : ''}Empty: the only pool, or the pool named default`}
       data={poolChoices(poolsOf(draft, known))}
       value={draft.pool}
       onChange={(pool) => set({ pool })}
@@ -192,7 +192,7 @@ function Where({ draft, set, problems, known }: Step) {
   if (!cluster) {
     return (
       <>
-        <Alert color={draft.kind === 'ram' ? 'yellow' : 'blue'}>This node is alone, and so is the volume: {aloneMeans(draft.kind)}. Copies need a cluster: <code>ursa node init --listen ADDRESS</code>, or “Nodes”.</Alert>
+        <Alert color={draft.kind === 'ram' ? 'yellow' : 'blue'}>This node has no cluster, so the volume has a single copy: {aloneMeans(draft.kind)}. For more copies, create a cluster: <code>ursa node init --listen ADDRESS</code>, or under “Nodes”.</Alert>
         {pool}
       </>
     )
@@ -201,19 +201,19 @@ function Where({ draft, set, problems, known }: Step) {
     <>
       <Radio.Group label="Copies" value={draft.place} onChange={(place) => set({ place: place as Draft['place'] })} error={problems.place}>
         <Stack gap={6} mt={6}>
-          <Radio value="copies" label="On several nodes, which Ursa chooses" description="All of them serve it at once; a write is answered when all copies in sync have it" />
-          <Radio value="nodes" label="On nodes that I choose" description="The same, on one to four of them" />
-          <Radio value="alone" label="On this node alone (local)" description={`Kept out of the cluster’s record: copies cannot be added later, and ${aloneMeans(draft.kind)}`} />
+          <Radio value="copies" label="On several nodes, chosen by Ursa" description="All of them serve the volume at the same time; a write is acknowledged when all copies in sync have it" />
+          <Radio value="nodes" label="On nodes that I choose" description="The same, on one to four nodes" />
+          <Radio value="alone" label="On this node only (local)" description={`Not in the cluster’s record: copies cannot be added later, and ${aloneMeans(draft.kind)}`} />
         </Stack>
       </Radio.Group>
       {draft.place === 'copies' && (
-        <NumberInput label="How many" description={exposure(draft.kind, draft.copies, known.nodes.length, etcd)} value={draft.copies} onChange={(copies) => set({ copies: Number(copies) })} min={1} max={Math.min(4, able.filter(takesCopies).length)} error={problems.copies} w={220} />
+        <NumberInput label="Number of copies" description={exposure(draft.kind, draft.copies, known.nodes.length, etcd)} value={draft.copies} onChange={(copies) => set({ copies: Number(copies) })} min={1} max={Math.min(4, able.filter(takesCopies).length)} error={problems.copies} w={220} />
       )}
       {draft.place === 'nodes' && (
         <Checkbox.Group label="Nodes" description={exposure(draft.kind, draft.nodes.length, known.nodes.length, etcd)} value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })} error={problems.nodes}>
           <Stack gap={6} mt={6}>
             {able.map((node) => (
-              <Checkbox key={node.id} value={String(node.id)} label={`${node.name} (node ${node.id})${node.here ? ', asked by this page' : ''}`} description={!node.up ? 'it is down' : node.maintenance ? 'it is in maintenance: it gets nothing new' : plural(node.copies, 'copy', 'copies')} disabled={!takesCopies(node) && !draft.nodes.includes(node.id)} />
+              <Checkbox key={node.id} value={String(node.id)} label={`${node.name} (node ${node.id})${node.here ? ', this node' : ''}`} description={!node.up ? 'down' : node.maintenance ? 'in maintenance: takes no new copies' : plural(node.copies, 'copy', 'copies')} disabled={!takesCopies(node) && !draft.nodes.includes(node.id)} />
             ))}
           </Stack>
         </Checkbox.Group>
@@ -226,13 +226,13 @@ function Where({ draft, set, problems, known }: Step) {
 function Who({ draft, set, problems, hosts }: Step & { hosts: string[] }) {
   return (
     <>
-      <Switch label="Hosts see it at once" description="Otherwise nobody does until it is mapped" checked={draft.map} onChange={(event) => set({ map: event.currentTarget.checked })} />
+      <Switch label="Map to a host group now" description="Otherwise no host can use the volume until it is mapped" checked={draft.map} onChange={(event) => set({ map: event.currentTarget.checked })} />
       {draft.map && (
         <>
-          <Select label="Host group" description="Who sees it. local is each node’s own machine. Make groups under “Hosts and access”." data={hosts} value={draft.host} onChange={(host) => set({ host: host ?? 'local' })} allowDeselect={false} />
-          {draft.host === 'any' && <Alert color="yellow">“any” is everybody who reaches the nodes’ iSCSI ports.</Alert>}
-          <TextInput label="Target" description="The iSCSI name that hosts log in to; made if it does not exist" placeholder={defaultTarget(draft.name || 'name')} value={draft.target} onChange={(event) => set({ target: event.currentTarget.value })} error={problems.target} />
-          <NumberInput label="LUN" description="Empty: the lowest that is free" value={draft.lun} onChange={(lun) => set({ lun: typeof lun === 'number' ? lun : '' })} min={0} max={LUN_MAX} allowDecimal={false} error={problems.lun} w={220} />
+          <Select label="Host group" description="The hosts that can use the volume. local is each node’s own machine. Create groups under “Hosts and access”." data={hosts} value={draft.host} onChange={(host) => set({ host: host ?? 'local' })} allowDeselect={false} />
+          {draft.host === 'any' && <Alert color="yellow">“any” gives access to every host that can reach the nodes’ iSCSI ports.</Alert>}
+          <TextInput label="Target" description="The iSCSI name that hosts log in to; created if it does not exist" placeholder={defaultTarget(draft.name || 'name')} value={draft.target} onChange={(event) => set({ target: event.currentTarget.value })} error={problems.target} />
+          <NumberInput label="LUN" description="Empty: the lowest free LUN" value={draft.lun} onChange={(lun) => set({ lun: typeof lun === 'number' ? lun : '' })} min={0} max={LUN_MAX} allowDecimal={false} error={problems.lun} w={220} />
         </>
       )}
     </>
@@ -241,14 +241,14 @@ function Who({ draft, set, problems, hosts }: Step & { hosts: string[] }) {
 
 function Review({ request, known }: { request: VolumeCreate; known: Known }) {
   const name = (id: number) => known.nodes.find((node) => node.id === id)?.name ?? `node ${id}`
-  const where = request.nodes ? `with copies on ${request.nodes.map(name).join(', ')}` : request.copies ? `with ${plural(request.copies, 'copy', 'copies')}, on nodes that Ursa chooses` : 'on this node alone'
+  const where = request.nodes ? `with copies on ${request.nodes.map(name).join(', ')}` : request.copies ? `with ${plural(request.copies, 'copy', 'copies')}, on nodes chosen by Ursa` : 'on this node only'
   return (
     <>
       <Text>
-        <b>{request.name}</b>: {size(request.size)}, {request.kind === 'ram' ? 'in memory' : 'thick'}, blocks of {request.block_size ?? 512} bytes{request.native_512 ? ', native' : ''}, {request.slices ? `${plural(request.slices, 'slice')}, ` : ''}{where}.
+        <b>{request.name}</b>: {size(request.size)}, {request.kind === 'ram' ? 'RAM' : 'thick'}, {request.block_size ?? 512}-byte blocks{request.native_512 ? ', native' : ''}, {request.slices ? `${plural(request.slices, 'slice')}, ` : ''}{where}.
       </Text>
       <Text size="sm">
-        {request.map === false ? 'Nobody sees it until it is mapped.' : `Host group ${request.host ?? 'local'} sees it at ${request.target ?? defaultTarget(request.name)}, LUN ${request.lun ?? 'as is free'}.`}
+        {request.map === false ? 'No host can use it until it is mapped.' : `Mapped to host group ${request.host ?? 'local'} under target ${request.target ?? defaultTarget(request.name)}, LUN ${request.lun ?? '(lowest free)'}.`}
       </Text>
     </>
   )

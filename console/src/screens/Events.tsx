@@ -41,8 +41,8 @@ export function Events() {
       <EventsPanel node={node} until={until} />
       {me?.role === 'admin' && <AuditPanel node={node} until={until} inCluster={nodes.length > 0} />}
       {me && me.role !== 'admin' && (
-        <Panel title="Audit">
-          <Empty>Who did what is for admins to read; you are {me.role === 'operator' ? 'an operator' : 'a viewer'}.</Empty>
+        <Panel title="Audit log">
+          <Empty>Only admins can read the audit log; you are {me.role === 'operator' ? 'an operator' : 'a viewer'}.</Empty>
         </Panel>
       )}
     </Stack>
@@ -70,21 +70,21 @@ function EventsPanel({ node, until }: Wanted) {
     (event) => wanted === '' || [event.text, event.code, event.subject, event.cause].some((part) => part?.toLowerCase().includes(wanted)),
   )
   return (
-    <Panel title="Events" at={events.dataUpdatedAt} note="What nodes have seen, by their clocks, the newest first. What several have seen of the cluster is there once; sessions, pools and disks are each node’s own.">
+    <Panel title="Events" at={events.dataUpdatedAt} note="Events of the nodes, newest first, timed by the clock of each node. A cluster event that several nodes saw is listed once; events of sessions, pools and disks belong to one node each.">
       <MissingNote what="Events" missing={missing} />
       {events.error && <ProblemAlert error={events.error} what="The events cannot be read" />}
       <Stack gap="sm">
         <Group gap="sm">
-          <SegmentedControl value={severity} onChange={setSeverity} data={[{ value: 'all', label: 'All' }, { value: 'bad', label: 'Warnings and worse' }]} />
+          <SegmentedControl value={severity} onChange={setSeverity} data={[{ value: 'all', label: 'All' }, { value: 'bad', label: 'Warning and critical' }]} />
           <TextInput aria-label="Filter" placeholder="Volume, node or code" value={text} onChange={(event) => setText(event.currentTarget.value)} />
         </Group>
-        {events.data && shown.length === 0 && <Empty>{events.data.length === 0 && severity === 'all' ? (until === undefined ? 'Nothing has happened yet that is worth a line.' : 'Nothing that had happened until then is remembered.') : 'No event is like that. Change the filter.'}</Empty>}
+        {events.data && shown.length === 0 && <Empty>{events.data.length === 0 && severity === 'all' ? (until === undefined ? 'No events yet.' : 'No events are kept from before that time. Choose a later one.') : 'No event matches. Change the filter.'}</Empty>}
         {shown.slice(0, many).map((event) => (
           <EventLine key={keyOf(event)} event={event} full />
         ))}
         {shown.length > many && (
           <Button variant="default" size="compact-sm" style={{ alignSelf: 'flex-start' }} onClick={() => setMany(many + EVENTS_PAGE)}>
-            Show more of {shown.length}
+            Show more ({shown.length} in total)
           </Button>
         )}
       </Stack>
@@ -102,13 +102,13 @@ function AuditPanel({ node, until, inCluster }: Wanted & { inCluster: boolean })
   const audit = useAudit(limit, node, until)
   const entries = audit.data?.items
   return (
-    <Panel title="Audit" at={audit.dataUpdatedAt} note="What was asked of which node, by whom, and what became of it; the newest first.">
+    <Panel title="Audit log" at={audit.dataUpdatedAt} note="Who requested what at which node, and the result; newest first.">
       <MissingNote what="Entries" missing={audit.data?.missing ?? []} />
       {audit.error && <ProblemAlert error={audit.error} what="The audit log cannot be read" />}
       {entries?.length === 0 ? (
-        <Empty>{until === undefined ? 'Nothing has been changed yet.' : 'Nothing that was changed until then is written down.'}</Empty>
+        <Empty>{until === undefined ? 'No changes yet.' : 'No entries from before that time. Choose a later one.'}</Empty>
       ) : (
-        <Rows width={700} head={['When', inCluster && 'Node', 'Who', 'From', 'What', 'Answer']}>
+        <Rows width={700} head={['When', inCluster && 'Node', 'User', 'From', 'Action', 'Result']}>
           {(entries ?? []).map((entry) => (
             <Table.Tr key={`${entry.node ?? ''}/${entry.id}`}>
               <Table.Td>
@@ -116,7 +116,7 @@ function AuditPanel({ node, until, inCluster }: Wanted & { inCluster: boolean })
               </Table.Td>
               {inCluster && <Table.Td>{entry.node_name || (entry.node ? `node ${entry.node}` : '')}</Table.Td>}
               <Table.Td>
-                {entry.who} <Text span size="xs" c="dimmed">{!entry.by ? 'not proved' : entry.by === 'local' ? 'on the node itself' : `by ${entry.by}`}</Text>
+                {entry.who} <Text span size="xs" c="dimmed">{!entry.by ? 'not authenticated' : entry.by === 'local' ? 'on the node itself' : `by ${entry.by}`}</Text>
               </Table.Td>
               <Table.Td>{entry.address}</Table.Td>
               <Table.Td style={{ overflowWrap: 'anywhere' }}>{entry.action}</Table.Td>

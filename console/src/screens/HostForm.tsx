@@ -28,8 +28,8 @@ export function HostForm({ host, close }: { host?: Host; close: () => void }) {
     <Ask
       opened
       close={close}
-      title={host ? `Change host group ${host.name}` : 'Make a host group'}
-      label={host ? 'Change it' : 'Make it'}
+      title={host ? `Change host group ${host.name}` : 'Create host group'}
+      label={host ? 'Save changes' : 'Create'}
       ready={ready}
       command={ursa('host', host ? 'set' : 'create', name || 'NAME', ...options)}
       act={() =>
@@ -37,22 +37,22 @@ export function HostForm({ host, close }: { host?: Host; close: () => void }) {
           ? data(api.PUT('/v1/hosts/{name}', { params: { path: { name: host.name } }, body: { initiators, addresses, ...(chap === 'keep' ? {} : { chap: sent ?? null }) } }))
           : data(api.POST('/v1/hosts', { body: { name, initiators, addresses, ...(sent ? { chap: sent } : {}) } }))
       }
-      done={host ? `Host group ${name} is changed.` : `Host group ${name} is made: now map volumes for it.`}
+      done={host ? `Host group ${name} changed.` : `Host group ${name} created. Now map volumes to it.`}
     >
-      {!host && <TextInput label="Name" description="For people: the host’s name, for instance" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} data-autofocus />}
-      <TagsInput label="Initiators" description="iSCSI names of its initiators, Enter after each; none: any name" placeholder={initiators.length === 0 ? 'iqn.1993-08.org.debian:01:5ad4e2f0c1' : ''} value={initiators} onChange={setInitiators} error={wrongInitiator && `${wrongInitiator} is no iSCSI name: ${ISCSI_NAME_HINT}`} acceptValueOnBlur />
-      <TagsInput label="Addresses" description="Where they may come from: addresses, or ranges as 10.1.0.0/16; none: from anywhere" placeholder={addresses.length === 0 ? '10.1.0.0/16' : ''} value={addresses} onChange={setAddresses} acceptValueOnBlur />
-      {initiators.length === 0 && addresses.length === 0 && <Said>Without names and addresses everybody belongs to it who knows the secret; without a secret everybody.</Said>}
-      <Radio.Group label="Secret (CHAP)" description="Names and addresses can be forged by whoever is on the network; a secret cannot" value={chap} onChange={(value) => setChap(value as typeof chap)}>
+      {!host && <TextInput label="Name" description="For your reference, for example the name of the host" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} data-autofocus />}
+      <TagsInput label="Initiators" description="iSCSI names of its initiators; press Enter after each. None: any name" placeholder={initiators.length === 0 ? 'iqn.1993-08.org.debian:01:5ad4e2f0c1' : ''} value={initiators} onChange={setInitiators} error={wrongInitiator && `${wrongInitiator} is not a valid iSCSI name. Use ${ISCSI_NAME_HINT}`} acceptValueOnBlur />
+      <TagsInput label="Addresses" description="Addresses or networks that logins are accepted from, for example 10.1.0.0/16; press Enter after each. None: any address" placeholder={addresses.length === 0 ? '10.1.0.0/16' : ''} value={addresses} onChange={setAddresses} acceptValueOnBlur />
+      {initiators.length === 0 && addresses.length === 0 && <Said>Without names and addresses, every initiator that knows the secret belongs to the group; without a secret, every initiator does.</Said>}
+      <Radio.Group label="CHAP secret" description="Names and addresses can be forged by any machine on the network; a secret cannot" value={chap} onChange={(value) => setChap(value as typeof chap)}>
         <Stack gap={4} mt={6}>
           <Radio value="none" label="None" />
-          {host?.chap_user && <Radio value="keep" label={`The one that it has, as ${host.chap_user}`} />}
-          <Radio value="new" label="A new one" />
+          {host?.chap_user && <Radio value="keep" label={`Keep the current one (user ${host.chap_user})`} />}
+          <Radio value="new" label="Set a new one" />
         </Stack>
       </Radio.Group>
       {chap === 'new' && (
         <>
-          <TextInput label="CHAP name" value={user} onChange={(event) => setUser(event.currentTarget.value)} autoComplete="off" />
+          <TextInput label="CHAP user" value={user} onChange={(event) => setUser(event.currentTarget.value)} autoComplete="off" />
           <PasswordInput label="Secret" description={CHAP_SECRET_HINT} value={secret} onChange={(event) => setSecret(event.currentTarget.value)} error={tooShort(secret, CHAP_SECRET_MIN)} autoComplete="new-password" />
         </>
       )}

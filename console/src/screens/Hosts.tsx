@@ -48,31 +48,31 @@ function Groups() {
     <Panel
       title="Host groups"
       at={hosts.dataUpdatedAt}
-      right={<DeedButton size="compact-sm" onClick={() => setForm({})}>Make a host group</DeedButton>}
-      note="A host group is a host, or several that are treated alike. One belongs to it if its name is listed (or no name is) and its address is listed (or no address is). Nobody sees a volume but the groups that it is mapped for."
+      right={<DeedButton size="compact-sm" onClick={() => setForm({})}>Create host group</DeedButton>}
+      note="A host group is one or more hosts with the same access. A host belongs to it if its initiator name and its address are listed; an empty list matches any. Only the groups that a volume is mapped to can use it."
     >
       {hosts.error && <ProblemAlert error={hosts.error} what="The host groups cannot be listed" />}
-      <Rows width={720} head={['Group', 'Initiators', 'From', 'Secret', 'Sees', '']}>
+      <Rows width={720} head={['Group', 'Initiators', 'Addresses', 'Secret', 'Mapped', '']}>
         {(hosts.data ?? []).map((host) => {
           const maps = seen(host.name)
           return (
             <Table.Tr key={host.name}>
               <Table.Td fw={600}>{host.name}</Table.Td>
-              <Table.Td style={{ overflowWrap: 'anywhere' }}>{whoever(host.initiators, 'any name')}</Table.Td>
-              <Table.Td>{whoever(host.addresses, 'anywhere')}</Table.Td>
-              <Table.Td>{host.chap_user ? `CHAP, as ${host.chap_user}` : 'none'}</Table.Td>
-              <Table.Td style={{ whiteSpace: 'nowrap' }}>{maps.length === 0 ? 'nothing' : plural(maps.length, 'volume')}</Table.Td>
+              <Table.Td style={{ overflowWrap: 'anywhere' }}>{whoever(host.initiators, 'any')}</Table.Td>
+              <Table.Td>{whoever(host.addresses, 'any')}</Table.Td>
+              <Table.Td>{host.chap_user ? `CHAP, user ${host.chap_user}` : 'none'}</Table.Td>
+              <Table.Td style={{ whiteSpace: 'nowrap' }}>{maps.length === 0 ? 'none' : plural(maps.length, 'volume')}</Table.Td>
               <Table.Td>
                 {host.built_in ? (
                   <Text size="xs" c="dimmed">
-                    always there: {host.name === 'any' ? 'everybody' : 'each node’s own machine'}
+                    built in: {host.name === 'any' ? 'every host' : 'each node’s own machine'}
                   </Text>
                 ) : (
                   <Group gap={6} wrap="nowrap" justify="flex-end">
                     <DeedButton size="compact-sm" variant="default" onClick={() => setForm({ host })}>
                       Change
                     </DeedButton>
-                    <DeedButton size="compact-sm" variant="default" because={maps.length > 0 ? 'Volumes are mapped for it: take them away before.' : undefined} onClick={() => setDoomed(host)}>
+                    <DeedButton size="compact-sm" variant="default" because={maps.length > 0 ? 'Volumes are mapped to this group: unmap them first.' : undefined} onClick={() => setDoomed(host)}>
                       Delete
                     </DeedButton>
                   </Group>
@@ -83,13 +83,13 @@ function Groups() {
         })}
       </Rows>
       {hosts.data?.every((host) => host.built_in) && (
-        <Empty>Only the two built-in groups are there. Make a group for each host that shall use volumes, by the name in its initiator (on Linux: /etc/iscsi/initiatorname.iscsi).</Empty>
+        <Empty>Only the two built-in groups exist. Create a group for each host that needs volumes, with its initiator name (on Linux: /etc/iscsi/initiatorname.iscsi).</Empty>
       )}
       {form && <HostForm key={form.host?.name ?? ''} host={form.host} close={() => setForm(undefined)} />}
       {doomed && (
-        <Ask opened close={() => setDoomed(undefined)} title={`Delete host group ${doomed.name}`} label="Delete it" danger command={ursa('host', 'delete', doomed.name)} act={() => data(api.DELETE('/v1/hosts/{name}', { params: { path: { name: doomed.name } } }))} done={`Host group ${doomed.name} is deleted.`}>
-          <Said>Nothing is mapped for it: no host loses a volume.</Said>
-          <Tried method="DELETE" path={`/v1/hosts/${encodeURIComponent(doomed.name)}`} failure="It cannot be deleted" />
+        <Ask opened close={() => setDoomed(undefined)} title={`Delete host group ${doomed.name}`} label="Delete host group" danger command={ursa('host', 'delete', doomed.name)} act={() => data(api.DELETE('/v1/hosts/{name}', { params: { path: { name: doomed.name } } }))} done={`Host group ${doomed.name} deleted.`}>
+          <Said>No volume is mapped to this group, so no host loses a volume.</Said>
+          <Tried method="DELETE" path={`/v1/hosts/${encodeURIComponent(doomed.name)}`} failure="The host group cannot be deleted" />
         </Ask>
       )}
     </Panel>
@@ -129,14 +129,14 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   }, [nodes.data, node.data, floating.data, volume])
   const used = portals?.filter((portal) => known.includes(portal)) ?? known
   return (
-    <Panel title="Set up a host" at={targets.dataUpdatedAt} note="Ready to paste on the host: the initiator, all paths to the volume, timeouts that suit. Read it, and take what you need.">
+    <Panel title="Host set-up" at={targets.dataUpdatedAt} note="Commands to paste on the host: initiator, all paths to the volume, suitable timeouts. Read them and use what you need.">
       {targets.data?.length === 0 ? (
-        <Empty>There is no target yet: it is made with the first volume. <To href="#/create">Create a volume</To></Empty>
+        <Empty>No targets yet. The first volume creates one: <To href="#/create">create a volume</To>.</Empty>
       ) : (
         <Stack gap="sm">
           <Group grow align="flex-start" preventGrowOverflow={false}>
             <Select label="Target" description="What the host logs in to" data={(targets.data ?? []).map((one) => one.name)} value={target?.name ?? null} onChange={(name) => { setChosen(name ?? undefined); setPortals(undefined) }} allowDeselect={false} searchable miw={280} />
-            <MultiSelect label="By these addresses" description="One for each network and node that the host shall use" data={known} value={used} onChange={setPortals} miw={280} />
+            <MultiSelect label="Portals" description="Choose one for each network and node that the host should use" data={known} value={used} onChange={setPortals} miw={280} />
           </Group>
           <Tabs value={system} onChange={(value) => setSystem(value as System)}>
             <Tabs.List>
@@ -148,19 +148,19 @@ function SetupPanel({ wanted }: { wanted?: string }) {
             </Tabs.List>
           </Tabs>
           {target && target.maps.length === 0 && (
-            <Alert color="yellow">This target has no LUNs: a host that logs in there finds nothing, until a volume is mapped to it (under the volume, “More”).</Alert>
+            <Alert color="yellow">This target has no LUNs: a host that logs in finds no disk until a volume is mapped (open the volume, “More”).</Alert>
           )}
           {asked && !target ? (
-            <Empty>No host group sees volume <To href={volumeLink(asked)}>{asked.name}</To>: map it for one first, there under “More”. Or choose another target.</Empty>
+            <Empty>Volume <To href={volumeLink(asked)}>{asked.name}</To> is not mapped to a host group. Open it and map it under “More”, or choose another target.</Empty>
           ) : !target ? (
-            targets.error ? <ProblemAlert error={targets.error} what="The targets cannot be listed" /> : <Empty>The targets are being asked for.</Empty>
+            targets.error ? <ProblemAlert error={targets.error} what="The targets cannot be listed" /> : <Empty>Loading targets…</Empty>
           ) : used.length > 0 ? (
             <Script system={system} target={target.name} portals={used} naa={volume?.naa} chapUser={chapUser} />
           ) : (
-            <Empty>Choose one address at least.</Empty>
+            <Empty>Choose at least one portal.</Empty>
           )}
           <Text size="xs" c="dimmed">
-            A volume that several hosts see at once needs a file system made for that (VMFS, GFS2, OCFS2, clustered Windows), or software that decides who writes, as Proxmox does. ext4 or XFS mounted twice is destroyed.
+            A volume used by several hosts at the same time needs a cluster file system (VMFS, GFS2, OCFS2, clustered Windows), or software that coordinates writes, like Proxmox. Mounting ext4 or XFS twice destroys it.
           </Text>
         </Stack>
       )}
@@ -172,8 +172,8 @@ function SetupPanel({ wanted }: { wanted?: string }) {
 function Script({ system, target, portals, naa, chapUser }: { system: System; target: string; portals: string[]; naa?: string; chapUser?: string }) {
   const setup = useHostSetup({ system, target, portals: portals.join(), naa, chap_user: chapUser })
   const options = [...portals.flatMap((portal) => ['--portal', portal]), ...(chapUser ? ['--chap-user', chapUser] : []), ...(system === 'proxmox' && naa ? ['--naa', naa] : [])]
-  if (setup.error) return <ProblemAlert error={setup.error} what="It cannot be said how to set it up" />
-  if (!setup.data) return <Empty>The node is being asked.</Empty>
+  if (setup.error) return <ProblemAlert error={setup.error} what="The set-up commands cannot be shown" />
+  if (!setup.data) return <Empty>Loading…</Empty>
   return <Paste text={setup.data.text} label={ursa('host-setup', system, '--target', target, ...options)} maxHeight={360} />
 }
 
@@ -185,15 +185,15 @@ function Targets() {
   const [changed, setChanged] = useState<Target>()
   if (!targets.data) return null
   return (
-    <Panel title="Targets" at={targets.dataUpdatedAt} right={<DeedButton size="compact-sm" onClick={() => setMaking(true)}>Make a target</DeedButton>} note="What initiators log in to. A volume gets one of its own when it is made, unless another one is named.">
-      {targets.data.length === 0 && <Empty>There is no target yet: it is made with the first volume.</Empty>}
+    <Panel title="Targets" at={targets.dataUpdatedAt} right={<DeedButton size="compact-sm" onClick={() => setMaking(true)}>Create target</DeedButton>} note="The names that initiators log in to. Each new volume gets its own target unless you name another one.">
+      {targets.data.length === 0 && <Empty>No targets yet. The first volume creates one.</Empty>}
       <Rows width={640} head={['Target', 'LUNs', '']}>
         {targets.data.map((target) => (
           <Table.Tr key={target.name}>
             <Table.Td style={{ overflowWrap: 'anywhere' }}>
               {target.name}
               {target.alias && <Text size="xs" c="dimmed">{target.alias}</Text>}
-              {target.chap_user && <Text size="xs" c="dimmed">proves itself as {target.chap_user}</Text>}
+              {target.chap_user && <Text size="xs" c="dimmed">mutual CHAP, user {target.chap_user}</Text>}
             </Table.Td>
             <Table.Td>
               {target.maps.length === 0
@@ -202,7 +202,7 @@ function Targets() {
                     const volume = volumes.data?.find((one) => one.id === map.volume_id)
                     return (
                       <Text size="sm" key={`${map.lun} ${map.host}`}>
-                        {map.lun}: {volume ? <To href={volumeLink(volume)}>{volume.name}</To> : (map.volume ?? 'a volume of another node')} for {map.host}
+                        {map.lun}: {volume ? <To href={volumeLink(volume)}>{volume.name}</To> : (map.volume ?? 'a volume of another node')}, {map.host}
                       </Text>
                     )
                   })}
@@ -223,9 +223,9 @@ function Targets() {
       {making && <TargetForm close={() => setMaking(false)} />}
       {changed && <TargetChangeForm key={changed.name} target={changed} close={() => setChanged(undefined)} />}
       {doomed && (
-        <Ask opened close={() => setDoomed(undefined)} title={`Delete target ${doomed.name}`} label="Delete it" danger typed={doomed.maps.length > 0 ? doomed.name.replace(/^.*:/, '') : undefined} command={ursa('target', 'delete', doomed.name, doomed.maps.length > 0 ? '--force' : undefined)} act={() => data(api.DELETE('/v1/targets/{name}', { params: { path: { name: doomed.name }, query: { force: doomed.maps.length > 0 } } }))} done="The target is deleted.">
-          <Said>{doomed.maps.length > 0 ? `Its sessions end, and its ${plural(doomed.maps.length, 'LUN')} cannot be seen by it any more. The volumes stay.` : 'It has no LUNs.'}</Said>
-          <Tried method="DELETE" path={`/v1/targets/${encodeURIComponent(doomed.name)}?force=${doomed.maps.length > 0}`} failure="It cannot be deleted" />
+        <Ask opened close={() => setDoomed(undefined)} title={`Delete target ${doomed.name}`} label="Delete target" danger typed={doomed.maps.length > 0 ? doomed.name.replace(/^.*:/, '') : undefined} command={ursa('target', 'delete', doomed.name, doomed.maps.length > 0 ? '--force' : undefined)} act={() => data(api.DELETE('/v1/targets/{name}', { params: { path: { name: doomed.name }, query: { force: doomed.maps.length > 0 } } }))} done="Target deleted.">
+          <Said>{doomed.maps.length > 0 ? `Its sessions end, and its ${plural(doomed.maps.length, 'LUN')} can no longer be reached through it. The volumes stay.` : 'It has no LUNs.'}</Said>
+          <Tried method="DELETE" path={`/v1/targets/${encodeURIComponent(doomed.name)}?force=${doomed.maps.length > 0}`} failure="The target cannot be deleted" />
         </Ask>
       )}
     </Panel>
@@ -244,9 +244,9 @@ function Sessions() {
       {sessions.error ? (
         <ProblemAlert error={sessions.error} what="The sessions cannot be listed" />
       ) : sessions.data?.length === 0 ? (
-        <Empty>No initiator is logged in. Set up a host as above.</Empty>
+        <Empty>No initiator is logged in. Set up a host with the commands above.</Empty>
       ) : (
-        <Rows width={860} head={['Initiator', nodes.data && 'Node', 'From', 'Target', 'Core', 'For', { right: 'Commands' }, { right: 'In, out' }, '']}>
+        <Rows width={860} head={['Initiator', nodes.data && 'Node', 'From', 'Target', 'Core', 'Age', { right: 'Commands' }, { right: 'Received, sent' }, '']}>
           {(sessions.data ?? []).map((session) => (
             <Table.Tr key={`${session.node ?? ''} ${session.tsih}`}>
               <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.alias || session.initiator}</Table.Td>
@@ -269,9 +269,9 @@ function Sessions() {
         </Rows>
       )}
       {doomed && (
-        <Ask opened close={() => setDoomed(undefined)} title="End a session" label="End it" danger command={ursa('session', 'end', doomed.tsih, ...onNode(there))} act={() => data(api.DELETE('/v1/sessions/{tsih}', { params: { path: { tsih: doomed.tsih }, query: { node: there } } }))} done="The initiator was asked to log out.">
-          <Tried method="DELETE" path={`/v1/sessions/${doomed.tsih}${there === undefined ? '' : `?node=${there}`}`} failure="It cannot be ended" />
-          <Said>To keep it out, take the volume away from its host group.</Said>
+        <Ask opened close={() => setDoomed(undefined)} title="End session" label="End session" danger command={ursa('session', 'end', doomed.tsih, ...onNode(there))} act={() => data(api.DELETE('/v1/sessions/{tsih}', { params: { path: { tsih: doomed.tsih }, query: { node: there } } }))} done="Asked the initiator to log out.">
+          <Tried method="DELETE" path={`/v1/sessions/${doomed.tsih}${there === undefined ? '' : `?node=${there}`}`} failure="The session cannot be ended" />
+          <Said>The initiator may log in again. To keep it out, unmap the volume from its host group.</Said>
         </Ask>
       )}
     </Panel>

@@ -14,7 +14,6 @@ import { VerifySchedule } from '../parts/VerifySchedule'
 import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
 import { PAUSE_MEANING, cancelMeaning, jobWord } from '../words/job'
-import { plural } from '../words/size'
 
 /** So many of a kind are shown. */
 const JOBS_MAX = 100
@@ -50,14 +49,14 @@ export function Jobs() {
               {job.paused && <Resume job={job} />}
               {job.can_be_cancelled && (
                 <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(job)}>
-                  Take back
+                  Cancel
                 </DeedButton>
               )}
             </>
           }
         />
       ))}
-      {of.length > JOBS_MAX && <Text size="sm" c="dimmed">{plural(of.length - JOBS_MAX, 'more is', 'more are')} not shown.</Text>}
+      {of.length > JOBS_MAX && <Text size="sm" c="dimmed">{of.length - JOBS_MAX} more not shown.</Text>}
     </Stack>
   )
   return (
@@ -65,21 +64,21 @@ export function Jobs() {
       <Title order={1} size="h3">
         Jobs
       </Title>
-      {jobs.error && <ProblemAlert error={jobs.error} what="What is under way cannot be read" />}
-      <MissingNote what="Comparisons and changes" missing={missing} />
-      <Panel title="Copies" at={jobs.dataUpdatedAt} note="Of the whole cluster: copies that are brought in sync, added, moved, taken away or compared. Times to go count what hosts add meanwhile.">
+      {jobs.error && <ProblemAlert error={jobs.error} what="The jobs cannot be listed" />}
+      <MissingNote what="Verify jobs and changes" missing={missing} />
+      <Panel title="Copies" at={jobs.dataUpdatedAt} note="Of the whole cluster: copies being resynced, added, moved, removed or verified. The time left includes what hosts write meanwhile.">
         {!jobs.data ? (
-          <Empty>The node is being asked.</Empty>
+          <Empty>Loading…</Empty>
         ) : copies.length === 0 ? (
-          <Empty>No copy is being brought in sync. It begins by itself when a node comes back, and when a copy is added or moved.</Empty>
+          <Empty>No resync in progress. Resyncs start automatically when a node returns, and when a copy is added or moved.</Empty>
         ) : (
           rows(copies)
         )}
       </Panel>
       {cluster && <SyncLimit />}
       {cluster && <VerifySchedule />}
-      <Panel title="Changes under way" at={jobs.dataUpdatedAt} note="Of all nodes. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.">
-        {changes.length === 0 ? <Empty>No change is under way.</Empty> : rows(changes)}
+      <Panel title="Changes in progress" at={jobs.dataUpdatedAt} note="Of all nodes. A change that waits for a disk continues when the disk answers, and does not block changes to anything else.">
+        {changes.length === 0 ? <Empty>No changes in progress.</Empty> : rows(changes)}
       </Panel>
       <EndedPanel nodes={nodes} ended={ended} />
       {stopping && (
@@ -87,10 +86,10 @@ export function Jobs() {
           opened
           close={() => setStopping(undefined)}
           title={`Pause: ${stopping.subject} ${jobWord(stopping, nodes)}`}
-          label="Pause it"
+          label="Pause job"
           command={ursa('job', 'pause', stopping.id)}
           act={() => data(api.POST('/v1/jobs/{id}/pause', { params: { path: { id: stopping.id } } }))}
-          done="It is paused."
+          done="Job paused."
         >
           <Said>{PAUSE_MEANING}</Said>
         </Ask>
@@ -99,15 +98,16 @@ export function Jobs() {
         <Ask
           opened
           close={() => setDoomed(undefined)}
-          title={`Take back: ${doomed.subject} ${jobWord(doomed, nodes)}`}
-          label="Take it back"
+          title={`Cancel job: ${doomed.subject} ${jobWord(doomed, nodes)}`}
+          label="Cancel job"
+          dismiss="Keep job"
           danger
           command={ursa('job', 'cancel', doomed.id)}
           act={() => data(api.DELETE('/v1/jobs/{id}', { params: { path: { id: doomed.id } } }))}
-          done="The job is taken back."
+          done="Job cancelled."
         >
           <Said>{cancelMeaning(doomed)}</Said>
-          <Tried method="DELETE" path={`/v1/jobs/${encodeURIComponent(doomed.id)}`} failure="It cannot be taken back" />
+          <Tried method="DELETE" path={`/v1/jobs/${encodeURIComponent(doomed.id)}`} failure="The job cannot be cancelled" />
         </Ask>
       )}
     </Stack>
@@ -117,20 +117,20 @@ export function Jobs() {
 function EndedPanel({ nodes, ended }: { nodes: ClusterNode[]; ended: ReturnType<typeof useEndedJobs> }) {
   const all = ended.data ?? []
   return (
-    <Panel title="Lately ended" at={ended.dataUpdatedAt} note="In the last day; a node that was restarted since has forgotten what it has seen end. Changes that took less than a second are not noted.">
+    <Panel title="Recently ended" at={ended.dataUpdatedAt} note="In the last day. A node forgets its ended jobs when it restarts. Changes that took less than a second are not listed.">
       {ended.error ? (
-        <ProblemAlert error={ended.error} what="What has ended cannot be read" />
+        <ProblemAlert error={ended.error} what="Ended jobs cannot be listed" />
       ) : !ended.data ? (
-        <Empty>The node is being asked.</Empty>
+        <Empty>Loading…</Empty>
       ) : all.length === 0 ? (
-        <Empty>Nothing has ended in the last day, as far as is known.</Empty>
+        <Empty>No jobs have ended in the last day.</Empty>
       ) : (
         <Stack gap="sm">
           {all.slice(0, ENDED_MAX).map((job, place) => (
             // A volume that is compared again has a job of the same name again.
             <EndedJobRow key={`${job.id} ${place}`} job={job} nodes={nodes} />
           ))}
-          {all.length > ENDED_MAX && <Text size="sm" c="dimmed">{plural(all.length - ENDED_MAX, 'more is', 'more are')} listed by {ursa('job', 'list', '--ended', '--node', 'all')}.</Text>}
+          {all.length > ENDED_MAX && <Text size="sm" c="dimmed">{all.length - ENDED_MAX} more. List all with {ursa('job', 'list', '--ended', '--node', 'all')}.</Text>}
         </Stack>
       )}
     </Panel>
@@ -141,8 +141,8 @@ function Resume({ job }: { job: Job }) {
   const { busy, error, run } = useDoing()
   return (
     <>
-      <DeedButton size="compact-sm" loading={busy} onClick={() => void run(() => data(api.POST('/v1/jobs/{id}/resume', { params: { path: { id: job.id } } })), 'It goes on.')}>
-        Go on
+      <DeedButton size="compact-sm" loading={busy} onClick={() => void run(() => data(api.POST('/v1/jobs/{id}/resume', { params: { path: { id: job.id } } })), 'Job resumed.')}>
+        Resume
       </DeedButton>
       {error !== undefined && <ProblemAlert error={error} change="resumed" />}
     </>

@@ -32,7 +32,7 @@ export function LoadPanel() {
   const live = useLive()
   const [range, setRange] = useState('0')
   const choice = <SegmentedControl size="xs" aria-label="Time" value={range} onChange={setRange} data={RANGES} />
-  return range === '0' ? <LivePanel title="Load" what="do" samples={live.total} right={choice} /> : <HistoryPanel seconds={Number(range)} choice={choice} />
+  return range === '0' ? <LivePanel title="Load" what="to all volumes" samples={live.total} right={choice} /> : <HistoryPanel seconds={Number(range)} choice={choice} />
 }
 
 function HistoryPanel({ seconds, choice }: { seconds: number; choice: ReactNode }) {
@@ -44,19 +44,19 @@ function HistoryPanel({ seconds, choice }: { seconds: number; choice: ReactNode 
   const missed = useMemo(() => [{ name: 'missed by copies', values: outOfSync, color: MISSED }], [outOfSync])
   const shown = load.some((step) => step.reads !== undefined)
   return (
-    <Panel title="Load" at={kept.dataUpdatedAt} right={choice} note={`What all nodes have kept of the last ${duration(seconds)}${kept.data ? `, ${duration(kept.data.step_s)} a point` : ''}: means, and of latencies the highest that 99 % stayed within. Nodes keep seven days.`}>
-      {kept.error && <ProblemAlert error={kept.error} what="What was kept cannot be read" />}
-      <MissingNote what="What was kept" missing={kept.data?.missing ?? []} />
+    <Panel title="Load" at={kept.dataUpdatedAt} right={choice} note={`Records of all nodes for the last ${duration(seconds)}${kept.data ? `, one point per ${duration(kept.data.step_s)}` : ''}: means, and the highest p99 latency. Nodes keep seven days.`}>
+      {kept.error && <ProblemAlert error={kept.error} what="The history cannot be read" />}
+      <MissingNote what="Records" missing={kept.data?.missing ?? []} />
       {!kept.data ? (
-        !kept.error && <Empty>The nodes are being asked.</Empty>
+        !kept.error && <Empty>Loading…</Empty>
       ) : !shown ? (
-        <Empty>Nothing was kept of that time yet: a node begins when it is started, and writes down what it did every ten seconds.</Empty>
+        <Empty>No records for that time yet. A node records its load every ten seconds while it runs.</Empty>
       ) : (
         <Stack gap="md">
           <LoadCharts steps={load} seconds={seconds} />
           <SimpleGrid cols={{ base: 1, md: 3 }} spacing="md">
             <Chart label="Cores busy" times={times} lines={busy} format={(part) => `${Math.round(100 * part)} %`} seconds={seconds} />
-            <Chart label="Not in sync" times={times} lines={missed} format={size} seconds={seconds} />
+            <Chart label="Out of sync" times={times} lines={missed} format={size} seconds={seconds} />
           </SimpleGrid>
         </Stack>
       )}

@@ -26,7 +26,7 @@ export function Login({ cluster }: { cluster?: string }) {
             Log in
           </Button>
           <Text size="xs" c="dimmed">
-            Whoever is root on the node can make users, and give them a new password, without a login: <code>ursa user --help</code>
+            No user yet, or forgot the password? Root on the node can create users and set passwords without a login: <code>ursa user --help</code>
           </Text>
         </Stack>
       </form>

@@ -15,16 +15,16 @@ export function Networks({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
   const node = nodes.find((one) => one.id === chosen)
   const single = nodes.filter((node) => node.addresses.length < 2)
   return (
-    <Panel title="Networks by role" at={at} note="Between nodes: the data of volumes, heartbeats, and the record that all agree on, encrypted; an address goes for all of it, or is kept for replication or heartbeats. For hosts: iSCSI, and best on other networks than the first.">
+    <Panel title="Networks by role" at={at} note="Between nodes: replication, heartbeats and the cluster’s record, all encrypted. An address carries all of it, or is reserved for replication or heartbeats. For hosts: iSCSI, preferably on separate networks.">
       <Rows width={560} head={['Node', 'Between nodes', 'For hosts (iSCSI)', '']} dense>
         {nodes.map((node) => (
           <Table.Tr key={node.id}>
             <Table.Td>{node.name}</Table.Td>
             <Table.Td>{node.addresses.map((address) => <Text key={address} size="sm">{withRole(node, address)}</Text>)}</Table.Td>
-            <Table.Td>{node.witness ? 'none: a witness has no volumes' : node.portals.length > 0 ? node.portals.map((portal) => <Text key={portal} size="sm">{portal}</Text>) : 'none'}</Table.Td>
+            <Table.Td>{node.witness ? 'none (witness)' : node.portals.length > 0 ? node.portals.map((portal) => <Text key={portal} size="sm">{portal}</Text>) : 'none'}</Table.Td>
             <Table.Td ta="right">
               <DeedButton size="compact-sm" variant="default" onClick={() => setChosen(node.id)}>
-                Keep for
+                Reserve
               </DeedButton>
             </Table.Td>
           </Table.Tr>
@@ -32,7 +32,7 @@ export function Networks({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
       </Rows>
       {single.length > 0 && (
         <Text size="xs" c="dimmed" mt="xs">
-          {listed(single.map((node) => node.name))} {single.length === 1 ? 'has' : 'have'} one address for other nodes: when that network is lost, so is the link. A second one, on a network of its own: <code>--listen ADDRESS,ADDRESS</code> when a node joins.
+          {listed(single.map((node) => node.name))} {single.length === 1 ? 'has' : 'have'} a single address for other nodes: if that network is lost, so is the link. To use a second network, give two addresses when a node joins: <code>--listen ADDRESS,ADDRESS</code>.
         </Text>
       )}
       {node && <Keep key={node.id} node={node} close={() => setChosen(undefined)} />}
@@ -50,12 +50,12 @@ function Keep({ node, close }: { node: ClusterNode; close: () => void }) {
     <Ask
       opened
       close={close}
-      title={`Keep an address of ${nameOf(node)} for a kind of links`}
-      label="Keep it so"
+      title={`Reserve an address of ${nameOf(node)}`}
+      label="Save"
       ready={role !== now && problem === undefined}
       command={linkFor(node, address, role)}
       act={() => data(api.PUT('/v1/nodes/{id}/links', { params: { path: { id: node.id } }, body: { address, role: role === 'all' ? null : role } }))}
-      done={`${address} is kept for ${role === 'all' ? 'all links' : role}.`}
+      done={`${address} ${role === 'all' ? 'now carries all links' : `reserved for ${role}`}.`}
     >
       <Select
         label="Address"
@@ -67,7 +67,7 @@ function Keep({ node, close }: { node: ClusterNode; close: () => void }) {
         }}
         allowDeselect={false}
       />
-      <Radio.Group label="Kept for" value={role} onChange={(one) => setWanted(one as KeptFor)} error={problem}>
+      <Radio.Group label="Use for" value={role} onChange={(one) => setWanted(one as KeptFor)} error={problem}>
         <Stack gap={6} mt={6}>
           {KEPT_FOR.map(({ role, label, means }) => (
             <Radio key={role} value={role} label={label} description={means} />

@@ -11,9 +11,9 @@ import { nameOf } from '../words/health'
 export function NodeLinks({ pairs, missing, at }: { pairs: Between[]; missing: Missing[]; at: number }) {
   if (pairs.length === 0) return null
   return (
-    <Panel title="Links between nodes" at={at} note="Between each two nodes there is one link for heartbeats and the cluster’s record, and some for the data of volumes. Both nodes say how they see them.">
+    <Panel title="Links between nodes" at={at} note="Each pair of nodes has one link for heartbeats and the cluster’s record, and several for replication. Both nodes report how they see them.">
       <MissingNote what="Links" missing={missing} />
-      <Rows width={720} head={['Between', 'State', 'The first says', 'The second says']}>
+      <Rows width={720} head={['Between', 'State', 'First node reports', 'Second node reports']}>
         {pairs.map(({ nodes: [one, other], words, seen }) => (
           <Table.Tr key={`${one.id} ${other.id}`}>
             <Table.Td>
@@ -36,7 +36,7 @@ export function NodeLinks({ pairs, missing, at }: { pairs: Between[]; missing: M
 }
 
 function Word({ of }: { of: NodeLink | undefined }) {
-  if (!of) return <Text size="sm" c="dimmed">It was not heard.</Text>
+  if (!of) return <Text size="sm" c="dimmed">No report.</Text>
   return (
     <>
       {linkLines(of).map((line) => (

@@ -46,34 +46,34 @@ function Alone({ etcd }: { etcd: boolean }) {
   const [token, setToken] = useState('')
   const [witness, setWitness] = useState(false)
   const asWitness = witness && !etcd
-  const address = <TextInput label="Where to listen for other nodes" description="An address of this machine that the others reach; two, separated by commas, if there are two networks. Without a port: 3270." placeholder="10.0.0.1" value={listen} onChange={(event) => setListen(event.currentTarget.value)} data-autofocus />
+  const address = <TextInput label="Listen address" description="An address of this machine that the other nodes can reach; two, separated by a comma, for two networks. Default port: 3270." placeholder="10.0.0.1" value={listen} onChange={(event) => setListen(event.currentTarget.value)} data-autofocus />
   const list = listen.split(',').map((one) => one.trim()).filter((one) => one !== '')
   return (
-    <Panel title="No cluster yet">
+    <Panel title="No cluster">
       <Empty
         action={
           <Group justify="center">
             <DeedButton deed="administer" onClick={() => setOpen('init')}>
-              Make a cluster of this node
+              Create cluster
             </DeedButton>
             <DeedButton deed="administer" variant="default" onClick={() => setOpen('join')}>
-              Join another node’s cluster
+              Join cluster
             </DeedButton>
           </Group>
         }
       >
         {etcd
-          ? 'This node is alone. Its settings name an etcd, which has the record of the cluster that it makes or joins: two nodes are enough there for volumes to have copies, and outlive the loss of either. Name it in the settings of the others, too.'
-          : 'This node is alone. In a cluster of three nodes (the third may be a small machine without volumes, a witness) volumes have copies, and outlive the loss of any node.'}
+          ? 'This node has no cluster. Its settings name an etcd, which will hold the record of the cluster that it creates or joins. With etcd, two nodes are enough for volumes with copies to survive the loss of either node. Set the same etcd on the other nodes.'
+          : 'This node has no cluster. In a cluster of three nodes (the third may be a witness: a small machine without volumes), volumes with copies survive the loss of any node. Create a cluster or join one.'}
       </Empty>
-      <Ask opened={open === 'init'} close={() => setOpen(undefined)} title="Make a cluster of this node" label="Make it" ready={list.length > 0} command={ursa('node', 'init', '--listen', list.join(',') || 'ADDRESS')} act={() => data(api.POST('/v1/cluster', { body: { listen: list } }))} done="This node is a cluster now: let others join.">
+      <Ask opened={open === 'init'} close={() => setOpen(undefined)} title="Create cluster" label="Create" ready={list.length > 0} command={ursa('node', 'init', '--listen', list.join(',') || 'ADDRESS')} act={() => data(api.POST('/v1/cluster', { body: { listen: list } }))} done="Cluster created. Other nodes can join now.">
         {address}
       </Ask>
-      <Ask opened={open === 'join'} close={() => setOpen(undefined)} title="Join another node’s cluster" label="Join" ready={list.length > 0 && token !== ''} command={`ursa node join TOKEN --listen ${list.join(',') || 'ADDRESS'}${asWitness ? ' --witness' : ''}`} act={() => data(api.POST('/v1/cluster/join', { body: { listen: list, token, witness: asWitness } }))} done={etcd ? 'It joins.' : 'It joins: in some seconds it votes.'}>
-        <Said>This node’s own users and tokens are deleted, and those of the cluster are good here. You are logged out by that: log in again with a user of the cluster.</Said>
-        <TextInput label="Token" description="Made by the cluster’s first node, under “Nodes”; good for one node, once" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" />
+      <Ask opened={open === 'join'} close={() => setOpen(undefined)} title="Join cluster" label="Join" ready={list.length > 0 && token !== ''} command={`ursa node join TOKEN --listen ${list.join(',') || 'ADDRESS'}${asWitness ? ' --witness' : ''}`} act={() => data(api.POST('/v1/cluster/join', { body: { listen: list, token, witness: asWitness } }))} done={etcd ? 'Joining the cluster.' : 'Joining the cluster. The node votes in a few seconds.'}>
+        <Said>This node’s own users and tokens are deleted; those of the cluster apply instead. You are logged out: log in again as a user of the cluster.</Said>
+        <TextInput label="Join token" description="Create it on a node of the cluster, under “Nodes”. It lets one node join, once" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" />
         {address}
-        <Switch label="As a witness" description={etcd ? NO_VOTES : 'It votes, and never has a volume'} disabled={etcd} checked={asWitness} onChange={(event) => setWitness(event.currentTarget.checked)} />
+        <Switch label="As a witness" description={etcd ? NO_VOTES : 'The node votes and has no volumes'} disabled={etcd} checked={asWitness} onChange={(event) => setWitness(event.currentTarget.checked)} />
       </Ask>
     </Panel>
   )
@@ -88,16 +88,16 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
   const close = () => setChosen(undefined)
   const node = chosen?.node
   return (
-    <Panel title={plural(nodes.length, 'node')} at={at} note={etcd ? NO_VOTES : undefined} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setInviting(true)}>Let a node join</DeedButton>}>
-      <Rows width={640} head={['Node', 'State', 'Version', 'Cores', !etcd && 'Votes', 'Copies in sync', '']}>
+    <Panel title={plural(nodes.length, 'node')} at={at} note={etcd ? NO_VOTES : undefined} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setInviting(true)}>Add node</DeedButton>}>
+      <Rows width={640} head={['Node', 'State', 'Version', 'Cores', !etcd && 'Role', 'Copies in sync', '']}>
         {nodes.map((one) => (
           <Table.Tr key={one.id}>
             <Table.Td>
               <b>{one.name}</b>
               <Text size="xs" c="dimmed">
                 node {one.id}
-                {one.here ? ', asked by this page' : ''}
-                {one.authority ? ', has the key that lets nodes join' : ''}
+                {one.here ? ', this node' : ''}
+                {one.authority ? ', holds the cluster CA key' : ''}
               </Text>
             </Table.Td>
             <Table.Td>
@@ -110,10 +110,10 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
             <Table.Td>{one.cores ?? '–'}</Table.Td>
             {!etcd && (
               <Table.Td>
-                {!one.votes ? 'no' : one.record_stalled ? 'missing' : 'yes'}
-                {one.leads ? ', leads the record' : ''}
+                {!one.votes ? 'no vote' : one.record_stalled ? 'vote missing' : 'voter'}
+                {one.leads ? ', leader' : ''}
                 {one.witness ? ', witness' : ''}
-                {one.preferred ? ', decides alone' : ''}
+                {one.preferred ? ', preferred' : ''}
               </Table.Td>
             )}
             <Table.Td>
@@ -122,20 +122,20 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
             <Table.Td>
               <Group gap={6} justify="flex-end" wrap="nowrap">
                 <DeedButton size="compact-sm" variant="default" onClick={() => setChosen({ node: one, what: 'maintain' })}>
-                  {one.maintenance ? 'End maintenance' : 'Maintenance'}
+                  {one.maintenance ? 'End maintenance' : 'Start maintenance'}
                 </DeedButton>
                 {two && !etcd && !one.witness && !one.preferred && (
                   <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setPreferring(one)}>
-                    Let it decide
+                    Prefer
                   </DeedButton>
                 )}
                 {!etcd && one.preferred && (
                   <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setUnpreferring(one)}>
-                    Prefer it no longer
+                    Clear preference
                   </DeedButton>
                 )}
-                <DeedButton deed="administer" size="compact-sm" variant="default" because={one.here ? 'A node cannot take itself out: open the console of another one.' : one.copies > 0 ? 'It has copies of volumes: move them away before.' : undefined} onClick={() => setChosen({ node: one, what: 'remove' })}>
-                  Take out
+                <DeedButton deed="administer" size="compact-sm" variant="default" because={one.here ? 'A node cannot remove itself: open the console of another node.' : one.copies > 0 ? 'The node has copies of volumes: move or remove them first.' : undefined} onClick={() => setChosen({ node: one, what: 'remove' })}>
+                  Remove
                 </DeedButton>
               </Group>
             </Table.Td>
@@ -147,33 +147,33 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
           <Ask
             opened={chosen?.what === 'maintain'}
             close={close}
-            title={node.maintenance ? `End the maintenance of ${nameOf(node)}` : `Maintenance of ${nameOf(node)}`}
-            label={node.maintenance ? 'End it' : 'Begin it'}
+            title={node.maintenance ? `End maintenance of ${nameOf(node)}` : `Start maintenance of ${nameOf(node)}`}
+            label={node.maintenance ? 'End' : 'Start'}
             command={ursa('node', 'maintenance', node.id, node.maintenance ? 'off' : 'on')}
             act={() => data(api.PUT('/v1/nodes/{id}/maintenance', { params: { path: { id: node.id } }, body: { on: !node.maintenance } }))}
-            done={node.maintenance ? 'Its copies are given what they missed.' : 'It can be stopped now.'}
+            done={node.maintenance ? 'Its copies resync what they missed.' : 'The node can be stopped now.'}
           >
             <Said>
               {node.maintenance
-                ? 'Its copies are given what they missed, by themselves.'
-                : 'Its copies leave what is in sync, and hosts go on through the other nodes; then it can be stopped. It gets no new copies meanwhile, and stays in maintenance until you end it, over restarts, too. It is refused while a volume has no other copy in sync.'}
+                ? 'Its copies automatically resync what they missed.'
+                : 'Its copies go out of sync and hosts continue through the other nodes; then the node can be stopped. It takes no new copies meanwhile, and stays in maintenance, even across restarts, until you end it. Ursa refuses this while a volume has no other copy in sync.'}
             </Said>
-            <Tried method="PUT" path={`/v1/nodes/${node.id}/maintenance`} body={{ on: !node.maintenance }} failure="It cannot be done now" />
+            <Tried method="PUT" path={`/v1/nodes/${node.id}/maintenance`} body={{ on: !node.maintenance }} failure="Maintenance cannot be changed now" />
           </Ask>
-          <Ask opened={chosen?.what === 'remove'} close={close} title={`Take ${nameOf(node)} out of the cluster`} label="Take it out for good" danger typed={node.name || String(node.id)} command={ursa('node', 'remove', node.id)} act={() => data(api.DELETE('/v1/nodes/{id}', { params: { path: { id: node.id } } }))} done={`${nameOf(node)} is not of the cluster any more.`}>
-            <Said>For good: its number is never given again. To come back it must be made anew and join with a token.</Said>
-            <Tried method="DELETE" path={`/v1/nodes/${node.id}`} failure="It cannot be taken out" />
+          <Ask opened={chosen?.what === 'remove'} close={close} title={`Remove ${nameOf(node)} from the cluster`} label="Remove permanently" danger typed={node.name || String(node.id)} command={ursa('node', 'remove', node.id)} act={() => data(api.DELETE('/v1/nodes/{id}', { params: { path: { id: node.id } } }))} done={`${nameOf(node)} removed from the cluster.`}>
+            <Said>This is permanent: its node number is never used again. To return, the node must be set up again and join with a new token.</Said>
+            <Tried method="DELETE" path={`/v1/nodes/${node.id}`} failure="The node cannot be removed" />
           </Ask>
         </>
       )}
       {preferring && (
-        <Ask opened close={() => setPreferring(undefined)} title={`Let ${nameOf(preferring)} decide`} label="Let it decide" command={ursa('node', 'prefer', preferring.id)} act={() => data(api.PUT('/v1/cluster/preferred', { body: { node: preferring.id } }))} done={`${nameOf(preferring)} decides now.`}>
-          <Said>Of two nodes without a witness one decides: when the other is lost, it goes on; when it is lost itself, the other waits for it.</Said>
+        <Ask opened close={() => setPreferring(undefined)} title={`Prefer ${nameOf(preferring)}`} label="Prefer" command={ursa('node', 'prefer', preferring.id)} act={() => data(api.PUT('/v1/cluster/preferred', { body: { node: preferring.id } }))} done={`${nameOf(preferring)} is the preferred node now.`}>
+          <Said>Of two nodes without a witness, the preferred node continues when the other is lost; if the preferred node is lost, the other waits for it.</Said>
         </Ask>
       )}
       {unpreferring && (
-        <Ask opened close={() => setUnpreferring(undefined)} title={`Prefer ${nameOf(unpreferring)} no longer`} label="Prefer none" command={ursa('node', 'prefer', 'none')} act={() => data(api.PUT('/v1/cluster/preferred', { body: { node: null } }))} done="No node is preferred.">
-          <Said>Of two nodes without a witness one decides all the same: the one that does now goes on with it. With three that vote a majority decides, whoever is preferred.</Said>
+        <Ask opened close={() => setUnpreferring(undefined)} title={`Clear preference for ${nameOf(unpreferring)}`} label="Clear preference" command={ursa('node', 'prefer', 'none')} act={() => data(api.PUT('/v1/cluster/preferred', { body: { node: null } }))} done="No node is preferred.">
+          <Said>Of two nodes without a witness, one still continues when the other is lost: for now, the same one as before. With three voters the majority decides, regardless of preference.</Said>
         </Ask>
       )}
       <Invite opened={inviting} close={() => setInviting(false)} etcd={etcd} />
@@ -200,15 +200,15 @@ function Invite({ opened, close, etcd }: { opened: boolean; close: () => void; e
         setToken(undefined)
         close()
       }}
-      title="Let a node join"
-      label={token ? 'Make another token' : 'Make a token'}
+      title="Add node"
+      label={token ? 'Create another token' : 'Create token'}
       stays
       command={ursa('node', 'token', ...(valid === 1 ? [] : ['--valid', `${valid}h`]))}
       act={async () => setToken((await data(api.POST('/v1/cluster/tokens', { body: { valid_seconds: valid * 3600 } }))).token)}
     >
-      <Said>A token is a secret that lets one node in, once, for so many hours, and until the node that made the cluster is restarted: that one makes it, whichever is asked. A node that joins must have no targets and host groups of its own{etcd ? ', and the same etcd in its settings' : ''}.</Said>
-      <NumberInput label="Good for so many hours" description="168 at most: seven days" value={hours} onChange={setHours} min={1} max={168} allowDecimal={false} w={240} />
-      {token && <Paste label={`On the node that is to join, with an address of it that the others reach${etcd ? '' : ' (for a witness add --witness)'}`} text={`ursa node join ${token} --listen ADDRESS`} />}
+      <Said>A join token is a secret that lets one node join, once. It expires after the time below, or when the node that created the cluster restarts, since that node issues all tokens. A node that joins must have no targets and host groups of its own{etcd ? ', and the same etcd in its settings' : ''}.</Said>
+      <NumberInput label="Valid for (hours)" description="At most 168 (seven days)" value={hours} onChange={setHours} min={1} max={168} allowDecimal={false} w={240} />
+      {token && <Paste label={`Run on the node that joins, with an address of it that the others can reach${etcd ? '' : ' (for a witness add --witness)'}`} text={`ursa node join ${token} --listen ADDRESS`} />}
     </Ask>
   )
 }
@@ -220,15 +220,15 @@ function Here() {
   const record = recordWord(one.record)
   const confirm = readConfirmWord(one.read_confirm)
   return (
-    <Panel title={`${one.name}, which this page asks`} at={node.dataUpdatedAt}>
+    <Panel title={`This node: ${one.name}`} at={node.dataUpdatedAt}>
       <Facts
         of={[
-          ['Program', `Ursa ${one.version}, up for ${duration(one.uptime)}`],
+          ['Version', `Ursa ${one.version}, up for ${duration(one.uptime)}`],
           ['iSCSI', one.portals.join(', ')],
           ...(record === undefined ? [] : [['Cluster’s record', record] satisfies [string, string]]),
           ...(confirm === undefined ? [] : [['Confirmed reads', confirm] satisfies [string, string]]),
           ['Problems', one.problems?.length ? one.problems.join('; ') : 'none'],
-          ['Changes', one.changes.length ? one.changes.map((change) => `${change.what}, for ${duration(change.age)}: waits for ${change.waits_for}`).join('; ') : 'none under way'],
+          ['Changes', one.changes.length ? one.changes.map((change) => `${change.what}, for ${duration(change.age)}, waiting for ${change.waits_for}`).join('; ') : 'none in progress'],
         ]}
       />
     </Panel>
@@ -243,10 +243,10 @@ function Load({ nodes }: { nodes?: ClusterNode[] }) {
   const name = (id: number | undefined) => nodes?.find((one) => one.id === id)?.name ?? node.data?.name ?? ''
   const on = (id: number | undefined, core: number) => (sessions.data ?? []).filter((session) => (id === undefined || session.node === id) && session.core === core).length
   return (
-    <Panel title="Load per core" at={live.at} note="In the last second. A core that has nothing to do looks for work for a moment, then sleeps: looking is not load.">
+    <Panel title="Load per core" at={live.at} note="In the last second. An idle core polls for work for a moment, then sleeps: polling is not load.">
       <MissingNote what="Cores" missing={unheard(live, nodes)} />
       {live.nodes.length === 0 ? (
-        live.problem ? <ProblemAlert error={live.problem} what="The load cannot be read" /> : <Empty>The first second is being counted.</Empty>
+        live.problem ? <ProblemAlert error={live.problem} what="The load cannot be read" /> : <Empty>Waiting for the first sample…</Empty>
       ) : (
         <Stack gap="sm">
           {live.nodes.map((one) => (
@@ -269,11 +269,11 @@ function Cores({ name, cores, sessions }: { name: string; cores: LiveCore[]; ses
           return (
             <div key={core}>
               <Text size="xs">
-                core {core}: <span className="figure">{whole(works)}</span> busy, <span className="figure">{whole(polling)}</span> looking; {plural(sessions(core), 'session')}
+                core {core}: <span className="figure">{whole(works)}</span> busy, <span className="figure">{whole(polling)}</span> polling; {plural(sessions(core), 'session')}
               </Text>
               <Progress.Root size="md" mt={2}>
                 <Progress.Section value={100 * works} color={works > 0.9 ? 'red' : 'cyan'} aria-label={`core ${core} of ${name}: ${whole(works)} busy`} />
-                <Progress.Section value={100 * Math.min(polling, 1 - works)} color="gray.5" aria-label={`${whole(polling)} looking for work`} />
+                <Progress.Section value={100 * Math.min(polling, 1 - works)} color="gray.5" aria-label={`${whole(polling)} polling`} />
               </Progress.Root>
             </div>
           )

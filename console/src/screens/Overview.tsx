@@ -29,7 +29,7 @@ export function Overview() {
       <Title order={1} size="h3">
         Overview
       </Title>
-      {node.error && <ProblemAlert error={node.error} what="The figures below are old" />}
+      {node.error && <ProblemAlert error={node.error} what="The data below is out of date" />}
       <MissingNote what="Volumes" missing={missing} />
       <HealthPanel />
       <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
@@ -47,10 +47,10 @@ export function Overview() {
 }
 
 const HEADLINE = {
-  ok: 'All is well',
-  working: 'Copies are being synced',
-  warning: 'To be looked after',
-  critical: 'Needs you now',
+  ok: 'Healthy',
+  working: 'Resync in progress',
+  warning: 'Warning',
+  critical: 'Critical',
 } as const
 
 /** So many findings are shown of those that are not the worst, and so many pieces of advice. */
@@ -63,12 +63,12 @@ function HealthPanel() {
   return (
     <Panel title="Health" at={at} right={known && <State tone={severity}>{HEADLINE[severity]}</State>}>
       {!known ? (
-        <Empty>The node is being asked.</Empty>
+        <Empty>Loading…</Empty>
       ) : (
         <Stack gap="sm">
           {first ? <FindingAlert finding={first} /> : <Text size="sm">{well}</Text>}
-          {others.length > 0 && <Lines head={`And ${others.length} more:`} findings={others} />}
-          {advice.length > 0 && <Lines head="What could be better:" findings={advice} />}
+          {others.length > 0 && <Lines head={`${others.length} more:`} findings={others} />}
+          {advice.length > 0 && <Lines head="Advice:" findings={advice} />}
         </Stack>
       )}
     </Panel>
@@ -92,7 +92,7 @@ function Lines({ head, findings }: { head: string; findings: Finding[] }) {
           </Text>
         </Group>
       ))}
-      {findings.length > LINES_MAX && <Text size="sm" c="dimmed">and {findings.length - LINES_MAX} further ones.</Text>}
+      {findings.length > LINES_MAX && <Text size="sm" c="dimmed">and {findings.length - LINES_MAX} more.</Text>}
     </Stack>
   )
 }
@@ -102,7 +102,7 @@ function FindingAlert({ finding }: { finding: Finding }) {
     <Alert color={COLOR[finding.severity]} icon={<Icon name={finding.severity} />} title={finding.cause}>
       <Text size="sm">
         <b>What to do:</b> {finding.action}{' '}
-        {finding.link && finding.link !== '#/' && <Anchor href={finding.link} inherit c="inherit" td="underline">Show it</Anchor>}
+        {finding.link && finding.link !== '#/' && <Anchor href={finding.link} inherit c="inherit" td="underline">Show</Anchor>}
       </Text>
       <Since finding={finding} inherit />
     </Alert>
@@ -114,9 +114,9 @@ function Since({ finding, inherit = false }: { finding: Finding; inherit?: boole
   const at = sinceOf(finding)
   const age = duration(Math.max(0, now - at) / 1000)
   const title = !finding.since
-    ? 'Since this page saw it first; it may be older.'
+    ? 'Since this page first saw it; it may have started earlier.'
     : finding.since.or_earlier
-      ? `Since ${new Date(at).toLocaleString()}, when the node was started, at least.`
+      ? `Since ${new Date(at).toLocaleString()} (node start) or earlier`
       : `Since ${new Date(at).toLocaleString()}`
   return (
     <Text span size="xs" c={inherit ? 'inherit' : 'dimmed'} style={{ whiteSpace: 'nowrap' }} title={title}>
@@ -126,23 +126,23 @@ function Since({ finding, inherit = false }: { finding: Finding; inherit?: boole
 }
 
 function lossWords({ node, outcome, stops, lost, goesOn }: NodeLoss): string {
-  if (!node.up) return 'is not there now'
-  if (outcome === 'goes_on_alone') return 'the other node goes on alone after about six seconds; if only the link were lost, both would'
+  if (!node.up) return 'down now'
+  if (outcome === 'goes_on_alone') return 'the other node continues alone after about six seconds; split brain if only the link is lost'
   const parts: string[] = []
-  if (lost.length > 0) parts.push(`the data of ${listed(lost)} is lost: it is in memory`)
-  if (stops.length > 0) parts.push(`${listed(stops)} ${stops.length === 1 ? 'stops' : 'stop'} until it is back`)
-  if (goesOn > 0) parts.push(`${plural(goesOn, 'volume with a copy there goes', 'volumes with a copy there go')} on after about a second`)
-  return parts.length > 0 ? parts.join('; ') : 'no volume is concerned'
+  if (lost.length > 0) parts.push(`the data of ${listed(lost)} is lost (in memory)`)
+  if (stops.length > 0) parts.push(`${listed(stops)} ${stops.length === 1 ? 'is' : 'are'} unavailable until the node returns`)
+  if (goesOn > 0) parts.push(`${plural(goesOn, 'volume with a copy there stays', 'volumes with a copy there stay')} available, after a pause of about a second`)
+  return parts.length > 0 ? parts.join('; ') : 'no volume affected'
 }
 
 function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: ClusterNode[] | null; at: number }) {
   return (
-    <Panel title="What can still be lost" at={at} note={nodes ? 'If one of these nodes were lost now:' : undefined}>
+    <Panel title="Failure tolerance" at={at} note={nodes ? 'If one of these nodes is lost now:' : undefined}>
       {!volumes || nodes === undefined ? (
-        <Empty>The node is being asked.</Empty>
+        <Empty>Loading…</Empty>
       ) : nodes === null ? (
         <Empty>
-          {lossAlone(volumes)} Make a cluster of three nodes, and volumes with copies outlive any one of them:{' '}
+          {lossAlone(volumes)} In a cluster of three nodes, volumes with copies survive the loss of any one node:{' '}
           <code>ursa node init --listen ADDRESS</code>.
         </Empty>
       ) : (
@@ -167,10 +167,10 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
     <Panel title="Capacity" at={at}>
       <MissingNote what="Pools" missing={missing} />
       {!pools ? (
-        <Empty>The node is being asked.</Empty>
+        <Empty>Loading…</Empty>
       ) : pools.length === 0 ? (
         <Empty>
-          There is no pool: volumes need one. <code>ursa pool create NAME /dev/disk/by-id/...</code> makes it.
+          No pools. Volumes need a pool: <code>ursa pool create NAME /dev/disk/by-id/...</code>
         </Empty>
       ) : (
         <Stack gap="sm">
@@ -179,7 +179,7 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
               <Group justify="space-between" gap="xs">
                 <Text size="sm">
                   <b>{pool.name}</b>
-                  {pool.node_name ? ` of ${pool.node_name}` : ''}{' '}
+                  {pool.node_name ? ` on ${pool.node_name}` : ''}{' '}
                   {pool.state !== 'online' && <State tone="critical">{pool.state.replace('_', ' ')}</State>}
                 </Text>
                 {pool.total > 0 && (
@@ -194,19 +194,19 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
                     <Progress.Section
                       value={(100 * (pool.total - pool.free)) / pool.total}
                       color={pool.free / pool.total < 0.1 ? 'red' : 'cyan'}
-                      aria-label={`${pool.name}: ${percent(pool.total - pool.free, pool.total)} taken`}
+                      aria-label={`${pool.name}: ${percent(pool.total - pool.free, pool.total)} reserved`}
                     />
                   </Progress.Root>
                   <Text size="xs" c="dimmed" mt={2}>
-                    {percent(pool.total - pool.free, pool.total)} taken by {plural(pool.volumes, 'volume')}. {forecasts.data && (filling?.text ?? 'No forecast yet.')}
+                    {percent(pool.total - pool.free, pool.total)} reserved by {plural(pool.volumes, 'volume')}. {forecasts.data && (filling?.text ?? 'No forecast yet.')}
                   </Text>
                 </>
               ) : (
                 <Text size="xs" c="dimmed" mt={2}>
-                  Its size is not known: it is not open.
+                  Size unknown: the pool is not open.
                 </Text>
               )}
-              {pool.total > 0 && filling?.soon && <State tone="warning">full within a month, if it goes on so</State>}
+              {pool.total > 0 && filling?.soon && <State tone="warning">full within a month at this rate</State>}
             </Box>
           ))}
         </Stack>
@@ -222,13 +222,13 @@ function WorkPanel({ nodes }: { nodes: ClusterNode[] }) {
   const jobs = useJobs()
   const all = jobs.data ?? []
   return (
-    <Panel title="Work under way" at={jobs.dataUpdatedAt} right={<To href="#/jobs" small>All</To>}>
+    <Panel title="Jobs" at={jobs.dataUpdatedAt} right={<To href="#/jobs" small>All</To>}>
       {jobs.error ? (
-        <ProblemAlert error={jobs.error} what="What is under way cannot be read" />
+        <ProblemAlert error={jobs.error} what="The jobs cannot be read" />
       ) : !jobs.data ? (
-        <Empty>The node is being asked.</Empty>
+        <Empty>Loading…</Empty>
       ) : all.length === 0 ? (
-        <Empty>Nothing is under way: no copy is being brought in sync, and no change waits.</Empty>
+        <Empty>No jobs in progress: no resync is running, and no change is waiting.</Empty>
       ) : (
         <Stack gap="sm">
           {all.slice(0, JOBS_MAX).map((job) => (
@@ -251,9 +251,9 @@ function EventsPanel() {
       {events.error ? (
         <ProblemAlert error={events.error} what="The events cannot be read" />
       ) : !events.data ? (
-        <Empty>The node is being asked.</Empty>
+        <Empty>Loading…</Empty>
       ) : last.length === 0 ? (
-        <Empty>Nothing has happened yet that is worth a line.</Empty>
+        <Empty>No events yet.</Empty>
       ) : (
         <Stack gap={8}>
           {last.map((event) => (
@@ -272,14 +272,14 @@ function CountsPanel({ volumes, nodes }: { volumes?: Volume[]; nodes?: ClusterNo
   const up = nodes?.filter((one) => one.up).length
   const copies = volumes?.flatMap((volume) => volume.copies ?? []) ?? []
   return (
-    <Panel title="In numbers" at={node.dataUpdatedAt}>
+    <Panel title="Summary" at={node.dataUpdatedAt}>
       <Group gap="xl" align="flex-start">
         <Figure name="Volumes" value={<To href="#/volumes">{volumes?.length ?? '–'}</To>} />
         {nodes && <Figure name="Nodes up" value={`${up} of ${nodes.length}`} />}
         {copies.length > 0 && <Figure name="Copies in sync" value={`${copies.filter((copy) => copy.state === 'in_sync').length} of ${copies.length}`} />}
-        <Figure name="Sessions of hosts" value={sessions.data?.length ?? '–'} note={missing.length > 0 ? `${plural(missing.length, 'node does', 'nodes do')} not answer` : undefined} />
-        {node.data && <Figure name="Cores" value={node.data.cores} note={nodes ? `of ${node.data.name}` : undefined} />}
-        {node.data && <Figure name="Up for" value={duration(node.data.uptime)} note={<Age at={node.dataUpdatedAt} live />} />}
+        <Figure name="Host sessions" value={sessions.data?.length ?? '–'} note={missing.length > 0 ? `${plural(missing.length, 'node does', 'nodes do')} not answer` : undefined} />
+        {node.data && <Figure name="Cores" value={node.data.cores} note={nodes ? `on ${node.data.name}` : undefined} />}
+        {node.data && <Figure name="Uptime" value={duration(node.data.uptime)} note={<Age at={node.dataUpdatedAt} live />} />}
       </Group>
     </Panel>
   )

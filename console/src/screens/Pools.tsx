@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useForbidden } from '../api/access'
 import { api, data } from '../api/client'
-import { useDisks, useMissingPools, useMissingProblems, useNode, useNodes, usePools, useProblems } from '../api/queries'
+import { useDisks, useMissingPools, useMissingProblems, useNodes, usePools, useProblems } from '../api/queries'
 import type { NodeProblem, Pool, PoolDisk } from '../api/types'
 import { useNow } from '../parts/clock'
 import { Ask, DeedButton, Said } from '../parts/deed'
@@ -26,7 +26,6 @@ type Deed = 'disk' | 'acknowledge' | 'reopen' | 'export' | 'accept' | 'forget'
 
 export function Pools() {
   const pools = usePools()
-  const node = useNode()
   const nodes = useNodes()
   const missing = useMissingPools()
   const [making, setMaking] = useState<'create' | 'import'>()
@@ -41,19 +40,19 @@ export function Pools() {
         </Title>
         <Group gap="xs">
           <DeedButton deed="administer" variant="default" onClick={() => setMaking('import')}>
-            Import a pool
+            Import pool
           </DeedButton>
-          <DeedButton deed="administer" onClick={() => setMaking('create')}>Make a pool</DeedButton>
+          <DeedButton deed="administer" onClick={() => setMaking('create')}>Create pool</DeedButton>
         </Group>
       </Group>
       {(nodes.data?.length ?? 0) > 1 && (
         <Text size="sm" c="dimmed">
-          Pools of all nodes. {node.data?.name}, which this page asks, has another node do what is done with a pool of that one: paths are those of its machine.
+          Pools of all nodes. Changes to a pool run on the node that has it, and paths refer to that node’s machine.
         </Text>
       )}
       {pools.error && <ProblemAlert error={pools.error} what="The pools cannot be listed" />}
       <MissingNote what="Pools" missing={missing} />
-      {pools.data?.length === 0 && <Empty>There is no pool, and so no place for volumes. Make one of this node’s disks, or import one that was made elsewhere.</Empty>}
+      {pools.data?.length === 0 && <Empty>No pools yet. Volumes need a pool: create one from this node’s disks, or import one that was created elsewhere.</Empty>}
       {pools.data?.map((pool) => (
         <PoolPanel key={`${pool.node ?? ''} ${pool.name}`} pool={pool} at={pools.dataUpdatedAt} choose={(deed) => setChosen({ pool, deed })} />
       ))}
@@ -74,15 +73,15 @@ export function Pools() {
         </Ask>
       )}
       {chosen?.deed === 'reopen' && (
-        <Ask opened close={close} title={`Reopen pool ${chosen.pool.name}`} label="Reopen it" command={ursa('pool', 'reopen', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/reopen', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Pool ${chosen.pool.name} is open again.`}>
-          <Said>Look after its disks first (dmesg). Its metadata is read anew, as after a power cut; initiators stay logged in, and find their LUNs busy meanwhile. What they wrote and did not flush before the disk failed may be lost: check file systems that were in use (fsck).</Said>
-          <Tried path={tryPath(chosen.pool, 'reopen', there)} failure="It cannot be reopened" />
+        <Ask opened close={close} title={`Reopen pool ${chosen.pool.name}`} label="Reopen" command={ursa('pool', 'reopen', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/reopen', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Pool ${chosen.pool.name} reopened.`}>
+          <Said>Check its disks first (dmesg). The pool reads its metadata again, as after a power failure; initiators stay logged in and find their LUNs busy meanwhile. Writes that were not flushed before the disk failed may be lost: check file systems that were in use (fsck).</Said>
+          <Tried path={tryPath(chosen.pool, 'reopen', there)} failure="The pool cannot be reopened" />
         </Ask>
       )}
       {chosen?.deed === 'export' && (
-        <Ask opened close={close} title={`Export pool ${chosen.pool.name}`} label="Export it" danger typed={chosen.pool.name} command={ursa('pool', 'export', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/export', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Pool ${chosen.pool.name} can be imported by another server.`}>
-          <Said>It is closed, so that another server may import it with all its volumes. These must not be mapped.</Said>
-          <Tried path={tryPath(chosen.pool, 'export', there)} failure="It cannot be exported" />
+        <Ask opened close={close} title={`Export pool ${chosen.pool.name}`} label="Export" danger typed={chosen.pool.name} command={ursa('pool', 'export', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/export', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Pool ${chosen.pool.name} exported. Another server can import it now.`}>
+          <Said>The pool is closed so that another server can import it with all its volumes. Its volumes must not be mapped.</Said>
+          <Tried path={tryPath(chosen.pool, 'export', there)} failure="The pool cannot be exported" />
         </Ask>
       )}
     </Stack>
@@ -91,11 +90,11 @@ export function Pools() {
 
 const TONE: Record<Pool['state'], Tone> = { online: 'ok', read_only: 'critical', disk_failed: 'critical', unavailable: 'critical', exported: 'off' }
 const MEANING: Record<Pool['state'], string> = {
-  online: 'All is well.',
-  read_only: 'Its metadata could not be written: volumes go on, none can be made or changed. Look after the disk, then reopen the pool.',
-  disk_failed: 'The system said that a write or a flush had failed: nothing is written to that disk any more. Look after it (dmesg), then reopen the pool.',
-  unavailable: 'It could not be opened, or its disks do not answer. Bring them back, then reopen the pool; one that only was late comes by itself.',
-  exported: 'It was closed, so that another server may import it.',
+  online: 'The pool works.',
+  read_only: 'A metadata write failed. I/O continues, but volumes cannot be created or changed. Check the disk, then reopen the pool.',
+  disk_failed: 'A write or flush failed; nothing more is written to that disk. Check the disk (dmesg), then reopen the pool.',
+  unavailable: 'The pool could not be opened, or its disks do not answer. Restore the disks, then reopen the pool. A pool whose disks were only late opens automatically.',
+  exported: 'The pool was exported. Another server can import it.',
 }
 
 function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed: Deed) => void }) {
@@ -109,7 +108,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
   const taken = pool.total - pool.free
   return (
     <Panel
-      title={pool.node_name ? `${pool.name} of ${pool.node_name}` : pool.name}
+      title={pool.node_name ? `${pool.name} on ${pool.node_name}` : pool.name}
       at={at}
       right={
         <Group gap="xs" wrap="nowrap">
@@ -121,7 +120,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
               </DeedButton>
             </Menu.Target>
             <Menu.Dropdown>
-              <Menu.Item onClick={() => choose('disk')} disabled={!works || machines !== undefined}>Add a disk</Menu.Item>
+              <Menu.Item onClick={() => choose('disk')} disabled={!works || machines !== undefined}>Add disk</Menu.Item>
               <Menu.Item onClick={() => choose('acknowledge')} disabled={closed || (known && readErrors.length === 0)}>Acknowledge read errors</Menu.Item>
               <Menu.Item onClick={() => choose('reopen')} disabled={works}>Reopen</Menu.Item>
               <Menu.Item onClick={() => choose('export')} disabled={!works || machines !== undefined}>Export</Menu.Item>
@@ -139,7 +138,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
             {MEANING[pool.state]}
           </Text>
         )}
-        {pool.overcommit && <Text size="sm">It is overcommitted: {lacking(pool.overcommit)}</Text>}
+        {pool.overcommit && <Text size="sm">Overcommitted: {lacking(pool.overcommit)}</Text>}
         {[...(setBack ? [setBack] : []), ...readErrors].map(({ text }) => (
           <Group key={text} gap="xs" wrap="nowrap" align="flex-start">
             <Text c={COLOR.warning} pt={2}>
@@ -152,23 +151,23 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
           <Box>
             <Group justify="space-between">
               <Text size="sm">
-                {percent(taken, pool.total)} taken by {plural(pool.volumes, 'volume')}
+                {percent(taken, pool.total)} reserved by {plural(pool.volumes, 'volume')}
               </Text>
               <Text size="sm" className="figure">
                 {size(pool.free)} free of {size(pool.total)}
               </Text>
             </Group>
             <Progress.Root size="lg" mt={4}>
-              <Progress.Section value={(100 * taken) / pool.total} color={pool.free / pool.total < 0.1 ? 'red' : 'cyan'} aria-label={`${percent(taken, pool.total)} taken`} />
+              <Progress.Section value={(100 * taken) / pool.total} color={pool.free / pool.total < 0.1 ? 'red' : 'cyan'} aria-label={`${percent(taken, pool.total)} reserved`} />
             </Progress.Root>
           </Box>
         )}
-        <Rows width={560} head={['Disk', 'State', { right: 'Free' }, { right: 'Of' }]}>
+        <Rows width={560} head={['Disk', 'State', { right: 'Free' }, { right: 'Size' }]}>
           {pool.disks.map((disk) => (
             <DiskRow key={disk.path} disk={disk} readErrors={readErrors.find(({ subject }) => subject === disk.path)} open={pool.id !== undefined && pool.id !== null} />
           ))}
         </Rows>
-        {pool.disks.length > 1 && <Text size="xs" c="dimmed">It needs all of its disks, and is lost with any one of them: keep copies of volumes on other nodes.</Text>}
+        {pool.disks.length > 1 && <Text size="xs" c="dimmed">The pool needs all of its disks and is lost if any one of them is lost. Keep copies of its volumes on other nodes.</Text>}
       </Stack>
     </Panel>
   )
@@ -182,7 +181,7 @@ function DiskRow({ disk, readErrors, open }: { disk: PoolDisk; readErrors?: Node
       <Table.Td>
         {disk.failure ? (
           <>
-            <State tone="critical">out of service</State>
+            <State tone="critical">failed</State>
             <Text size="xs">
               {disk.failure.error}, {duration(now / 1000 - disk.failure.since)} ago
             </Text>
@@ -193,7 +192,7 @@ function DiskRow({ disk, readErrors, open }: { disk: PoolDisk; readErrors?: Node
             {readErrors.since && <Text size="xs">{lasting(duration(now / 1000 - readErrors.since.at), readErrors.since)}</Text>}
           </>
         ) : open ? (
-          <State tone="ok">works</State>
+          <State tone="ok">ok</State>
         ) : (
           <State tone="off">not open</State>
         )}
@@ -218,11 +217,11 @@ function OnNode({ chosen, choose }: { chosen: string | null; choose: (node: stri
   const nodes = (useNodes().data ?? []).filter((one) => !one.witness)
   if (nodes.length < 2) return null
   const here = nodes.find((one) => one.here)
-  return <Select label="Node" description="Whose disks they are" data={nodes.map((one) => ({ value: String(one.id), label: nameOf(one), disabled: !one.up }))} value={chosen ?? (here ? String(here.id) : null)} onChange={choose} allowDeselect={false} />
+  return <Select label="Node" description="The node that has the disks" data={nodes.map((one) => ({ value: String(one.id), label: nameOf(one), disabled: !one.up }))} value={chosen ?? (here ? String(here.id) : null)} onChange={choose} allowDeselect={false} />
 }
 
 function Reserve({ reserve, set }: { reserve: boolean; set: (reserve: boolean) => void }) {
-  return <Checkbox label="Take their space now" description="So that the file system cannot run out of it later; otherwise it is taken as volumes are written" checked={reserve} onChange={(event) => set(event.currentTarget.checked)} />
+  return <Checkbox label="Preallocate" description="Takes the space now, so the file system cannot run out of it later; otherwise space is taken as volumes are written" checked={reserve} onChange={(event) => set(event.currentTarget.checked)} />
 }
 
 /** The disks of a node to choose from, beside typing a path: by path, with what they are. */
@@ -241,11 +240,11 @@ function useChoices(node: number | undefined, wanted: Wanted, enabled: boolean) 
         <Text size="xs" c="dimmed">{label(option.value)}</Text>
       </div>
     ),
-    note: disks.error ? <ProblemAlert error={disks.error} what="The node’s disks cannot be listed: type a path" /> : disks.data && choices.length === 0 ? <Said>{wanted === 'unused' ? 'The node has no disk that is unused and empty: type a path' : 'No disk of the node is known to hold a pool that it does not have: type a path'}.</Said> : null,
+    note: disks.error ? <ProblemAlert error={disks.error} what="Enter a path; the node’s disks cannot be listed" /> : disks.data && choices.length === 0 ? <Said>{wanted === 'unused' ? 'The node has no unused, empty disk: enter a path' : 'No disk of the node is known to hold a pool to import: enter a path'}.</Said> : null,
   }
 }
 
-const PATHS = 'Paths on the node, by /dev/disk/by-id/ (/dev/sdb may be another disk after the next start); Enter after each'
+const PATHS = 'Paths on the node, under /dev/disk/by-id/ (/dev/sdb may be another disk after a restart). Press Enter after each'
 
 function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
   const [name, setName] = useState('')
@@ -265,23 +264,23 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
     <Ask
       opened={opened}
       close={close}
-      title="Make a pool"
-      label="Make it"
+      title="Create pool"
+      label="Create"
       danger={wipe}
       ready={ready}
       command={ursa('pool', 'create', name || 'NAME', ...(paths.length ? paths : ['DISK']), ...(file ? ['--size', bytes ? exactSize(bytes) : 'SIZE', reserve ? '--reserve' : undefined] : []), ...(wipe ? ['--wipe'] : []), ...onNode(node))}
       act={() => data(api.POST('/v1/pools', { params: { query: { node } }, body }))}
-      done={`Pool ${name} is made: volumes can be made on it.`}
+      done={`Pool ${name} created. You can create volumes in it now.`}
     >
       <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} data-autofocus />
       <OnNode chosen={chosen} choose={setChosen} />
-      <TagsInput label="Disks" description={PATHS} data={file ? [] : choices.paths} renderOption={choices.option} value={paths} onChange={setPaths} error={relative && `${relative} is no absolute path`} acceptValueOnBlur />
+      <TagsInput label="Disks" description={PATHS} data={file ? [] : choices.paths} renderOption={choices.option} value={paths} onChange={setPaths} error={relative && `${relative} is not an absolute path`} acceptValueOnBlur />
       {!file && choices.note}
-      <Switch label="Make files of that name" description="In a file system, to try things out; otherwise the devices or files exist" checked={file} onChange={(event) => setFile(event.currentTarget.checked)} />
-      {file && <TextInput label="Size of each" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'As 100G'} />}
+      <Switch label="Create files with these names" description="In a file system, for trying things out; otherwise the devices or files must exist" checked={file} onChange={(event) => setFile(event.currentTarget.checked)} />
+      {file && <TextInput label="Size of each" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'For example 100G'} />}
       {file && <Reserve reserve={reserve} set={setReserve} />}
-      <Checkbox label="Overwrite what the disks hold" description="Otherwise a disk with anything on it is refused" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
-      {ready && wipe && <Tried path={ofNode('/v1/pools', node)} body={body} failure="It cannot be made so" />}
+      <Checkbox label="Overwrite data on the disks" description="Otherwise a disk that holds anything is refused" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
+      {ready && wipe && <Tried path={ofNode('/v1/pools', node)} body={body} failure="The pool cannot be created" />}
     </Ask>
   )
 }
@@ -298,8 +297,8 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
     <Ask
       opened={opened}
       close={close}
-      title="Import a pool"
-      label="Import it"
+      title="Import pool"
+      label="Import"
       danger={force}
       ready={paths.length > 0 && nameProblem(name) === undefined}
       command={ursa('pool', 'import', ...(paths.length ? paths : ['DISK']), ...(name ? ['--name', name] : []), ...(force ? ['--force'] : []), ...onNode(node))}
@@ -310,9 +309,9 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
       <OnNode chosen={chosen} choose={setChosen} />
       <TagsInput label="Disks" description={PATHS} data={choices.paths} renderOption={choices.option} value={paths} onChange={setPaths} acceptValueOnBlur data-autofocus />
       {choices.note}
-      <TextInput label="Name" description="Empty: as it is called" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} />
-      <Checkbox label="Though another server has not given it away" description="Only if that server is certainly off: two servers on one pool destroy it" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} />
-      {paths.length > 0 && force && <Tried path={ofNode('/v1/pools/import', node)} body={body} failure="It cannot be imported so" />}
+      <TextInput label="Name" description="Empty: keep its name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} />
+      <Checkbox label="Import although another server has not exported it" description="Only if that server is certainly off: two servers that use one pool destroy it" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} />
+      {paths.length > 0 && force && <Tried path={ofNode('/v1/pools/import', node)} body={body} failure="The pool cannot be imported" />}
     </Ask>
   )
 }
@@ -330,21 +329,21 @@ function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined
     <Ask
       opened
       close={close}
-      title={`Add a disk to pool ${pool.name}`}
-      label="Add it"
+      title={`Add disk to pool ${pool.name}`}
+      label="Add disk"
       danger={wipe}
       ready={ready}
       command={ursa('pool', 'add-disk', pool.name, path || 'DISK', ...(bytes ? ['--size', exactSize(bytes), reserve ? '--reserve' : undefined] : []), ...(wipe ? ['--wipe'] : []), ...onNode(there))}
       act={() => data(api.POST('/v1/pools/{name}/disks', { params: { path: { name: pool.name }, query: { node: there } }, body }))}
-      done={`Pool ${pool.name} has a disk more.`}
+      done={`Disk added to pool ${pool.name}.`}
     >
-      <Said>While it is in use: volumes stay where they are. A disk cannot be taken out again, and the pool needs all of its disks.</Said>
-      <Autocomplete label="Disk" description="By /dev/disk/by-id/" data={choices.paths} renderOption={choices.option} value={path} onChange={setPath} error={path !== '' && !path.startsWith('/') && 'An absolute path'} data-autofocus />
+      <Said>This works while the pool is in use; volumes stay where they are. A disk cannot be removed again, and the pool needs all of its disks.</Said>
+      <Autocomplete label="Disk" description="A path under /dev/disk/by-id/" data={choices.paths} renderOption={choices.option} value={path} onChange={setPath} error={path !== '' && !path.startsWith('/') && 'Enter an absolute path'} data-autofocus />
       {choices.note}
-      <TextInput label="Size" description="Only to make a file of that size; empty: the disk exists" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'As 100G'} />
+      <TextInput label="Size" description="Only to create a file of this size. Empty: the disk exists" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'For example 100G'} />
       {bytes !== undefined && <Reserve reserve={reserve} set={setReserve} />}
-      <Checkbox label="Overwrite what the disk holds" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
-      {ready && wipe && <Tried path={tryPath(pool, 'disks', there)} body={body} failure="It cannot be added so" />}
+      <Checkbox label="Overwrite data on the disk" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
+      {ready && wipe && <Tried path={tryPath(pool, 'disks', there)} body={body} failure="The disk cannot be added" />}
     </Ask>
   )
 }
@@ -357,23 +356,23 @@ function Forget({ pool, there, close }: { pool: Pool; there: number | undefined;
       opened
       close={close}
       title={`Forget pool ${pool.name}`}
-      label="Forget it"
+      label="Forget"
       danger
       typed={pool.name}
       command={`${ursa('pool', 'forget', pool.name, ...onNode(there))}${unmap ? ' --unmap' : ''}`}
       act={() => data(api.POST('/v1/pools/{name}/forget', { params: { path: { name: pool.name }, query: { node: there } }, body: { unmap } }))}
-      done={`Pool ${pool.name} is forgotten; its disks are as they were.`}
+      done={`Pool ${pool.name} forgotten. Its disks are unchanged.`}
     >
-      <Said>Nothing on its disks is changed: if they come back some day, the pool can be imported again.</Said>
-      {remains.error && <ProblemAlert error={remains.error} what="What is on it cannot be read" />}
+      <Said>Nothing on its disks changes: if they return, the pool can be imported again.</Said>
+      {remains.error && <ProblemAlert error={remains.error} what="The contents of the pool cannot be read" />}
       {remains.data && (
         <Text size="sm">
-          {remains.data.volumes ? `It has ${plural(remains.data.volumes.length, 'volume')}: ${remains.data.volumes.map((volume) => `${volume.name} (${size(volume.size)})`).join(', ') || 'none'}.` : 'None of its disks tells which volumes it has.'}{' '}
-          {plural(remains.data.maps.length, 'LUN map leads', 'LUN maps lead')} there.
+          {remains.data.volumes ? `The pool has ${plural(remains.data.volumes.length, 'volume')}: ${remains.data.volumes.map((volume) => `${volume.name} (${size(volume.size)})`).join(', ') || 'none'}.` : 'Its volumes are unknown: none of its disks can be read.'}{' '}
+          {plural(remains.data.maps.length, 'LUN map points', 'LUN maps point')} to it.
         </Text>
       )}
-      <Checkbox label="Delete these LUN maps, too" description="Otherwise they stay, and work again when the pool is imported" checked={unmap} onChange={(event) => setUnmap(event.currentTarget.checked)} />
-      <Tried path={tryPath(pool, 'forget', there)} body={{ unmap }} failure="It cannot be forgotten" />
+      <Checkbox label="Delete these LUN maps, too" description="Otherwise they stay and work again when the pool is imported" checked={unmap} onChange={(event) => setUnmap(event.currentTarget.checked)} />
+      <Tried path={tryPath(pool, 'forget', there)} body={{ unmap }} failure="The pool cannot be forgotten" />
     </Ask>
   )
 }

@@ -29,16 +29,16 @@ export function Setup({ cluster, token: given }: { cluster?: string; token: stri
     <Front title="Set up Ursa" cluster={cluster}>
       <form onSubmit={(event) => void submit(event)}>
         <Stack>
-          <Text size="sm">Nobody can log in yet. Make the first user, an admin, who makes the others.</Text>
+          <Text size="sm">No user exists yet. Create the first one, an admin, who can then create others.</Text>
           {error !== undefined && <ProblemAlert error={error} change="set up" />}
           {given === '' && (
-            <TextInput label="Set-up token" description="From the link that the node’s first start has printed (journalctl -u ursa)" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" required />
+            <TextInput label="Set-up token" description="From the link that the node printed at its first start (journalctl -u ursa)" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" required />
           )}
           <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} autoComplete="username" required />
-          <PasswordInput label="Password" description={`${PASSWORD_MIN} characters at least; a few words are better than one with odd letters`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} autoComplete="new-password" error={tooShort(password, PASSWORD_MIN)} autoFocus required />
-          <PasswordInput label="Password again" value={again} onChange={(event) => setAgain(event.currentTarget.value)} autoComplete="new-password" error={differs && 'This is another one'} required />
+          <PasswordInput label="Password" description={`At least ${PASSWORD_MIN} characters; a few words are better than one word with odd characters`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} autoComplete="new-password" error={tooShort(password, PASSWORD_MIN)} autoFocus required />
+          <PasswordInput label="Password again" value={again} onChange={(event) => setAgain(event.currentTarget.value)} autoComplete="new-password" error={differs && 'The passwords differ'} required />
           <Button type="submit" loading={busy} disabled={!ready}>
-            Make the admin and log in
+            Create admin and log in
           </Button>
         </Stack>
       </form>

@@ -20,17 +20,17 @@ export function TargetForm({ close }: { close: () => void }) {
     <Ask
       opened
       close={close}
-      title="Make a target"
-      label="Make it"
+      title="Create target"
+      label="Create"
       ready={ready}
       command={ursa('target', 'create', name || 'IQN', ...(alias ? ['--alias', alias] : []), ...(proves ? ['--chap-user', user || 'USER'] : []))}
       act={() => data(api.POST('/v1/targets', { body: { name, ...(alias ? { alias } : {}), ...(proves ? { chap: { user, secret } } : {}) } }))}
-      done={`Target ${name} is made: now map volumes to it.`}
+      done={`Target ${name} created. Now map volumes to it.`}
     >
-      <Said>A volume gets a target of its own when it is made. Make one here for several volumes, or to have it prove itself to hosts.</Said>
-      <TextInput label="Name" description="iqn.YYYY-MM.reversed.domain:name" placeholder="iqn.2026-11.io.ursa:shared" value={name} onChange={(event) => setName(event.currentTarget.value)} error={wrongName && `An iSCSI name is ${ISCSI_NAME_HINT}`} data-autofocus />
-      <TextInput label="Alias" description="A name for people; may be empty" value={alias} onChange={(event) => setAlias(event.currentTarget.value)} />
-      <Switch label="It proves itself to hosts (mutual CHAP)" description="To those that ask for it. What hosts prove themselves with is their host group’s" checked={proves} onChange={(event) => setProves(event.currentTarget.checked)} />
+      <Said>Each new volume gets a target of its own. Create one here for several volumes, or for mutual CHAP.</Said>
+      <TextInput label="Name" description="iqn.YYYY-MM.reversed.domain:name" placeholder="iqn.2026-11.io.ursa:shared" value={name} onChange={(event) => setName(event.currentTarget.value)} error={wrongName && `Not a valid iSCSI name. Use ${ISCSI_NAME_HINT}`} data-autofocus />
+      <TextInput label="Alias" description="A name for your reference; may be empty" value={alias} onChange={(event) => setAlias(event.currentTarget.value)} />
+      <Switch label="Mutual CHAP" description="The target authenticates itself to hosts that request it. The secrets of hosts belong to their host groups" checked={proves} onChange={(event) => setProves(event.currentTarget.checked)} />
       {proves && <Proof user={user} setUser={setUser} secret={secret} setSecret={setSecret} />}
     </Ask>
   )
@@ -53,7 +53,7 @@ export function TargetChangeForm({ target, close }: { target: Target; close: () 
       opened
       close={close}
       title={`Change target ${target.name}`}
-      label="Change it"
+      label="Save changes"
       ready={(otherAlias || otherSecret) && (chap !== 'new' || isWhole(user, secret))}
       command={ursa('target', 'set', target.name, ...options)}
       act={() =>
@@ -64,22 +64,22 @@ export function TargetChangeForm({ target, close }: { target: Target; close: () 
           }),
         )
       }
-      done="The target is changed."
+      done="Target changed."
     >
-      <TextInput label="Alias" description="A name for people; may be empty" value={alias} onChange={(event) => setAlias(event.currentTarget.value)} data-autofocus />
-      <Radio.Group label="Secret (mutual CHAP)" description="What it proves itself with to hosts that ask for it. What hosts prove themselves with is their host group’s" value={chap} onChange={(value) => setChap(value as typeof chap)}>
+      <TextInput label="Alias" description="A name for your reference; may be empty" value={alias} onChange={(event) => setAlias(event.currentTarget.value)} data-autofocus />
+      <Radio.Group label="Mutual CHAP secret" description="The target authenticates itself with it to hosts that request it. The secrets of hosts belong to their host groups" value={chap} onChange={(value) => setChap(value as typeof chap)}>
         <Stack gap={4} mt={6}>
           <Radio value="none" label="None" />
-          {target.chap_user && <Radio value="keep" label={`The one that it has, as ${target.chap_user}`} />}
-          <Radio value="new" label="A new one" />
+          {target.chap_user && <Radio value="keep" label={`Keep the current one (user ${target.chap_user})`} />}
+          <Radio value="new" label="Set a new one" />
         </Stack>
       </Radio.Group>
       {chap === 'new' && <Proof user={user} setUser={setUser} secret={secret} setSecret={setSecret} />}
       {otherSecret && (
         <Said>
           {chap === 'new'
-            ? 'Sessions go on. Hosts that ask it for a proof need the new secret from their next login on: set it there before they log in again.'
-            : 'Sessions go on. Hosts that ask it for a proof do not log in again until they do not ask any more.'}
+            ? 'Sessions continue. Hosts that use mutual CHAP need the new secret at their next login: set it there first.'
+            : 'Sessions continue. Hosts that use mutual CHAP cannot log in again until it is turned off there.'}
         </Said>
       )}
     </Ask>
@@ -93,7 +93,7 @@ function isWhole(user: string, secret: string): boolean {
 function Proof({ user, setUser, secret, setSecret }: { user: string; setUser: (user: string) => void; secret: string; setSecret: (secret: string) => void }) {
   return (
     <>
-      <TextInput label="CHAP name" value={user} onChange={(event) => setUser(event.currentTarget.value)} autoComplete="off" />
+      <TextInput label="CHAP user" value={user} onChange={(event) => setUser(event.currentTarget.value)} autoComplete="off" />
       <PasswordInput label="Secret" description={CHAP_SECRET_HINT} value={secret} onChange={(event) => setSecret(event.currentTarget.value)} error={tooShort(secret, CHAP_SECRET_MIN)} autoComplete="new-password" />
     </>
   )

@@ -50,21 +50,21 @@ export function Topology() {
       {nodes.data === null ? (
         <Panel title="Nodes and copies">
           <Empty>
-            This node is alone: there is nothing between nodes to be drawn. Make a cluster with <code>ursa node init --listen ADDRESS</code> and let others join.
+            This node has no cluster, so there are no links to show. Create a cluster with <code>ursa node init --listen ADDRESS</code>, then add nodes.
           </Empty>
         </Panel>
       ) : (
-        <Panel title="Nodes and copies" at={Math.min(nodes.dataUpdatedAt, volumes.dataUpdatedAt)} note="Each column is a node. Lines between nodes are their links, as both of them see them. Each line below is a volume with a dot for each copy, or a host with a square for each node that it uses.">
+        <Panel title="Nodes and copies" at={Math.min(nodes.dataUpdatedAt, volumes.dataUpdatedAt)} note="Each column is a node. Lines between nodes are their links, as both nodes see them. Each row below is a volume with a dot for each copy, or a host with a square for each node that it uses.">
           <MissingNote what="Sessions of hosts" missing={missing} />
-          {nodes.data && volumes.data && (nodes.data.length > 0 ? <Picture nodes={nodes.data} pairs={pairs} volumes={volumes.data} hosts={hosts} /> : <Empty>There is no node.</Empty>)}
+          {nodes.data && volumes.data && (nodes.data.length > 0 ? <Picture nodes={nodes.data} pairs={pairs} volumes={volumes.data} hosts={hosts} /> : <Empty>No nodes.</Empty>)}
           <Group gap="xs" mt="md">
             <State tone="ok">in sync, up</State>
-            <State tone="working">being brought in sync</State>
-            <State tone="warning">not in sync</State>
+            <State tone="working">resyncing</State>
+            <State tone="warning">out of sync</State>
             <State tone="critical">down</State>
-            <State tone="warning">links not all up, or one-sided</State>
-            <State tone="warning">a host lacks a path</State>
-            <State tone="off">links of which nobody was heard</State>
+            <State tone="warning">links partial or one-sided</State>
+            <State tone="warning">host path missing</State>
+            <State tone="off">links unknown</State>
           </Group>
         </Panel>
       )}
@@ -128,7 +128,7 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
                 </text>
                 {node.leads && (
                   <text x={at} y={20} textAnchor="middle" fill={dim} fontSize={11}>
-                    {column < 110 ? 'leads' : 'leads the record'}
+                    {column < 110 ? 'leader' : 'leader of the record'}
                   </text>
                 )}
               </a>
@@ -160,7 +160,7 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
           })}
           {drawn.length === 0 && (
             <text x={labels} y={head + 22} fill={dim} fontSize={13}>
-              No volume with copies is known here.
+              No volumes with copies yet.
             </text>
           )}
           {drawn.map((volume, row) => {
@@ -180,7 +180,7 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
                   const done = copy.state === 'in_sync'
                   return (
                     <circle key={copy.slot} cx={x(copy.node)} cy={y} r={8} fill={done && node?.up ? ink(tone) : dark ? '#25262b' : '#ffffff'} stroke={ink(tone)} strokeWidth={3}>
-                      <title>{`${volume.name} on ${copy.node_name}: ${node?.up ? copyState(copy.state) : 'its node is down'}`}</title>
+                      <title>{`${volume.name} on ${copy.node_name}: ${node?.up ? copyState(copy.state) : 'node down'}`}</title>
                     </circle>
                   )
                 })}
@@ -202,8 +202,8 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
             const words = nodes.filter((node) => host.sessions.has(node.id)).map((node) => node.name).join(', ')
             const lacking = host.lacks.map((id) => nodes.find((node) => node.id === id)?.name ?? `node ${id}`).join(', ')
             return (
-              <a key={host.initiator} href={link('hosts')} aria-label={`Host ${host.name}: uses ${words}${lacking ? `; no path by ${lacking}` : ''}`}>
-                <title>{`${host.initiator}: uses ${words}${lacking ? `; no path by ${lacking}` : ''}`}</title>
+              <a key={host.initiator} href={link('hosts')} aria-label={`Host ${host.name}: uses ${words}${lacking ? `; no path through ${lacking}` : ''}`}>
+                <title>{`${host.initiator}: uses ${words}${lacking ? `; no path through ${lacking}` : ''}`}</title>
                 <rect x={0} y={y - ROW / 2} width={whole} height={ROW} fill="transparent" />
                 <text x={4} y={y + 4} fill={text} fontSize={13}>
                   {shorten(host.name.replace(/^.*:/, ''), Math.floor(labels / 8.5))}
@@ -215,7 +215,7 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
                   const tone: Tone = sessions !== undefined ? 'ok' : node.up ? 'warning' : 'critical'
                   return (
                     <rect key={node.id} x={x(node.id) - 8} y={y - 8} width={16} height={16} rx={3} fill={sessions !== undefined ? ink(tone) : dark ? '#25262b' : '#ffffff'} stroke={ink(tone)} strokeWidth={2.5} strokeDasharray={sessions === undefined ? '4 3' : undefined}>
-                      <title>{sessions !== undefined ? `${host.name} has ${plural(sessions, 'session')} with ${node.name}` : `${host.name} has no session with ${node.name}, which has a copy of what it uses`}</title>
+                      <title>{sessions !== undefined ? `${host.name} has ${plural(sessions, 'session')} with ${node.name}` : `${host.name} has no session with ${node.name}, which has a copy of a volume that it uses`}</title>
                     </rect>
                   )
                 })}
@@ -224,9 +224,9 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
           })}
         </svg>
       )}
-      {hosts.length > shown.length && <Text size="sm" c="dimmed" mt="xs">{plural(hosts.length - shown.length, 'further host is', 'further hosts are')} not drawn.</Text>}
-      {alone > 0 && <Text size="sm" c="dimmed" mt="xs">{plural(alone, 'volume without copies, on one node alone, is', 'volumes without copies, on one node alone, are')} not drawn.</Text>}
-      {volumes.length - alone > drawn.length && <Text size="sm" c="dimmed" mt="xs">{plural(volumes.length - alone - drawn.length, 'further volume is', 'further volumes are')} not drawn: the worst off come first.</Text>}
+      {hosts.length > shown.length && <Text size="sm" c="dimmed" mt="xs">{plural(hosts.length - shown.length, 'more host')} not shown.</Text>}
+      {alone > 0 && <Text size="sm" c="dimmed" mt="xs">{plural(alone, 'local volume', 'local volumes')} (on one node only) not shown.</Text>}
+      {volumes.length - alone > drawn.length && <Text size="sm" c="dimmed" mt="xs">{plural(volumes.length - alone - drawn.length, 'more volume')} not shown; those with problems come first.</Text>}
     </div>
   )
 }

@@ -17,9 +17,9 @@ import { PASSWORD_MIN, charactersMissing, tooShort } from '../words/secrets'
 import { duration } from '../words/size'
 
 const ROLES: { value: Role; label: string }[] = [
-  { value: 'viewer', label: 'viewer: looks at everything but users and the audit log' },
-  { value: 'operator', label: 'operator: also changes what hosts use: volumes, copies, targets, host groups' },
-  { value: 'admin', label: 'admin: also changes pools, the cluster, users and tokens' },
+  { value: 'viewer', label: 'viewer: sees everything except users and the audit log' },
+  { value: 'operator', label: 'operator: can also change volumes, copies, targets and host groups' },
+  { value: 'admin', label: 'admin: can also change pools, the cluster, users and tokens' },
 ]
 
 const DAY = 86_400
@@ -39,7 +39,7 @@ export function Users() {
         </>
       ) : (
         <Panel title="Users">
-          <Empty>{me ? 'Users and tokens are for admins to see and change.' : 'This node has no login: whoever reaches its console may do everything.'}</Empty>
+          <Empty>{me ? 'Only admins can see and change users and tokens.' : 'This node requires no login: anyone who can reach its console can do everything.'}</Empty>
         </Panel>
       )}
     </Stack>
@@ -52,7 +52,7 @@ function OwnPassword() {
   const [old, setOld] = useState('')
   const [fresh, setFresh] = useState('')
   return (
-    <Panel title="You" right={<DeedOwn onClick={() => setOpen(true)} />}>
+    <Panel title="Your account" right={<DeedOwn onClick={() => setOpen(true)} />}>
       <Text size="sm">
         You are logged in as <b>{me?.name}</b>, {me?.role === 'viewer' ? 'a viewer' : me?.role === 'operator' ? 'an operator' : 'an admin'}.
       </Text>
@@ -63,14 +63,14 @@ function OwnPassword() {
           setFresh('')
           setOpen(false)
         }}
-        title="Change your password"
-        label="Change it"
+        title="Change password"
+        label="Change password"
         ready={old !== '' && charactersMissing(fresh, PASSWORD_MIN) === 0}
         act={() => json('PUT', '/v1/password', { old, new: fresh })}
-        done="Your password is changed."
+        done="Password changed."
       >
-        <PasswordInput label="Password so far" value={old} onChange={(event) => setOld(event.currentTarget.value)} autoComplete="current-password" data-autofocus />
-        <PasswordInput label="New password" description={`${PASSWORD_MIN} characters at least`} value={fresh} onChange={(event) => setFresh(event.currentTarget.value)} error={tooShort(fresh, PASSWORD_MIN)} autoComplete="new-password" />
+        <PasswordInput label="Current password" value={old} onChange={(event) => setOld(event.currentTarget.value)} autoComplete="current-password" data-autofocus />
+        <PasswordInput label="New password" description={`At least ${PASSWORD_MIN} characters`} value={fresh} onChange={(event) => setFresh(event.currentTarget.value)} error={tooShort(fresh, PASSWORD_MIN)} autoComplete="new-password" />
       </Ask>
     </Panel>
   )
@@ -90,9 +90,9 @@ function UsersPanel({ me }: { me: string }) {
   const [form, setForm] = useState<{ user?: User }>()
   const [doomed, setDoomed] = useState<User>()
   return (
-    <Panel title="Users" at={users.dataUpdatedAt} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setForm({})}>Make a user</DeedButton>} note="People, who log in with a password, on all nodes alike.">
+    <Panel title="Users" at={users.dataUpdatedAt} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setForm({})}>Create user</DeedButton>} note="People who log in with a password. The same on all nodes.">
       {users.error && <ProblemAlert error={users.error} what="The users cannot be listed" />}
-      <Rows width={480} head={['Name', 'Role', 'Made', '']}>
+      <Rows width={480} head={['Name', 'Role', 'Created', '']}>
         {(users.data ?? []).map((user) => (
           <Table.Tr key={user.name}>
             <Table.Td fw={600}>
@@ -106,7 +106,7 @@ function UsersPanel({ me }: { me: string }) {
                 <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setForm({ user })}>
                   Change
                 </DeedButton>
-                <DeedButton deed="administer" size="compact-sm" variant="default" because={user.name === me ? 'It is you who is logged in.' : undefined} onClick={() => setDoomed(user)}>
+                <DeedButton deed="administer" size="compact-sm" variant="default" because={user.name === me ? 'You are logged in as this user.' : undefined} onClick={() => setDoomed(user)}>
                   Delete
                 </DeedButton>
               </Group>
@@ -116,8 +116,8 @@ function UsersPanel({ me }: { me: string }) {
       </Rows>
       {form && <UserForm key={form.user?.name ?? ''} user={form.user} close={() => setForm(undefined)} />}
       {doomed && (
-        <Ask opened close={() => setDoomed(undefined)} title={`Delete user ${doomed.name}`} label="Delete it" danger command={ursa('user', 'delete', doomed.name)} act={() => json('DELETE', `/v1/users/${encodeURIComponent(doomed.name)}`)} done={`User ${doomed.name} is deleted.`}>
-          <Tried method="DELETE" path={`/v1/users/${encodeURIComponent(doomed.name)}`} failure="It cannot be deleted" />
+        <Ask opened close={() => setDoomed(undefined)} title={`Delete user ${doomed.name}`} label="Delete user" danger command={ursa('user', 'delete', doomed.name)} act={() => json('DELETE', `/v1/users/${encodeURIComponent(doomed.name)}`)} done={`User ${doomed.name} deleted.`}>
+          <Tried method="DELETE" path={`/v1/users/${encodeURIComponent(doomed.name)}`} failure="The user cannot be deleted" />
         </Ask>
       )}
     </Panel>
@@ -135,8 +135,8 @@ function UserForm({ user, close }: { user?: User; close: () => void }) {
     <Ask
       opened
       close={close}
-      title={user ? `Change user ${user.name}` : 'Make a user'}
-      label={user ? 'Change it' : 'Make it'}
+      title={user ? `Change user ${user.name}` : 'Create user'}
+      label={user ? 'Save changes' : 'Create'}
       ready={ready}
       command={user ? ursa('user', 'set', name, ...(role !== user.role ? ['--role', role] : []), password ? '--password' : undefined) : ursa('user', 'create', name || 'NAME', '--role', role)}
       act={() =>
@@ -144,12 +144,12 @@ function UserForm({ user, close }: { user?: User; close: () => void }) {
           ? json('PATCH', `/v1/users/${encodeURIComponent(user.name)}`, { ...(role !== user.role ? { role } : {}), ...(password ? { password } : {}) })
           : json('POST', '/v1/users', { name, role, password })
       }
-      done={user ? `User ${name} is changed; its sessions have ended.` : `User ${name} is made.`}
+      done={user ? `User ${name} changed; its sessions have ended.` : `User ${name} created.`}
     >
       {!user && <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} autoComplete="off" data-autofocus />}
       <Select label="Role" data={ROLES} value={role} onChange={(value) => setRole((value as Role | null) ?? 'viewer')} allowDeselect={false} />
-      <PasswordInput label={user ? 'New password' : 'Password'} description={`${PASSWORD_MIN} characters at least${user ? '; empty: it stays' : ''}`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={short} autoComplete="new-password" />
-      {user && <Said>Its sessions end: whoever is logged in as {user.name} logs in again.</Said>}
+      <PasswordInput label={user ? 'New password' : 'Password'} description={`At least ${PASSWORD_MIN} characters${user ? '. Empty: unchanged' : ''}`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={short} autoComplete="new-password" />
+      {user && <Said>Sessions of this user end: anyone logged in as {user.name} must log in again.</Said>}
     </Ask>
   )
 }
@@ -160,12 +160,12 @@ function TokensPanel() {
   const [making, setMaking] = useState(false)
   const [doomed, setDoomed] = useState<Token>()
   return (
-    <Panel title="Tokens" at={tokens.dataUpdatedAt} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setMaking(true)}>Make a token</DeedButton>} note="What scripts prove themselves with: Authorization: Bearer SECRET.">
+    <Panel title="Tokens" at={tokens.dataUpdatedAt} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setMaking(true)}>Create token</DeedButton>} note="For scripts to authenticate with: Authorization: Bearer SECRET.">
       {tokens.error && <ProblemAlert error={tokens.error} what="The tokens cannot be listed" />}
       {tokens.data?.length === 0 ? (
-        <Empty>There is no token. Make one for each script, so that each can be taken back alone.</Empty>
+        <Empty>No tokens yet. Create one for each script, so that you can revoke each separately.</Empty>
       ) : (
-        <Rows width={560} head={['For', 'Role', 'Made by', 'Good', '']}>
+        <Rows width={560} head={['Name', 'Role', 'Created by', 'Valid', '']}>
           {(tokens.data ?? []).map((token) => (
             <Table.Tr key={token.id}>
               <Table.Td fw={600}>
@@ -175,7 +175,7 @@ function TokensPanel() {
               <Table.Td>
                 {token.made_by}, <Age at={token.created * 1000} />
               </Table.Td>
-              <Table.Td>{token.expires ? (token.expires * 1000 > now ? `for ${duration(token.expires - now / 1000)}` : 'no more') : 'until it is deleted'}</Table.Td>
+              <Table.Td>{token.expires ? (token.expires * 1000 > now ? `for ${duration(token.expires - now / 1000)}` : 'expired') : 'until deleted'}</Table.Td>
               <Table.Td ta="right">
                 <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setDoomed(token)}>
                   Delete
@@ -187,8 +187,8 @@ function TokensPanel() {
       )}
       {making && <MakeToken close={() => setMaking(false)} />}
       {doomed && (
-        <Ask opened close={() => setDoomed(undefined)} title={`Delete token ${doomed.name}`} label="Delete it" danger command={ursa('token', 'delete', doomed.id)} act={() => json('DELETE', `/v1/tokens/${encodeURIComponent(doomed.id)}`)} done={`Nobody gets in with ${doomed.name} any more.`}>
-          <Tried method="DELETE" path={`/v1/tokens/${encodeURIComponent(doomed.id)}`} failure="It cannot be deleted" />
+        <Ask opened close={() => setDoomed(undefined)} title={`Delete token ${doomed.name}`} label="Delete token" danger command={ursa('token', 'delete', doomed.id)} act={() => json('DELETE', `/v1/tokens/${encodeURIComponent(doomed.id)}`)} done={`Token ${doomed.name} deleted. It no longer gives access.`}>
+          <Tried method="DELETE" path={`/v1/tokens/${encodeURIComponent(doomed.id)}`} failure="The token cannot be deleted" />
         </Ask>
       )}
     </Panel>
@@ -205,8 +205,8 @@ function MakeToken({ close }: { close: () => void }) {
     <Ask
       opened
       close={close}
-      title="Make a token"
-      label="Make it"
+      title="Create token"
+      label="Create"
       stays
       ready={isName(name) && secret === undefined}
       command={ursa('token', 'create', name || 'NAME', '--role', role, ...(valid ? ['--valid', `${days}d`] : []))}
@@ -214,12 +214,12 @@ function MakeToken({ close }: { close: () => void }) {
     >
       {secret === undefined ? (
         <>
-          <TextInput label="What it is for" placeholder="backup" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} autoComplete="off" data-autofocus />
+          <TextInput label="Name" description="What the token is for" placeholder="backup" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} autoComplete="off" data-autofocus />
           <Select label="Role" data={ROLES} value={role} onChange={(value) => setRole((value as Role | null) ?? 'viewer')} allowDeselect={false} />
-          <NumberInput label="Good for so many days" description="Empty: until it is deleted" value={days} onChange={setDays} min={1} max={3650} w={240} />
+          <NumberInput label="Valid for (days)" description="Empty: until deleted" value={days} onChange={setDays} min={1} max={3650} w={240} />
         </>
       ) : (
-        <Paste text={secret} label="The secret. It is shown this once: copy it now." />
+        <Paste text={secret} label="The secret is shown only once. Copy it now." />
       )}
     </Ask>
   )

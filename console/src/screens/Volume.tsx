@@ -30,7 +30,7 @@ export function VolumeScreen({ name, node }: { name: string; node?: number }) {
   const samples = useLiveVolume(volume.data?.id)
   if (!volume.data) {
     if (volume.error) return <NoVolume name={name} error={volume.error} />
-    return <Empty>The node is being asked for volume {name}.</Empty>
+    return <Empty>Loading volume {name}…</Empty>
   }
   const one = volume.data
   const at = volume.dataUpdatedAt
@@ -53,14 +53,14 @@ export function VolumeScreen({ name, node }: { name: string; node?: number }) {
         </div>
         <VolumeActions volume={one} />
       </Group>
-      {volume.error && <ProblemAlert error={volume.error} what="The figures below are old" />}
+      {volume.error && <ProblemAlert error={volume.error} what="The figures below are out of date" />}
       {(one.problem || one.fork) && (
         <Alert color={tone === 'critical' ? 'red' : 'yellow'} icon={<Icon name={tone} />} title={alertTitle(one, nodes.data ?? [])}>
           <Text size="sm">{one.problem ?? why}</Text>
           {one.fork && (
             <Text size="sm">
               Since {new Date(one.fork.since * 1000).toLocaleString()} (by that node’s clock).{' '}
-              {one.fork.split && 'It is served by the node that decides, as that has it. What the other one has stays as it is, until you decide whose data is kept: under “More”.'}
+              {one.fork.split && 'The preferred node serves its side. The other side is kept unchanged until you choose which side to keep, under “More”.'}
             </Text>
           )}
         </Alert>
@@ -69,7 +69,7 @@ export function VolumeScreen({ name, node }: { name: string; node?: number }) {
         <CopiesPanel volume={one} nodes={nodes.data ?? undefined} at={at} />
         <LossPanel volume={one} at={at} />
       </SimpleGrid>
-      <LivePanel title="Load now" what="do with it" samples={samples} />
+      <LivePanel title="Load now" what="to this volume" samples={samples} />
       <HistogramPanel volume={one} />
       <PathsPanel volume={one} nodes={nodes.data ?? undefined} at={at} />
       <EventsPanel volume={one} />
@@ -79,9 +79,9 @@ export function VolumeScreen({ name, node }: { name: string; node?: number }) {
 }
 
 function alertTitle(volume: Volume, nodes: ClusterNode[]): string {
-  if (volume.fork?.split) return 'This volume is split'
-  if (volume.fork) return `Node ${volume.fork.node} goes on alone`
-  return unserved(volume, nodes) ? 'This volume is not served' : 'The node that this page asks does not serve it: other nodes do'
+  if (volume.fork?.split) return 'Split brain: the copies have diverged'
+  if (volume.fork) return `Node ${volume.fork.node} continues alone`
+  return unserved(volume, nodes) ? 'This volume is unavailable' : 'This node does not serve the volume; other nodes do'
 }
 
 /** Why there is nothing to be shown of a volume. */
@@ -96,7 +96,7 @@ export function NoVolume({ name, error }: { name: string; error: unknown }) {
           {name}
         </Title>
       </div>
-      <ProblemAlert error={error} what="It cannot be shown" />
+      <ProblemAlert error={error} what="The volume cannot be shown" />
     </Stack>
   )
 }
@@ -108,8 +108,8 @@ function HistogramPanel({ volume }: { volume: Volume }) {
   const counted = useCounted(volume.id, node?.node ?? aloneAt(volume))
   const choice = nodes.length > 1 && <SegmentedControl size="xs" aria-label="Through which node" value={String(node?.node)} onChange={setChosen} data={nodes.map((one) => ({ value: String(one.node), label: one.name }))} />
   return (
-    <Panel title="How long requests take" at={counted.at} right={choice} note={`Through ${node?.name ?? aloneOn(volume)}, since this page looks: from the arrival of all data of a request to its answer.`}>
-      {counted.problem && !counted.of ? <ProblemAlert error={counted.problem} what="No figures" /> : <Histogram of={counted.of} />}
+    <Panel title="Latency distribution" at={counted.at} right={choice} note={`Through ${node?.name ?? aloneOn(volume)}, since this page was opened. Measured from the arrival of all data of a request to its answer.`}>
+      {counted.problem && !counted.of ? <ProblemAlert error={counted.problem} what="No latency figures" /> : <Histogram of={counted.of} />}
     </Panel>
   )
 }
@@ -121,8 +121,8 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
     <Panel title="Copies" at={at}>
       {copies.length === 0 ? (
         <Empty>
-          It is on {aloneOn(volume)} alone, in no record of the cluster: other nodes see it as long as that one answers. A volume that shall outlive a node is made with copies:{' '}
-          <To href="#/create">create one with two or three</To>, and copy the data over on a host.
+          This volume is local to {aloneOn(volume)} and not in the cluster’s record: other nodes show it only while that node answers. For a volume that survives the loss of a node,{' '}
+          <To href="#/create">create one with two or three copies</To>, then copy the data over on a host.
         </Empty>
       ) : (
         <Stack gap="sm">
@@ -134,12 +134,12 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
                   <CopyBadge copy={copy} nodes={nodes} />
                   <Text size="sm">
                     on <To href="#/nodes">{copy.node_name || `node ${copy.node}`}</To> (node {copy.node}
-                    {copy.here ? ', asked by this page' : ''})
-                    {copy.leaves ? ', to be taken away' : ''}
+                    {copy.here ? ', this node' : ''})
+                    {copy.leaves ? ', being removed' : ''}
                   </Text>
                 </Group>
                 <Text size="xs" c="dimmed">
-                  {down ? 'It gets what it misses by itself when its node is back.' : `It ${copyStateMeaning(copy.state)}.`}
+                  {down ? 'It resyncs automatically when its node is back.' : `It ${copyStateMeaning(copy.state)}.`}
                 </Text>
               </div>
             )
@@ -154,7 +154,7 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
           )}
           {compared && (
             <Text size="sm" c="dimmed">
-              Compared: {compared}
+              Last verified: {compared}
             </Text>
           )}
         </Stack>
@@ -168,13 +168,13 @@ function LossPanel({ volume, at }: { volume: Volume; at: number }) {
   const copies = volume.copies ?? []
   const losses = volume.losses ?? []
   return (
-    <Panel title="What happens if a node fails" at={at}>
+    <Panel title="Failure tolerance" note={losses.length > 0 ? 'If one of these nodes is lost now:' : undefined} at={at}>
       {copies.length === 0 ? (
         <Text size="sm">
-          {volume.kind === 'ram' ? `Its data is lost when ${aloneOn(volume)} is restarted: it is in memory, and has no other copy.` : `If ${aloneOn(volume)} is lost, nobody can use it until the node is back: it has no other copy.`}
+          {volume.kind === 'ram' ? `Its data is lost when ${aloneOn(volume)} restarts: it is in memory and has no other copy.` : `If ${aloneOn(volume)} is lost, the volume is unavailable until that node returns: it has no other copy.`}
         </Text>
       ) : losses.length === 0 ? (
-        <Empty>That cannot be said now: the node that this page asks does not know how the others are.</Empty>
+        <Empty>Unknown at the moment: this node does not know the state of the other nodes.</Empty>
       ) : (
         <Stack gap={8}>
           {losses.map((loss) => (
@@ -202,20 +202,20 @@ function EventsPanel({ volume }: { volume: Volume }) {
   const missing = useMissingEvents(wanted)
   const all = newestFirst(events.data ?? [])
   return (
-    <Panel title="Events" at={events.dataUpdatedAt} note="What nodes have seen of it since they were started, whatever it was called, as far as they remember; the newest first." right={<To href="#/events" small>All</To>}>
+    <Panel title="Events" at={events.dataUpdatedAt} note="Events of this volume, also under earlier names, that the nodes still hold since their last start; newest first." right={<To href="#/events" small>All</To>}>
       <MissingNote what="Events" missing={missing} />
       {events.error ? (
         <ProblemAlert error={events.error} what="The events cannot be read" />
       ) : !events.data ? (
-        <Empty>The node is being asked.</Empty>
+        <Empty>Loading…</Empty>
       ) : all.length === 0 ? (
-        <Empty>No event of it is known. Nodes keep the newest events since they were started.</Empty>
+        <Empty>No events of this volume. Nodes keep the latest events since their last start.</Empty>
       ) : (
         <Stack gap={8}>
           {all.slice(0, EVENTS_MAX).map((event) => (
             <EventLine key={keyOf(event)} event={event} />
           ))}
-          {all.length > EVENTS_MAX && <Text size="sm" c="dimmed">and {all.length - EVENTS_MAX} before that.</Text>}
+          {all.length > EVENTS_MAX && <Text size="sm" c="dimmed">and {all.length - EVENTS_MAX} earlier ones.</Text>}
         </Stack>
       )}
     </Panel>
@@ -224,23 +224,23 @@ function EventsPanel({ volume }: { volume: Volume }) {
 
 function FactsPanel({ volume, at }: { volume: Volume; at: number }) {
   return (
-    <Panel title="What it is" at={at}>
+    <Panel title="Properties" at={at}>
       <SimpleGrid cols={{ base: 1, md: 2 }} spacing="md">
         <Facts
           of={[
             ['Size', `${size(volume.size)} (${volume.size.toLocaleString()} bytes)`],
-            ['Kind', volume.kind === 'ram' ? 'in memory: empty after each start of its node' : 'thick: all its space is taken'],
-            [isElsewhere(volume) ? 'Pool' : 'Pool here', <To key="pool" href={link('pools')}>{volume.pool}</To>],
-            ['Takes', `${size(volume.reserved)} ${volume.kind === 'ram' ? 'of memory at most' : 'of the pool'}`],
+            ['Kind', volume.kind === 'ram' ? 'RAM: empty after each restart of its node' : 'thick: all its space is reserved'],
+            [isElsewhere(volume) ? 'Pool' : 'Pool on this node', <To key="pool" href={link('pools')}>{volume.pool}</To>],
+            ['Reserved', `${size(volume.reserved)} ${volume.kind === 'ram' ? 'of memory at most' : 'of the pool'}`],
           ]}
         />
         <Facts
           of={[
-            ['Blocks', `${volume.block_size} bytes, ${volume.physical_block_size} physical`],
-            ['Striped over', volume.slices === 1 ? 'one slice, and so one core' : `${volume.slices} slices, and so up to as many cores`],
-            ['Made', new Date(volume.created * 1000).toLocaleString()],
-            ['On Linux', <code key="naa">/dev/disk/by-id/wwn-0x{volume.naa}</code>],
-            ['Identity', <code key="id">{volume.id}</code>],
+            ['Block size', `${volume.block_size} bytes, ${volume.physical_block_size} physical`],
+            ['Striped over', volume.slices === 1 ? 'one slice (one core)' : `${volume.slices} slices (up to ${volume.slices} cores)`],
+            ['Created', new Date(volume.created * 1000).toLocaleString()],
+            ['Linux device', <code key="naa">/dev/disk/by-id/wwn-0x{volume.naa}</code>],
+            ['Volume ID', <code key="id">{volume.id}</code>],
           ]}
         />
       </SimpleGrid>

@@ -26,7 +26,7 @@ export function VolumeActions({ volume }: { volume: Volume }) {
       <DeedButton variant="default" onClick={() => setOpen('grow')}>
         Grow
       </DeedButton>
-      <DeedButton variant="default" href={`${link('volumes', volume.name)}/copies`} because={copies.length === 0 ? `It is on ${aloneOn(volume)} alone; a volume that has copies is made so.` : undefined}>
+      <DeedButton variant="default" href={`${link('volumes', volume.name)}/copies`} because={copies.length === 0 ? `This volume is local to ${aloneOn(volume)}. Only volumes created with copies can have them.` : undefined}>
         Copies
       </DeedButton>
       <Menu position="bottom-end" disabled={forbidden !== undefined}>
@@ -36,11 +36,11 @@ export function VolumeActions({ volume }: { volume: Volume }) {
           </Button>
         </Menu.Target>
         <Menu.Dropdown>
-          <Menu.Item onClick={() => setOpen('map')}>Map it for a host group</Menu.Item>
-          {volume.maps.length > 0 && <Menu.Item onClick={() => setOpen('unmap')}>Take it away from a host group</Menu.Item>}
+          <Menu.Item onClick={() => setOpen('map')}>Map to host group</Menu.Item>
+          {volume.maps.length > 0 && <Menu.Item onClick={() => setOpen('unmap')}>Unmap from host group</Menu.Item>}
           <Menu.Item onClick={() => setOpen('rename')}>Rename</Menu.Item>
-          {copies.length > 0 && <Menu.Item onClick={() => setOpen('verify')}>Compare its copies</Menu.Item>}
-          {volume.fork && <Menu.Item color="red" onClick={() => setOpen('fork')}>Decide whose data is kept</Menu.Item>}
+          {copies.length > 0 && <Menu.Item onClick={() => setOpen('verify')}>Verify copies</Menu.Item>}
+          {volume.fork && <Menu.Item color="red" onClick={() => setOpen('fork')}>Choose side to keep</Menu.Item>}
           <Menu.Divider />
           <Menu.Item color="red" onClick={() => setOpen('delete')}>Delete</Menu.Item>
         </Menu.Dropdown>
@@ -68,19 +68,19 @@ const path = (volume: Volume) => ({ params: { path: { name: volume.id } } })
 function Grow({ volume, opened, close }: Dialogue) {
   const [text, setText] = useState('')
   const bytes = parseSize(text)
-  const wrong = text !== '' && (bytes === undefined ? 'A size is a number with K, M, G or T: 20G' : bytes <= volume.size ? `More than it has: ${size(volume.size)}` : undefined)
+  const wrong = text !== '' && (bytes === undefined ? 'Enter a number with K, M, G or T, for example 20G' : bytes <= volume.size ? `Must be larger than now: ${size(volume.size)}` : undefined)
   return (
     <Ask
       opened={opened}
       close={close}
       title={`Grow ${volume.name}`}
-      label="Grow it"
+      label="Grow volume"
       ready={bytes !== undefined && !wrong}
       command={ursa('volume', 'resize', volume.name, bytes ? exactSize(bytes) : 'SIZE', ...onNode(aloneAt(volume)))}
       act={() => data(api.PATCH('/v1/volumes/{name}', { ...path(volume), body: { size: bytes } }))}
-      done={`${volume.name} has ${text} now. Hosts see it after a rescan.`}
+      done={`Volume ${volume.name} resized to ${text}. Hosts see the new size after a rescan.`}
     >
-      <Said>It has {size(volume.size)}. It grows while it is in use; then let hosts rescan, and the file system grow. A volume cannot be made smaller.</Said>
+      <Said>Current size: {size(volume.size)}. The volume can grow while in use; then rescan on the hosts and grow the file system. A volume cannot shrink.</Said>
       <TextInput label="New size" placeholder="20G" value={text} onChange={(event) => setText(event.currentTarget.value)} error={wrong} data-autofocus />
     </Ask>
   )
@@ -93,16 +93,16 @@ function Rename({ volume, opened, close }: Dialogue) {
       opened={opened}
       close={close}
       title={`Rename ${volume.name}`}
-      label="Rename it"
+      label="Rename"
       ready={isName(name) && name !== volume.name}
       command={ursa('volume', 'rename', volume.name, name || 'NEW-NAME', ...onNode(aloneAt(volume)))}
       act={async () => {
         await data(api.PATCH('/v1/volumes/{name}', { ...path(volume), body: { name } }))
         go(volumeLink({ ...volume, name }))
       }}
-      done={`It is called ${name} now.`}
+      done={`Volume ${volume.name} renamed to ${name}.`}
     >
-      <Said>Hosts do not notice: their names for it stay. Its target keeps its name, too.</Said>
+      <Said>Hosts do not notice: their device names stay the same. The target keeps its name, too.</Said>
       <TextInput label="New name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} data-autofocus />
     </Ask>
   )
@@ -119,11 +119,11 @@ function MapIt({ volume, opened, close }: Dialogue) {
     <Ask
       opened={opened}
       close={close}
-      title={`Map ${volume.name} for a host group`}
-      label="Map it"
+      title={`Map ${volume.name} to a host group`}
+      label="Map"
       ready={host !== null && isIscsiName(target) && (number === undefined || number <= LUN_MAX)}
       command={[
-        ...(known ? [] : [`# if there is no such target yet:\n${ursa('target', 'create', target)}`]),
+        ...(known ? [] : [`# if this target does not exist yet:\n${ursa('target', 'create', target)}`]),
         ursa('map', 'create', target, volume.name, '--host', host ?? 'HOST', ...(number === undefined ? [] : ['--lun', number]), ...onNode(aloneAt(volume))),
       ].join('\n')}
       act={async () => {
@@ -133,12 +133,12 @@ function MapIt({ volume, opened, close }: Dialogue) {
         }
         await data(api.POST('/v1/targets/{name}/maps', { params: { path: { name: target } }, body: { volume: volume.id, host, lun: number ?? null } }))
       }}
-      done={`${host ?? ''} sees ${volume.name} now.`}
+      done={`${volume.name} mapped to host group ${host ?? ''}.`}
     >
-      <Said>A host group is a host, or several that are treated alike. A volume that several hosts use at once needs a file system made for that (VMFS, GFS2, OCFS2): ext4 or XFS mounted twice is destroyed.</Said>
-      <Select label="Host group" placeholder="Choose one" data={(hosts.data ?? []).map((one) => one.name)} value={host} onChange={setHost} description="Make groups under “Hosts and access”." />
-      <TextInput label="Target" value={target} onChange={(event) => setTarget(event.currentTarget.value)} description="The iSCSI name that initiators log in to; made if it does not exist." error={target !== '' && !isIscsiName(target) && `An iSCSI name is ${ISCSI_NAME_HINT}`} />
-      <NumberInput label="LUN" placeholder="the lowest that is free" value={lun} onChange={setLun} min={0} max={LUN_MAX} allowDecimal={false} />
+      <Said>A host group is one or more hosts with the same access. A volume used by several hosts at the same time needs a cluster file system (VMFS, GFS2, OCFS2); mounting ext4 or XFS twice destroys it.</Said>
+      <Select label="Host group" placeholder="Choose one" data={(hosts.data ?? []).map((one) => one.name)} value={host} onChange={setHost} description="Create groups under “Hosts and access”." />
+      <TextInput label="Target" value={target} onChange={(event) => setTarget(event.currentTarget.value)} description="The iSCSI name that initiators log in to; created if it does not exist." error={target !== '' && !isIscsiName(target) && `Not a valid iSCSI name. Use ${ISCSI_NAME_HINT}`} />
+      <NumberInput label="LUN" placeholder="lowest free" value={lun} onChange={setLun} min={0} max={LUN_MAX} allowDecimal={false} />
     </Ask>
   )
 }
@@ -151,17 +151,17 @@ function Unmap({ volume, opened, close }: Dialogue) {
     <Ask
       opened={opened}
       close={close}
-      title={`Take ${volume.name} away from a host group`}
-      label="Take it away"
+      title={`Unmap ${volume.name} from a host group`}
+      label="Unmap"
       danger
       ready={map !== undefined}
       command={ursa('map', 'delete', map?.target ?? 'TARGET', map?.lun ?? 'LUN', '--host', map?.host ?? 'HOST')}
       act={() => data(api.DELETE('/v1/targets/{name}/maps/{lun}', { params: { path: { name: map!.target, lun: map!.lun }, query: { host: map!.host } } }))}
-      done={`${map?.host ?? ''} does not see ${volume.name} any more.`}
+      done={`${volume.name} unmapped from host group ${map?.host ?? ''}.`}
     >
-      <Said>Hosts of that group lose the disk at once, whether they use it or not. Its data stays.</Said>
-      <Select label="Map" data={volume.maps.map((one, at) => ({ value: key(at), label: `${one.host}: LUN ${one.lun} of ${one.target}` }))} value={chosen} onChange={setChosen} />
-      {map && <Tried method="DELETE" path={`/v1/targets/${encodeURIComponent(map.target)}/maps/${map.lun}?host=${encodeURIComponent(map.host)}`} failure="It cannot be taken away" />}
+      <Said>Hosts of this group lose the disk at once, even if it is in use. The data stays.</Said>
+      <Select label="LUN map" data={volume.maps.map((one, at) => ({ value: key(at), label: `${one.host}: LUN ${one.lun} of ${one.target}` }))} value={chosen} onChange={setChosen} />
+      {map && <Tried method="DELETE" path={`/v1/targets/${encodeURIComponent(map.target)}/maps/${map.lun}?host=${encodeURIComponent(map.host)}`} failure="The volume cannot be unmapped" />}
     </Ask>
   )
 }
@@ -188,16 +188,16 @@ function Verify({ volume, opened, close }: Dialogue) {
         setProblem(undefined)
         close()
       }}
-      title={`Compare the copies of ${volume.name}`}
-      label="Read and compare"
+      title={`Verify ${volume.name}`}
+      label="Verify"
       command={ursa('volume', 'verify', volume.name)}
       act={async () => {
         setFound(await data(api.POST('/v1/volumes/{name}/verify', path(volume))))
       }}
       stays
     >
-      <Said>The copies in sync are read and compared, a megabyte at a time, while hosts use the volume: who wants that megabyte waits for some milliseconds. It goes on as a job when this is closed.</Said>
-      {running && problem !== undefined && <ProblemAlert error={problem} what="How far it is cannot be read" />}
+      <Said>Reads and compares all copies in sync, a megabyte at a time, while hosts use the volume; a host that needs that megabyte waits a few milliseconds. The job continues if you close this.</Said>
+      {running && problem !== undefined && <ProblemAlert error={problem} what="Progress cannot be read" />}
       {found && (
         <>
           <Text fw={600} c={verdict(found).colour} role="status">
@@ -206,7 +206,7 @@ function Verify({ volume, opened, close }: Dialogue) {
           <List size="sm">
             {found.differences.map((place) => (
               <List.Item key={place.offset}>
-                {size(place.bytes)} from byte {place.offset} on: {place.nodes.map((node) => `node ${node}`).join(', ')}
+                {size(place.bytes)} at byte {place.offset}: {place.nodes.map((node) => `node ${node}`).join(', ')}
               </List.Item>
             ))}
           </List>
@@ -217,11 +217,11 @@ function Verify({ volume, opened, close }: Dialogue) {
 }
 
 function verdict(found: Verification): { text: string; colour?: string } {
-  if (found.state === 'running') return { text: `${size(found.checked_bytes)} of ${size(found.total_bytes)} are compared.` }
-  if (found.different_bytes > 0) return { text: `The copies differ in ${size(found.different_bytes)}. Take a wrong one away and add it anew.`, colour: 'red' }
-  if (found.state === 'stopped') return { text: `It was stopped when ${size(found.checked_bytes)} were compared.`, colour: 'red' }
-  if (found.unchecked_bytes > 0) return { text: `${size(found.unchecked_bytes)} could not be compared: ${found.problem ?? 'nobody knows why'}. The rest is equal.`, colour: 'red' }
-  return { text: 'The copies in sync are equal.', colour: 'green' }
+  if (found.state === 'running') return { text: `${size(found.checked_bytes)} of ${size(found.total_bytes)} compared.` }
+  if (found.different_bytes > 0) return { text: `Mismatch: the copies differ in ${size(found.different_bytes)}. Remove a wrong copy and add it again.`, colour: 'red' }
+  if (found.state === 'stopped') return { text: `Verify stopped after ${size(found.checked_bytes)}.`, colour: 'red' }
+  if (found.unchecked_bytes > 0) return { text: `${size(found.unchecked_bytes)} could not be compared: ${found.problem ?? 'reason unknown'}. The rest is identical.`, colour: 'red' }
+  return { text: 'No mismatch: all copies in sync are identical.', colour: 'green' }
 }
 
 function Fork({ volume, opened, close }: Dialogue) {
@@ -232,19 +232,19 @@ function Fork({ volume, opened, close }: Dialogue) {
     <Ask
       opened={opened}
       close={close}
-      title={`Decide whose data of ${volume.name} is kept`}
-      label="Keep it, and give the other up"
+      title={`Choose which side of ${volume.name} to keep`}
+      label="Keep this side, discard the other"
       danger
       typed={volume.name}
       ready={keep !== null && agreed}
       command={ursa('volume', 'resolve-fork', volume.name, '--keep', keep ?? 'NODE', '--discard-other')}
       act={() => data(api.PUT('/v1/volumes/{name}/fork', { ...path(volume), body: { keep: Number(keep), discard_other: true } }))}
-      done="It is decided."
+      done="Side chosen; the other side is discarded."
     >
-      <Said>Both nodes have written to this volume without each other. Nothing merges that: what one of them alone has written is given up for good. Copy what you need from the node that serves before you decide.</Said>
-      <Select label="Keep what this node has" data={(volume.copies ?? []).map((copy) => ({ value: String(copy.node), label: nodes.data?.find((node) => node.id === copy.node)?.name ?? `node ${copy.node}` }))} value={keep} onChange={setKeep} />
-      <Checkbox label="What the other node alone has written is given up" checked={agreed} onChange={(event) => setAgreed(event.currentTarget.checked)} />
-      {keep !== null && <Tried method="PUT" path={`/v1/volumes/${volume.id}/fork`} body={{ keep: Number(keep), discard_other: true }} failure="It cannot be decided so" />}
+      <Said>Both nodes have written to this volume independently. The two sides cannot be merged: what only the other node has written is discarded permanently. Before you choose, copy what you need from the node that serves the volume.</Said>
+      <Select label="Keep the data of node" data={(volume.copies ?? []).map((copy) => ({ value: String(copy.node), label: nodes.data?.find((node) => node.id === copy.node)?.name ?? `node ${copy.node}` }))} value={keep} onChange={setKeep} />
+      <Checkbox label="Discard what only the other node has written" checked={agreed} onChange={(event) => setAgreed(event.currentTarget.checked)} />
+      {keep !== null && <Tried method="PUT" path={`/v1/volumes/${volume.id}/fork`} body={{ keep: Number(keep), discard_other: true }} failure="This side cannot be kept" />}
     </Ask>
   )
 }
@@ -256,7 +256,7 @@ function Delete({ volume, opened, close }: Dialogue) {
       opened={opened}
       close={close}
       title={`Delete ${volume.name}`}
-      label="Delete it with all its data"
+      label="Delete volume and data"
       danger
       typed={volume.name}
       command={ursa('volume', 'delete', volume.name, mapped ? '--force' : '', ...onNode(aloneAt(volume)))}
@@ -264,14 +264,14 @@ function Delete({ volume, opened, close }: Dialogue) {
         await data(api.DELETE('/v1/volumes/{name}', { params: { path: { name: volume.id }, query: { force: mapped } } }))
         go('#/volumes')
       }}
-      done={`${volume.name} is deleted.`}
+      done={`Volume ${volume.name} deleted.`}
     >
       <Said>
-        {size(volume.size)} of data {(volume.copies ?? []).length > 1 ? `and all ${volume.copies?.length} copies of it ` : ''}are gone for good.{' '}
-        {typeof volume.node === 'number' && `${aloneOn(volume)} alone has it. `}
-        {mapped ? `It is taken away from ${[...new Set(volume.maps.map((map) => map.host))].join(', ')}.` : 'Nobody sees it now.'}
+        {(volume.copies ?? []).length > 1 ? `All ${volume.copies?.length} copies of ` : ''}{size(volume.size)} of data are deleted permanently.{' '}
+        {typeof volume.node === 'number' && `The volume is local to ${aloneOn(volume)}. `}
+        {mapped ? `It is unmapped from ${[...new Set(volume.maps.map((map) => map.host))].join(', ')}.` : 'It is not mapped to any host group.'}
       </Said>
-      <Tried method="DELETE" path={`/v1/volumes/${volume.id}?force=${mapped}`} failure="It cannot be deleted" />
+      <Tried method="DELETE" path={`/v1/volumes/${volume.id}?force=${mapped}`} failure="The volume cannot be deleted" />
     </Ask>
   )
 }

@@ -18,10 +18,10 @@ export function PathsPanel({ volume, nodes, at }: { volume: Volume; nodes?: Clus
   const targets = new Set(volume.maps.map((map) => map.target))
   const on = (sessions.data ?? []).filter((session) => session.target && targets.has(session.target))
   return (
-    <Panel title="Paths and initiators" at={Math.min(at, sessions.dataUpdatedAt || at)} right={<To href={`#/hosts?volume=${encodeURIComponent(typeof volume.node === 'number' ? volume.id : volume.name)}`} small>Attach a host</To>}>
+    <Panel title="Paths and initiators" at={Math.min(at, sessions.dataUpdatedAt || at)} right={<To href={`#/hosts?volume=${encodeURIComponent(typeof volume.node === 'number' ? volume.id : volume.name)}`} small>Set up host</To>}>
       <Stack gap="md">
         {volume.maps.length === 0 ? (
-          <Empty>Nobody sees it: it is not mapped for any host group. Map it under “More”.</Empty>
+          <Empty>Not mapped to any host group, so no host can use the volume. Map it under “More”.</Empty>
         ) : (
           <Rows width={520} head={['Host group', 'Target', 'LUN']} dense>
             {volume.maps.map((map) => (
@@ -50,7 +50,7 @@ function Ways({ volume, nodes, on }: { volume: Volume; nodes: ClusterNode[]; on:
   })
   if (copies.length === 0) return null
   return (
-    <Rows width={680} head={['Way to it', 'Hosts can use it', { right: 'Sessions' }, { right: 'Requests a second' }, { right: 'Bandwidth' }, { right: 'Mean latency, read and write' }]} dense>
+    <Rows width={680} head={['Path through', 'Usable by hosts', { right: 'Sessions' }, { right: 'IOPS' }, { right: 'Bandwidth' }, { right: 'Mean latency, read and write' }]} dense>
       {copies.map(({ copy, node }) => {
         const heard = live.nodes.some((one) => one.node === node.id)
         const now = live.nodes.find((one) => one.node === node.id)?.sample.volumes.find((one) => one.id === volume.id)
@@ -63,7 +63,7 @@ function Ways({ volume, nodes, on }: { volume: Volume; nodes: ClusterNode[]; on:
               <Text size="xs" c="dimmed">{node.portals.join(', ')}</Text>
             </Table.Td>
             <Table.Td>
-              <State tone={usable ? 'ok' : 'warning'}>{!node.up ? 'no: the node is down' : copy.state !== 'in_sync' ? 'no: its copy is not in sync' : 'yes'}</State>
+              <State tone={usable ? 'ok' : 'warning'}>{!node.up ? 'no: the node is down' : copy.state !== 'in_sync' ? 'no: its copy is out of sync' : 'yes'}</State>
             </Table.Td>
             <Table.Td ta="right">{on.filter((session) => session.node === node.id).length}</Table.Td>
             <Table.Td ta="right">{figure(count((now?.read.operations ?? 0) + (now?.write.operations ?? 0)))}</Table.Td>
@@ -82,10 +82,10 @@ function Sessions({ on, cluster, failed, shared }: { on: Session[]; cluster: boo
   const rates = usePathRates()
   if (failed) return <ProblemAlert error={failed} what="The sessions cannot be listed" />
   if (!shared) return null
-  if (on.length === 0) return <Text size="sm" c="dimmed">No initiator is logged in to its target.</Text>
+  if (on.length === 0) return <Text size="sm" c="dimmed">No initiator is logged in to its target. Set up a host to connect one.</Text>
   return (
     <div>
-      <Rows width={760} head={['Initiator', cluster && 'Node', 'From', 'Core', 'For', { right: 'Commands a second' }, { right: 'From the host' }, { right: 'To the host' }]} dense>
+      <Rows width={760} head={['Initiator', cluster && 'Node', 'From', 'Core', 'Age', { right: 'Commands/s' }, { right: 'From host' }, { right: 'To host' }]} dense>
         {on.map((session) => {
           const now = rates.get(sessionKey(session))
           return (
@@ -102,7 +102,7 @@ function Sessions({ on, cluster, failed, shared }: { on: Session[]; cluster: boo
           )
         })}
       </Rows>
-      <Text size="xs" c="dimmed" mt="xs">Sessions are those of its target: what goes through them is for all LUNs of that target. Between the last two looks.</Text>
+      <Text size="xs" c="dimmed" mt="xs">These are the sessions of the target: their traffic covers all LUNs of that target, measured between the last two refreshes.</Text>
     </div>
   )
 }

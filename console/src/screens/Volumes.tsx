@@ -11,7 +11,7 @@ import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 import { go } from '../route'
-import { count, plural, rate, size } from '../words/size'
+import { count, rate, size } from '../words/size'
 import { copiesWord, kindWord, nodesWord, volumeLink, volumeState } from '../words/volume'
 
 type Filter = 'all' | 'attention' | 'busy'
@@ -58,13 +58,13 @@ export function Volumes() {
           Volumes
         </Title>
         <Button component="a" href="#/create">
-          Create a volume
+          Create volume
         </Button>
       </Group>
       {volumes.error && <ProblemAlert error={volumes.error} what="The volumes cannot be listed" />}
       <MissingNote what="Volumes" missing={missing} />
       {all && all.length === 0 ? (
-        <Empty>There is no volume yet. A volume is a disk for hosts: make one, and learn how a host attaches it.</Empty>
+        <Empty>No volumes yet. A volume is a disk for hosts. Create one, then set up a host to use it.</Empty>
       ) : (
         <>
           <Group gap="sm">
@@ -80,7 +80,7 @@ export function Volumes() {
               onChange={(value) => setFilter(value as Filter)}
               data={[
                 { value: 'all', label: `All ${all?.length ?? ''}` },
-                { value: 'attention', label: `Not in order ${attention}` },
+                { value: 'attention', label: `Not healthy ${attention}` },
                 { value: 'busy', label: 'In use now' },
               ]}
             />
@@ -98,7 +98,7 @@ export function Volumes() {
             <SegmentedControl
               value={order}
               onChange={(value) => setOrder(value as Order)}
-              aria-label="Order"
+              aria-label="Sort order"
               data={[
                 { value: 'name', label: 'By name' },
                 { value: 'size', label: 'By size' },
@@ -107,13 +107,13 @@ export function Volumes() {
             />
             <Age at={volumes.dataUpdatedAt} live />
           </Group>
-          <Rows width={several ? 860 : 760} head={['Name', 'State', 'Size', 'Kind', 'Copies', several && 'On', 'Seen by', { right: 'Requests a second' }, { right: 'Bandwidth' }]} hover>
+          <Rows width={several ? 860 : 760} head={['Name', 'State', 'Size', 'Kind', 'Copies', several && 'Nodes', 'Mapped to', { right: 'IOPS' }, { right: 'Bandwidth' }]} hover>
             {shown.slice(0, ROWS_MAX).map((volume) => (
               <Row key={volume.id} volume={volume} nodes={known} now={live.volumes.get(volume.id)} several={several} />
             ))}
           </Rows>
-          {all && shown.length === 0 && <Empty>No volume of {all.length} is like that. Change the filter.</Empty>}
-          {shown.length > ROWS_MAX && <Text size="sm" c="dimmed">{plural(shown.length - ROWS_MAX, 'more is', 'more are')} not shown: filter for them.</Text>}
+          {all && shown.length === 0 && <Empty>None of {all.length} volumes matches. Change the filter.</Empty>}
+          {shown.length > ROWS_MAX && <Text size="sm" c="dimmed">{shown.length - ROWS_MAX} more not shown. Use the filter to find them.</Text>}
         </>
       )}
     </Stack>
@@ -138,7 +138,7 @@ function Row({ volume, nodes, now, several }: { volume: Volume; nodes?: ClusterN
       <Table.Td style={{ whiteSpace: 'nowrap' }}>{kindWord(volume.kind)}</Table.Td>
       <Table.Td style={{ whiteSpace: 'nowrap' }}>{copiesWord(volume)}</Table.Td>
       {several && <Table.Td>{nodesWord(volume)}</Table.Td>}
-      <Table.Td>{hosts.length > 0 ? hosts.join(', ') : <Text span size="sm" c="dimmed">nobody yet</Text>}</Table.Td>
+      <Table.Td>{hosts.length > 0 ? hosts.join(', ') : <Text span size="sm" c="dimmed">none</Text>}</Table.Td>
       <Table.Td ta="right">{count(now ? now.reads + now.writes : 0)}</Table.Td>
       <Table.Td ta="right" style={{ whiteSpace: 'nowrap' }}>{rate(now ? now.readBytes + now.writeBytes : 0)}</Table.Td>
     </Table.Tr>

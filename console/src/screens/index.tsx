@@ -46,7 +46,7 @@ export function screenAt({ path, query }: Route): ReactNode {
     default:
       return (
         <Empty>
-          There is no such screen. <To href="#/">Go to the overview</To>
+          Page not found. <To href="#/">Go to the overview</To>
           <Text span>.</Text>
         </Empty>
       )

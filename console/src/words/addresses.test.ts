@@ -9,22 +9,22 @@ describe('a floating address', () => {
     expect(holderOf(ADDRESS, 0)).toBe('no node')
     const held: FloatingAddress = { ...ADDRESS, holder: 1, holder_name: 'san1', since: 100, state: 'held' }
     expect(holderOf(held, 145_000)).toBe('san1, for 45 s')
-    expect(holderOf({ ...held, waits: true, state: 'taking' }, 145_000)).toBe('san1, in a moment: the node before is silent')
-    expect(holderOf({ ...held, state: 'taking' }, 145_000)).toBe('san1 is to have it, and has it not on a device: in a moment')
-    expect(holderOf({ ...held, state: 'unknown' }, 145_000)).toBe('san1 is to have it, and does not say whether it has')
+    expect(holderOf({ ...held, waits: true, state: 'taking' }, 145_000)).toBe('san1, shortly: waiting for the previous holder, which is unreachable, to release it')
+    expect(holderOf({ ...held, state: 'taking' }, 145_000)).toBe('san1, shortly: not configured there yet')
+    expect(holderOf({ ...held, state: 'unknown' }, 145_000)).toBe('san1, not confirmed by that node')
     expect(holderOf({ ...ADDRESS, holder: 7, state: 'held' }, 0)).toBe('node 7')
   })
 
   it('says who may have it', () => {
     const named = (node: number) => `san${node}`
     expect(mayHave(ADDRESS, named)).toBe('all but witnesses')
-    expect(mayHave({ ...ADDRESS, nodes: [1, 2], prefer: 2 }, named)).toBe('san1, san2; san2 when it can')
+    expect(mayHave({ ...ADDRESS, nodes: [1, 2], prefer: 2 }, named)).toBe('san1, san2; preferred: san2')
   })
 
   it('says that a later version has written it', () => {
     const holderOnly: FloatingAddress = { ...ADDRESS, state: 'unreadable' }
     const all = { ...holderOnly, portal_group: undefined }
-    for (const one of [holderOnly, all]) expect(holderOf(one, 0)).toMatch(/^a later version/)
+    for (const one of [holderOnly, all]) expect(holderOf(one, 0)).toMatch(/^written by a later version/)
     expect([holderOnly, all].map(isUnreadable)).toEqual([false, true])
     expect(mayHave(all, String)).toBe('–')
     expect(mayHave(holderOnly, String)).toBe('all but witnesses')
@@ -48,8 +48,8 @@ describe('a new one', () => {
   })
 
   it('says what is wrong at a glance', () => {
-    for (const address of ['', 'san1', '192.0.2.10/', '192.0.2.10:3260/24x']) expect(addressProblem({ ...draft, address }), address).toMatch(/^An address and/)
-    expect(addressProblem({ ...draft, address: '192.0.2.10' })).toMatch(/^With the length/)
+    for (const address of ['', 'san1', '192.0.2.10/', '192.0.2.10:3260/24x']) expect(addressProblem({ ...draft, address }), address).toMatch(/^Enter an address/)
+    expect(addressProblem({ ...draft, address: '192.0.2.10' })).toMatch(/^Add the prefix length/)
     for (const right of [draft, { ...draft, address: '192.0.2.10', device: 'eth0' }, { ...draft, address: 'FD00::10/64' }]) expect(addressProblem(right)).toBe(undefined)
   })
 

@@ -11,13 +11,13 @@ export function holderOf(address: FloatingAddress, now: number): string {
     case 'held':
       return address.since ? `${name}, for ${duration(now / 1000 - address.since)}` : name
     case 'taking':
-      return address.waits ? `${name}, in a moment: the node before is silent` : `${name} is to have it, and has it not on a device: in a moment`
+      return address.waits ? `${name}, shortly: waiting for the previous holder, which is unreachable, to release it` : `${name}, shortly: not configured there yet`
     case 'nobody':
       return 'no node'
     case 'unknown':
-      return `${name} is to have it, and does not say whether it has`
+      return `${name}, not confirmed by that node`
     case 'unreadable':
-      return 'a later version of Ursa has written it, which this node cannot read: open the console of a node of that version'
+      return 'written by a later version of Ursa that this node cannot read: open the console of a node that runs that version'
   }
 }
 
@@ -28,7 +28,7 @@ export const isUnreadable = (address: FloatingAddress): boolean => address.state
 export function mayHave(address: FloatingAddress, named: (node: number) => string): string {
   if (isUnreadable(address)) return '–'
   const all = address.nodes.length > 0 ? address.nodes.map(named).join(', ') : 'all but witnesses'
-  return address.prefer ? `${all}; ${named(address.prefer)} when it can` : all
+  return address.prefer ? `${all}; preferred: ${named(address.prefer)}` : all
 }
 
 /** `192.0.2.10`: without the length of its network, as the API names it. */
@@ -52,8 +52,8 @@ export function addressOf({ address, device, nodes, prefer }: AddressDraft): Flo
 
 /** Why there can be no such address; undefined if there can, as far as can be told at a glance: the node knows all of it. */
 export function addressProblem({ address, device }: AddressDraft): string | undefined {
-  if (!/^[\da-f.:]+(\/\d{1,3})?$/i.test(address.trim())) return 'An address and the length of its network: 192.0.2.10/24 or fd00::10/64'
-  if (!address.includes('/') && !device.trim()) return 'With the length of its network, as in 192.0.2.10/24, or with a device'
+  if (!/^[\da-f.:]+(\/\d{1,3})?$/i.test(address.trim())) return 'Enter an address with its prefix length, for example 192.0.2.10/24 or fd00::10/64'
+  if (!address.includes('/') && !device.trim()) return 'Add the prefix length, for example 192.0.2.10/24, or a network device'
   return undefined
 }
 

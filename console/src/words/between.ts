@@ -33,26 +33,26 @@ function seenBy([one, other]: Between['words']): LinkSeen {
 
 export const SEEN: Record<LinkSeen, { tone: 'ok' | 'warning' | 'critical' | 'off'; word: string }> = {
   up: { tone: 'ok', word: 'up' },
-  partly: { tone: 'warning', word: 'not all' },
+  partly: { tone: 'warning', word: 'partial' },
   one_sided: { tone: 'warning', word: 'one-sided' },
   down: { tone: 'critical', word: 'down' },
-  unknown: { tone: 'off', word: 'not known' },
+  unknown: { tone: 'off', word: 'unknown' },
 }
 
-/** `up for 3 h by 10.0.0.2`, `no link, heard 41 s ago`. */
+/** `up for 3 h via 10.0.0.2`, `no link, last heard 41 s ago`. */
 export function controlWords(links: RoleLinks): string {
   return links.up > 0 ? `up${since(links)}` : `no link${since(links)}`
 }
 
-/** `4 of 4 up for 3 h by 10.0.0.2`, `0 of 4 up, heard 41 s ago`. */
+/** `4 of 4 up for 3 h via 10.0.0.2`, `0 of 4 up, last heard 41 s ago`. */
 export function dataWords(links: RoleLinks): string {
   return `${links.of > 0 ? `${links.up} of ${links.of}` : links.up} up${since(links)}`
 }
 
 function since({ up, age, silence, addresses }: RoleLinks): string {
-  if (up > 0) return `${age === undefined || age === null ? '' : ` for ${duration(age)}`} by ${addresses.join(' and ')}`
-  if (silence === undefined || silence === null) return ', never heard since this node has started'
-  return `, heard ${duration(silence)} ago`
+  if (up > 0) return `${age === undefined || age === null ? '' : ` for ${duration(age)}`} via ${addresses.join(' and ')}`
+  if (silence === undefined || silence === null) return ', not heard since this node started'
+  return `, last heard ${duration(silence)} ago`
 }
 
 /** What a node says of its links with another one, line by line. */
@@ -61,7 +61,7 @@ export function linkLines(link: NodeLink): string[] {
   if (!link.encrypted) lines.push('NOT ENCRYPTED')
   if (link.state !== 'up' && link.trouble) lines.push(`The last attempt failed: ${link.trouble}`)
   const silent = link.silent_cores ?? []
-  if (silent.length > 0) lines.push(`${silent.length === 1 ? 'A core has' : `${silent.length} cores have`} not answered (${silent.join(', ')}): links may be up that are not counted`)
+  if (silent.length > 0) lines.push(`${silent.length === 1 ? 'A core has' : `${silent.length} cores have`} not answered (${silent.join(', ')}): more links may be up than counted`)
   return lines
 }
 
@@ -70,7 +70,7 @@ export function betweenWords({ nodes, words, seen }: Between): string {
   const [one, other] = nodes
   const said = words.map((link, at) => {
     const name = nameOf(nodes[at] ?? one)
-    return link ? `${name} says: ${linkLines(link).join('; ')}` : `${name} was not heard`
+    return link ? `${name} reports: ${linkLines(link).join('; ')}` : `${name} did not report`
   })
   return `Links between ${nameOf(one)} and ${nameOf(other)}: ${SEEN[seen].word}. ${said.join('. ')}.`
 }

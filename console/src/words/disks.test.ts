@@ -24,8 +24,8 @@ describe('disks to choose from', () => {
   })
 
   it('say what they are', () => {
-    expect(diskLine(disks[1]!)).toBe('sdb, 1GiB, DISK 9, nothing on it')
-    expect(diskLine(disks[5]!)).toBe('sdf1, 1GiB, a partition of sdf, nothing on it')
+    expect(diskLine(disks[1]!)).toBe('sdb, 1GiB, DISK 9, empty')
+    expect(diskLine(disks[5]!)).toBe('sdf1, 1GiB, partition of sdf, empty')
     expect(diskLine(disks[2]!)).toBe('sdc, 1GiB, a disk of a pool')
   })
 })

@@ -15,6 +15,6 @@ export function diskChoices(disks: BlockDevice[], wanted: Wanted): BlockDevice[]
 
 /** `sdb, 4TiB, ST4000, nothing on it`. */
 export function diskLine(disk: BlockDevice): string {
-  const holds = disk.unused ? 'nothing on it' : disk.holds
-  return [disk.name, size(disk.size), disk.model, disk.part_of ? `a partition of ${disk.part_of}` : undefined, holds].filter(Boolean).join(', ')
+  const holds = disk.unused ? 'empty' : disk.holds
+  return [disk.name, size(disk.size), disk.model, disk.part_of ? `partition of ${disk.part_of}` : undefined, holds].filter(Boolean).join(', ')
 }

@@ -58,10 +58,10 @@ it('looks at the pools of the nodes where copies are to be', () => {
   const wrong = (change: object) => problemsOf({ ...good, ...change }, three).pool
   expect(wrong({ place: 'nodes', nodes: [2] })).toBe('n2: There are several pools: choose one')
   expect(wrong({ place: 'nodes', nodes: [2], pool: 'fast' })).toBeUndefined()
-  expect(wrong({ place: 'nodes', nodes: [1, 2], pool: 'fast' })).toBe('There is no pool named fast')
-  expect(wrong({ place: 'nodes', nodes: [2, 3], pool: 'fast' })).toMatch(/^n3: 512MiB do not fit/)
+  expect(wrong({ place: 'nodes', nodes: [1, 2], pool: 'fast' })).toBe('Pool fast not found')
+  expect(wrong({ place: 'nodes', nodes: [2, 3], pool: 'fast' })).toMatch(/^n3: Not enough space: 512MiB needed/)
   // Where Ursa chooses, the node that is asked gets one; the others are its choice, and it says what is wrong with them.
-  expect(wrong({ pool: 'fast' })).toBe('There is no pool named fast')
+  expect(wrong({ pool: 'fast' })).toBe('Pool fast not found')
   expect(wrong({ pool: 'default' })).toBeUndefined()
   // One that has no volumes needs no pool.
   expect(problemsOf({ ...good, copies: 1 }, { ...three, nodes: [node(1, { witness: true }), node(2)], pools: [of(2, 'fast')] }).pool).toBeUndefined()

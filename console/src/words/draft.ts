@@ -94,32 +94,32 @@ export const STEPS: { name: string; fields: (keyof Draft)[] }[] = [
 
 export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Draft, string>> {
   const problems: Partial<Record<keyof Draft, string>> = {}
-  const wrongName = draft.name === '' ? 'A volume needs a name' : nameProblem(draft.name)
+  const wrongName = draft.name === '' ? 'Enter a name' : nameProblem(draft.name)
   if (wrongName !== undefined) problems.name = wrongName
   // What another node has alone has a name of that node's own.
-  else if (known.volumes.some((volume) => volume.name === draft.name && elsewhere(volume, known.nodes) === undefined)) problems.name = 'There is a volume of that name'
+  else if (known.volumes.some((volume) => volume.name === draft.name && elsewhere(volume, known.nodes) === undefined)) problems.name = 'A volume with this name already exists'
   const bytes = parseSize(draft.size)
-  if (bytes === undefined) problems.size = 'A number with K, M, G or T: 10G'
+  if (bytes === undefined) problems.size = 'Enter a number with K, M, G or T, for example 10G'
   const cluster = known.nodes.length > 0
   if (cluster && draft.place === undefined) problems.place = 'Choose one'
   const able = known.nodes.filter(takesCopies)
   if (cluster && draft.place === 'copies') {
-    if (!Number.isInteger(draft.copies) || draft.copies < 1 || draft.copies > 4) problems.copies = 'One to four'
-    else if (draft.copies > able.length) problems.copies = able.length === 1 ? 'Only one node takes copies now' : `Only ${able.length} nodes take copies now: those that are down or in maintenance get none`
+    if (!Number.isInteger(draft.copies) || draft.copies < 1 || draft.copies > 4) problems.copies = 'Choose 1 to 4'
+    else if (draft.copies > able.length) problems.copies = able.length === 1 ? 'Only one node can take copies now' : `Only ${able.length} nodes can take copies now: nodes that are down or in maintenance cannot`
   }
   if (cluster && draft.place === 'nodes') {
-    if (draft.nodes.length < 1) problems.nodes = 'Choose one at least'
-    else if (draft.nodes.length > 4) problems.nodes = 'Four at most'
-    else if (!draft.nodes.every((id) => able.some((node) => node.id === id))) problems.nodes = 'One of them takes no copies now: take it out, or wait until it is up and out of maintenance'
+    if (draft.nodes.length < 1) problems.nodes = 'Choose at least one node'
+    else if (draft.nodes.length > 4) problems.nodes = 'Choose at most four nodes'
+    else if (!draft.nodes.every((id) => able.some((node) => node.id === id))) problems.nodes = 'A chosen node cannot take copies now: deselect it, or wait until it is up and out of maintenance'
   }
   const wrongPool = unplaced(draft, known, bytes ?? 0)
   if (wrongPool !== undefined) problems.pool = wrongPool
   if (draft.map) {
     const target = draft.target || defaultTarget(draft.name)
-    if (draft.target !== '' && !isIscsiName(draft.target)) problems.target = `An iSCSI name is ${ISCSI_NAME_HINT}`
+    if (draft.target !== '' && !isIscsiName(draft.target)) problems.target = `Not a valid iSCSI name. Use ${ISCSI_NAME_HINT}`
     const maps = known.targets.find((one) => one.name === target)?.maps ?? []
-    if (draft.lun !== '' && (draft.lun < 0 || draft.lun > LUN_MAX)) problems.lun = `0 to ${LUN_MAX}`
-    else if (draft.lun !== '' && maps.some((map) => map.lun === draft.lun && map.host === draft.host)) problems.lun = `LUN ${draft.lun} of that target is taken for ${draft.host}`
+    if (draft.lun !== '' && (draft.lun < 0 || draft.lun > LUN_MAX)) problems.lun = `Enter 0 to ${LUN_MAX}`
+    else if (draft.lun !== '' && maps.some((map) => map.lun === draft.lun && map.host === draft.host)) problems.lun = `LUN ${draft.lun} of this target is already mapped to ${draft.host}`
   }
   return problems
 }

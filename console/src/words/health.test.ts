@@ -25,10 +25,10 @@ describe('health', () => {
   })
   it('has one cause for a node that is cut off from the asked one, which says what is known', () => {
     const nodes = [node(1), node(2), node(3, { up: false, reached_by: [2] })]
-    const own = of('node_cut_off', '3', said('node 3 (n3) has not answered this node by any link for 12 seconds, and node 2 (n2) reaches it: look after the network', 1))
-    const silent = [{ node: 3, node_name: 'n3', reason: 'nothing is heard of it' }]
+    const own = of('node_cut_off', '3', said('node 3 (n3) has not responded to this node on any link for 12 seconds, and node 2 (n2) reaches it: check the network', 1))
+    const silent = [{ node: 3, node_name: 'n3', reason: 'heartbeat timeout' }]
     const found = findings({ ...well, nodes, problems: [own], silent })
-    expect(found.map((f) => f.cause)).toEqual(['n3 (node 3) does not answer n1 (node 1) by any link; n2 (node 2) reaches it.'])
+    expect(found.map((f) => f.cause)).toEqual(['n3 (node 3) is cut off from n1 (node 1) on every link; n2 (node 2) reaches it.'])
     expect(found[0]).toMatchObject({ key: 'cut off 3', severity: 'warning' })
     const ofAnother = of('node_cut_off', '3', said('node 3 (n3) is up, but this node has not reached it', 2))
     expect(findings({ ...well, nodes, problems: [own, ofAnother] })).toHaveLength(2)
@@ -41,7 +41,7 @@ describe('health', () => {
     expect(since({ nodes: [node(1), down(2, 60), down(3, 50)] })['no majority']).toEqual({ at: 60 })
     const behind = (name: string, at: number) => {
       const one = volume(name, [[1, 'in_sync'], [2, 'outside']])
-      one.copies![1]!.sync = { bytes_per_second: 1, cause: 'its node was restarted', copied_bytes: 0, left_bytes: 5, total_bytes: 9, since: { at, or_earlier: true } }
+      one.copies![1]!.sync = { bytes_per_second: 1, cause: 'its node restarted', copied_bytes: 0, left_bytes: 5, total_bytes: 9, since: { at, or_earlier: true } }
       return one
     }
     expect(since({ volumes: [behind('db', 40), behind('mail', 30)] })).toEqual({ 'running syncs': { at: 30, or_earlier: true } })
@@ -58,23 +58,23 @@ describe('health', () => {
     expect([worst(found), problemsIn(found)]).toEqual(['ok', 0])
     const [short] = findings({ ...well, nodes: [node(1)], pools: [{ ...pool, overcommit: { promised: 3 * 2 ** 30, free: 2 ** 30 } }] })
     expect([short?.key, short?.severity]).toEqual(['overcommit default', 'advice'])
-    expect(short?.cause).toMatch(/1.?GiB free, and pools there may still need 3.?GiB/)
+    expect(short?.cause).toMatch(/1.?GiB free, and pools on it may still need 3.?GiB/)
     const down = findings({ ...well, nodes: [node(1), node(2, { votes: false, up: false })] })
     expect(down.map((f) => f.key), 'advice comes last').toEqual(['down 2', 'two nodes'])
     expect([worst(down), problemsIn(down)]).toEqual(['warning', 1])
   })
   it('names a change that does not end, since it began', () => {
-    const change = (age: number) => ({ what: 'deleting volume "x"', age, waits_for: 'an answer from /dev/sdb' })
+    const change = (age: number) => ({ what: 'deleting volume "x"', age, waits_for: 'a response from /dev/sdb' })
     const found = findings({ ...well, node: { ...state, changes: [change(300), change(400)] } })
     expect(found).toHaveLength(1)
-    expect(found[0]).toMatchObject({ severity: 'warning', since: { at: 600 }, cause: 'Deleting volume "x" does not end: it waits for an answer from /dev/sdb.' })
+    expect(found[0]).toMatchObject({ severity: 'warning', since: { at: 600 }, cause: 'Deleting volume "x" has not finished: it waits for a response from /dev/sdb.' })
   })
   it('says how sure an age is', () => {
     expect([lasting('3 min', { at: 5 }), lasting('3 min', { at: 5, or_earlier: true }), lasting('3 min', undefined)]).toEqual(['for 3 min', 'for at least 3 min', 'seen here for 3 min'])
   })
   it('says that a sync mends itself, and puts what is worse first', () => {
     const db = volume('db', [[1, 'in_sync'], [2, 'joining']])
-    db.copies![1]!.sync = { cause: 'its node was restarted', copied_bytes: 3, left_bytes: 1, total_bytes: 4, bytes_per_second: 1 }
+    db.copies![1]!.sync = { cause: 'its node restarted', copied_bytes: 3, left_bytes: 1, total_bytes: 4, bytes_per_second: 1 }
     const found = findings({ ...well, volumes: [db], pools: [{ ...pool, state: 'unavailable', reason: 'no such file' }] })
     expect(found.map((finding) => finding.severity)).toEqual(['warning', 'working'])
     expect(found[0]?.cause).toBe('Pool default is unavailable: no such file.')
@@ -89,7 +89,7 @@ describe('health', () => {
   it('says that a volume is not served when no copy but the failed one is in sync', () => {
     const causes = (there: 'in_sync' | 'outside') => findings({ ...well, volumes: [volume('db', [[1, 'in_sync'], [2, there]], { problem: 'a write to this copy failed' })] }).map((f) => f.cause)
     expect(causes('in_sync')).toEqual([])
-    expect(causes('outside')[0]).toBe('Volume db is not served: a write to this copy failed')
+    expect(causes('outside')[0]).toBe('Volume db is unavailable: a write to this copy failed')
   })
   it('says what is missing without a majority, and with two nodes', () => {
     const one = findings({ ...well, nodes: [node(1), node(2, { up: false }), node(3, { up: false })] })
@@ -103,19 +103,19 @@ describe('health', () => {
   it('names the node of a pool, and takes what a node says for its own pools', () => {
     const other: Pool = { ...pool, state: 'read_only', node: 2, node_name: 'n2' }
     const found = findings({ ...well, pools: [other], problems: [readOnly(1), readOnly(2)] })
-    expect(found.map((f) => f.cause)).toEqual(['Pool default of n2 is read-only: its metadata could not be written.', 'n1 (node 1): pool default is read-only'])
+    expect(found.map((f) => f.cause)).toEqual(['Pool default on n2 is read-only: a metadata write failed. Volume I/O continues.', 'n1 (node 1): pool default is read-only'])
   })
   it('takes in what any node says, with its name, and what several say once', () => {
     const problems = [said('etcd cannot be used', 1), said('the audit log cannot be written: its disk has not answered for 5 seconds', 3), said('etcd cannot be used', 2)]
     const found = findings({ ...well, problems })
     expect(found.map((f) => f.cause)).toEqual(['n1 (node 1) and n2 (node 2): etcd cannot be used', 'n3 (node 3): the audit log cannot be written: its disk has not answered for 5 seconds'])
-    expect(found[1]).toMatchObject({ severity: 'warning', action: 'Follow what it says; the log of n3 (node 3) has more (journalctl -u ursa).' })
+    expect(found[1]).toMatchObject({ severity: 'warning', action: 'Do what the message says; the log of n3 (node 3) has details (journalctl -u ursa).' })
     const later = findings({ ...well, problems: [said('the audit log cannot be written: its disk has not answered for 7 seconds', 3)] })
     expect(later[0]?.key, 'the same, for longer').toBe(found[1]?.key)
   })
   it('leads from read errors, and from a pool that was set back, to what can be done about them', () => {
     const readErrors = (count: number) => of('read_failed', '/dev/sdb', { ...said(`disk /dev/sdb of pool default failed to read ${count} blocks`, 1), since: { at: 9 } })
-    const setBack = (copies: number) => of('pool_set_back', 'default', said(`pool default (/dev/sdb) was set back: it holds an older state than when it was last in use; ${copies} of its copies are resynced in full`, 2))
+    const setBack = (copies: number) => of('pool_set_back', 'default', said(`pool default (/dev/sdb) was set back: it holds an older state than when it was last used; ${copies} of its copies are resynced in full`, 2))
     const found = findings({ ...well, problems: [readErrors(2), setBack(3)] })
     expect(found.map((f) => [f.severity, f.link, f.since])).toEqual([['warning', '#/pools', { at: 9 }], ['warning', '#/pools', undefined]])
     expect(found[0]?.action).toMatch(/acknowledge the read errors/)
@@ -128,23 +128,23 @@ describe('health', () => {
     const nodes = [node(1), node(2), node(3, { up: false })]
     const found = findings({ ...well, nodes, silent: missing, missing })
     expect(found.map((f) => f.key)).toEqual(['down 3', 'silent 2'])
-    expect(found[1]?.cause).toBe('n2 (node 2) does not say how it is: it did not answer within 2 s.')
+    expect(found[1]?.cause).toBe('n2 (node 2) does not report its health: it did not answer within 2 s.')
     // Its pools, say, while it does say that it has no problem.
-    expect(findings({ ...well, nodes, missing })[1]?.cause).toBe('n2 (node 2) does not say what it has: it did not answer within 2 s.')
+    expect(findings({ ...well, nodes, missing })[1]?.cause).toBe('n2 (node 2) does not report all of its pools, volumes and sessions: it did not answer within 2 s.')
   })
   it('claims no more than what is known', () => {
-    expect(allWell(well)).toBe('All 3 nodes are up and report no problem, all volumes are served, all copies are in sync, all pools work. Nothing is to be done.')
-    expect(allWell({ volumes: [], pools: [{ ...pool, state: 'exported' }], problems: [], silent: [], missing: [], asked_at: 1000 })).toBe('This node is up and reports no problem. Nothing is to be done.')
+    expect(allWell(well)).toBe('All 3 nodes are up and report no problems, all volumes are served, all copies are in sync, all pools are online. No action needed.')
+    expect(allWell({ volumes: [], pools: [{ ...pool, state: 'exported' }], problems: [], silent: [], missing: [], asked_at: 1000 })).toBe('This node is up and reports no problems. No action needed.')
     const unsaid = findings({ ...well, volumes: [volume('db', [[1, 'in_sync'], [2, 'outside']])] })
-    expect(unsaid.map((f) => f.cause)).toEqual(['1 copy is not in sync, and nobody says how far yet.'])
+    expect(unsaid.map((f) => f.cause)).toEqual(['1 copy is out of sync, progress not known yet.'])
   })
   it('reminds of a sync that somebody has paused', () => {
     const behind = volume('db', [[1, 'in_sync'], [2, 'outside']])
-    const sync = { bytes_per_second: 0, cause: 'its node was restarted', copied_bytes: 0, left_bytes: 5, total_bytes: 9, waits_for: 'somebody to resume it', paused: { by: 'eva', since: 9 } }
+    const sync = { bytes_per_second: 0, cause: 'its node restarted', copied_bytes: 0, left_bytes: 5, total_bytes: 9, waits_for: 'an administrator to resume it', paused: { by: 'eva', since: 9 } }
     behind.copies![1]!.sync = sync
     const found = findings({ ...well, volumes: [behind] })
     expect(found).toHaveLength(1)
-    expect(found[0]).toMatchObject({ severity: 'warning', since: { at: 9 }, cause: 'The sync of db to node 2 is paused, by eva: the volume outlives fewer losses.' })
+    expect(found[0]).toMatchObject({ severity: 'warning', since: { at: 9 }, cause: 'The resync of db on node 2 was paused by eva: the volume has reduced redundancy.' })
   })
   it('does not say the same twice', () => {
     const broken: Pool = { ...pool, state: 'read_only' }

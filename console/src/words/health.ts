@@ -111,11 +111,11 @@ export function lasting(age: string, since: Since | undefined): string {
 
 /** What there is to say when nothing is found: no more than was asked. */
 export function allWell({ nodes, volumes, pools }: Observed): string {
-  const parts = [nodes && nodes.length > 1 ? `All ${nodes.length} nodes are up and report no problem` : 'This node is up and reports no problem']
+  const parts = [nodes && nodes.length > 1 ? `All ${nodes.length} nodes are up and report no problems` : 'This node is up and reports no problems']
   if (volumes.length > 0) parts.push('all volumes are served')
   if (volumes.some((volume) => volume.copies?.length)) parts.push('all copies are in sync')
-  if (pools.some(isOpen)) parts.push(pools.every(isOpen) ? 'all pools work' : 'all open pools work')
-  return `${parts.join(', ')}. Nothing is to be done.`
+  if (pools.some(isOpen)) parts.push(pools.every(isOpen) ? 'all pools are online' : 'all open pools are online')
+  return `${parts.join(', ')}. No action needed.`
 }
 
 /** Others reach it, and the node that was asked does not. */
@@ -151,7 +151,7 @@ function ofProblems({ nodes = [], pools, problems }: Observed): Finding[] {
       severity: 'warning',
       since: first(since),
       cause: who.length > 0 ? `${listed(who)}: ${text}` : text,
-      action: action ?? `Follow what it says; the log of ${who.length > 0 ? listed(who) : 'the node'} has more (journalctl -u ursa).`,
+      action: action ?? `Do what the message says; the log of ${who.length > 0 ? listed(who) : 'the node'} has details (journalctl -u ursa).`,
       ...(action && { link: '#/pools' }),
     }
   })
@@ -160,12 +160,12 @@ function ofProblems({ nodes = [], pools, problems }: Observed): Finding[] {
 /** Nodes of which not all is known, though they are heard of. Of one that is down it is said already. */
 function ofMissing({ nodes = [], silent, missing }: Observed): Finding[] {
   const said = (what: string) => (one: Missing) => [one.node, { ...one, what }] as const
-  const asked = new Map([...missing.map(said('what it has')), ...silent.map(said('how it is'))])
+  const asked = new Map([...missing.map(said('all of its pools, volumes and sessions')), ...silent.map(said('its health'))])
   for (const node of nodes) if (!node.up) asked.delete(node.id)
   return [...asked.values()].map(({ node, node_name, reason, what }) => ({
     key: `silent ${node}`, severity: 'warning', link: '#/nodes',
-    cause: `${nameOf({ id: node, name: node_name })} does not say ${what}: ${reason}.`,
-    action: 'Nobody knows whether all is well there: open that node’s own console, or ask on its machine (ursa status).',
+    cause: `${nameOf({ id: node, name: node_name })} does not report ${what}: ${reason}.`,
+    action: 'Its state is unknown. Open that node’s own console, or run ursa status on it.',
   }))
 }
 
@@ -174,16 +174,16 @@ function ofVolume(volume: Volume, nodes: ClusterNode[]): Finding[] {
   if (volume.fork?.split) {
     return [{
       key: `split ${volume.id}`, severity: 'critical', since: exactly(volume.fork.since), link,
-      cause: `Volume ${volume.name} is split: both nodes have data that the other has not.`,
-      action: 'Look at both sides, then decide whose data is kept.',
+      cause: `Split brain on volume ${volume.name}: two nodes each have writes that the other lacks.`,
+      action: 'Inspect both sides and back up what you need, then choose which side to keep.',
     }]
   }
   const problem = unserved(volume, nodes)
   if (problem) {
     return [{
       key: `problem ${volume.id}`, severity: 'critical', link,
-      cause: `Volume ${volume.name}${typeof volume.node === 'number' ? ` of ${aloneOn(volume)}` : ''} is not served: ${problem}`,
-      action: 'Open the volume: it says what it waits for.',
+      cause: `Volume ${volume.name}${typeof volume.node === 'number' ? ` on ${aloneOn(volume)}` : ''} is unavailable: ${problem}`,
+      action: 'Open the volume to see what it waits for.',
     }]
   }
   const copies = volume.copies ?? []
@@ -194,22 +194,22 @@ function ofVolume(volume: Volume, nodes: ClusterNode[]): Finding[] {
       return [{
         // Since the last of them is not there.
         key: `none ${volume.id}`, severity: 'critical', link, since: last(down.map((node) => node.down_since)),
-        cause: `Nobody serves volume ${volume.name}, as far as the node that this page asks knows: no node that has a copy in sync answers it.`,
-        action: 'Bring back a node that has a copy in sync, or the network to it.',
+        cause: `Volume ${volume.name} is unavailable, as seen from this node: no node with a copy in sync responds.`,
+        action: 'Bring back a node that has a copy in sync, or restore the network to it.',
       }]
     }
     return [{
       // Since the last of them is not.
       key: `none ${volume.id}`, severity: 'critical', link, since: last(copies.map((copy) => copy.sync?.since)),
-      cause: `No copy of volume ${volume.name} is in sync, and nobody serves it.`,
+      cause: `Volume ${volume.name} is unavailable: none of its copies is in sync.`,
       action: 'Bring back the node that had the last copy in sync.',
     }]
   }
   if (volume.fork) {
     return [{
       key: `fork ${volume.id}`, severity: 'warning', since: exactly(volume.fork.since), link,
-      cause: `Node ${volume.fork.node} goes on alone with volume ${volume.name}.`,
-      action: 'Bring back the other node, or the link to it.',
+      cause: `Node ${volume.fork.node} continues alone with volume ${volume.name}.`,
+      action: 'Bring back the other node, or restore the link to it.',
     }]
   }
   return []
@@ -221,8 +221,8 @@ function ofCutOff(node: ClusterNode, nodes: ClusterNode[]): Finding {
   const by = (node.reached_by ?? []).map(named)
   return {
     key: `cut off ${node.id}`, severity: 'warning', link: '#/nodes', since: node.down_since ?? undefined,
-    cause: `${nameOf(node)} does not answer ${here ? nameOf(here) : 'the node that was asked'} by any link; ${listed(by)} ${by.length === 1 ? 'reaches' : 'reach'} it.`,
-    action: 'Look after the network between the two: cables, switches, firewalls, port 3270.',
+    cause: `${nameOf(node)} is cut off from ${here ? nameOf(here) : 'this node'} on every link; ${listed(by)} ${by.length === 1 ? 'reaches' : 'reach'} it.`,
+    action: 'Check the network between the two nodes: cables, switches, firewalls, port 3270.',
   }
 }
 
@@ -232,16 +232,16 @@ function ofNode(node: ClusterNode, nodes: ClusterNode[]): Finding[] {
     if (!node.maintenance) return []
     return [{
       key: `maintenance ${node.id}`, severity: 'warning', link: '#/nodes', since: nodeSince(node),
-      cause: `${nameOf(node)} is in maintenance: none of its copies is in sync.`,
-      action: 'End its maintenance when the work on it is done.',
+      cause: `${nameOf(node)} is in maintenance: its copies are out of sync.`,
+      action: 'End maintenance when the work is done.',
     }]
   }
   return [{
     key: `down ${node.id}`, severity: 'warning', link: '#/nodes', since: nodeSince(node),
-    cause: `${nameOf(node)} is down: nothing is heard of it.`,
+    cause: `${nameOf(node)} is down: heartbeat timeout.`,
     action: node.maintenance
-      ? 'It is in maintenance: start it again when the work on it is done.'
-      : 'Look whether its machine runs and start Ursa there (systemctl start ursa); its copies then get what they miss by themselves.',
+      ? 'It is in maintenance. Start it when the work is done, then end maintenance.'
+      : 'Check that the server runs, and start Ursa there (systemctl start ursa). Its copies then resync automatically.',
   }]
 }
 
@@ -254,8 +254,8 @@ function ofVotes(nodes: ClusterNode[]): Finding[] {
     // Since so many are down that the others are no majority.
     key: 'no majority', severity: 'warning', link: '#/nodes', since: down[Math.ceil(voters.length / 2) - 1],
     cause: voters.length === 0
-      ? 'The cluster’s record does not answer: nothing can be changed, and no node can be given up.'
-      : `Only ${up} of ${plural(voters.length, 'node that votes', 'nodes that vote')} are up: nothing can be changed, and no further node can be given up.`,
+      ? 'The cluster’s record does not answer: nothing can be changed, and no node can be declared lost.'
+      : `No quorum (${up} of ${plural(voters.length, 'voter')} up): nothing can be changed, and no further node can be declared lost.`,
     action: 'Bring back the nodes that are down.',
   }]
 }
@@ -265,8 +265,8 @@ function ofTwo(nodes: ClusterNode[]): Finding[] {
   if (nodes.length !== 2) return []
   return [{
     key: 'two nodes', severity: 'advice', link: '#/nodes',
-    cause: 'Two nodes alone cannot agree which of them is lost: if the one that decides is lost, the other waits for it.',
-    action: 'Let a third node join; a small machine as a witness is enough.',
+    cause: 'Two nodes without a witness have no majority: if the preferred node is lost, the other one waits for it.',
+    action: 'Add a third node; a small machine as a witness is enough.',
   }]
 }
 
@@ -276,7 +276,7 @@ function ofPool(pool: Pool, { nodes, problems }: Observed): Finding[] {
   const failed = pool.disks.find((disk) => disk.failure)
   const since = first(problems.filter((problem) => isAbout(problem, pool)).map((problem) => problem.since))
   const link = '#/pools'
-  const name = pool.node_name ? `${pool.name} of ${pool.node_name}` : pool.name
+  const name = pool.node_name ? `${pool.name} on ${pool.node_name}` : pool.name
   switch (pool.state) {
     case 'online':
       break
@@ -286,13 +286,13 @@ function ofPool(pool: Pool, { nodes, problems }: Observed): Finding[] {
       return [{
         key: `pool ${name}`, severity, link, since: exactly(failed?.failure?.since) ?? since,
         cause: `A disk of pool ${name} has failed${failed?.failure ? `: ${failed.path}: ${failed.failure.error}` : ''}.`,
-        action: 'Look after the disk (dmesg), then reopen the pool.',
+        action: 'Check the disk (dmesg). When it works again or is replaced, reopen the pool.',
       }]
     case 'read_only':
       return [{
         key: `pool ${name}`, severity: 'warning', link, since,
-        cause: `Pool ${name} is read-only: its metadata could not be written.`,
-        action: 'Look after its disks, then reopen the pool.',
+        cause: `Pool ${name} is read-only: a metadata write failed. Volume I/O continues.`,
+        action: 'Check its disks (dmesg), then reopen the pool.',
       }]
     case 'unavailable':
       return [{
@@ -314,7 +314,7 @@ function ofPool(pool: Pool, { nodes, problems }: Observed): Finding[] {
     return [{
       key: `full ${name}`, severity: 'advice', link,
       cause: `Pool ${name} is nearly full: new volumes may not fit.`,
-      action: 'Add a disk to it: volumes stay where they are.',
+      action: 'Add a disk to it. Volumes stay where they are.',
     }]
   }
   return []
@@ -334,9 +334,9 @@ function ofCopies({ volumes, nodes }: Observed): Finding[] {
     found.push({
       key: 'paused syncs', severity: 'warning', link: '#/jobs', since: first(paused.map(({ sync }) => exactly(sync.paused?.since))),
       cause: paused.length === 1
-        ? `The sync of ${stopped.volume.name} to node ${stopped.copy.node} is paused, by ${stopped.sync.paused?.by}: the volume outlives fewer losses.`
-        : `${paused.length} syncs are paused: these volumes outlive fewer losses.`,
-      action: 'Let it go on under “Jobs” as soon as hosts can spare it.',
+        ? `The resync of ${stopped.volume.name} on node ${stopped.copy.node} was paused by ${stopped.sync.paused?.by}: the volume has reduced redundancy.`
+        : `${paused.length} resyncs are paused: these volumes have reduced redundancy.`,
+      action: 'Resume it under “Jobs” as soon as the load allows.',
     })
   }
   const held = waiting[0]
@@ -344,24 +344,24 @@ function ofCopies({ volumes, nodes }: Observed): Finding[] {
     found.push({
       key: 'waiting syncs', severity: 'warning', since: first(waiting.map(({ sync }) => sync.since)), link: waiting.length === 1 ? volumeLink(held.volume) : '#/jobs',
       cause: waiting.length === 1
-        ? `The copy of ${held.volume.name} on node ${held.copy.node} is not in sync and waits for ${held.sync.waits_for}.`
-        : `${plural(waiting.length, 'copy', 'copies')} are not in sync and wait; the first, of ${held.volume.name}, for ${held.sync.waits_for}.`,
-      action: 'If it stays so for minutes, look after what it waits for.',
+        ? `The copy of ${held.volume.name} on node ${held.copy.node} is out of sync and waits for ${held.sync.waits_for}.`
+        : `${plural(waiting.length, 'copy', 'copies')} are out of sync and waiting; the first, of ${held.volume.name}, for ${held.sync.waits_for}.`,
+      action: 'If this lasts for minutes, check what it waits for.',
     })
   }
   if (running.length > 0) {
     const done = running.reduce((sum, { sync }) => sum + progress(sync), 0) / running.length
     found.push({
       key: 'running syncs', severity: 'working', link: '#/jobs', since: first(running.map(({ sync }) => sync.since)),
-      cause: `${plural(running.length, 'copy is', 'copies are')} being brought in sync (${Math.round(100 * done)} %).`,
-      action: 'Nothing is to be done. Until then these volumes outlive fewer losses.',
+      cause: `${plural(running.length, 'copy is', 'copies are')} out of sync and resyncing (${Math.round(100 * done)} %).`,
+      action: 'No action needed; resync in progress. Until it completes, these volumes have reduced redundancy.',
     })
   }
   if (unsaid.length > 0) {
     found.push({
       key: 'unsaid syncs', severity: 'working', link: '#/jobs',
-      cause: `${plural(unsaid.length, 'copy is', 'copies are')} not in sync, and nobody says how far yet.`,
-      action: 'Nothing is to be done but wait; if it stays so for minutes, look at the node that has it.',
+      cause: `${plural(unsaid.length, 'copy is', 'copies are')} out of sync, progress not known yet.`,
+      action: 'No action needed yet. If this lasts for minutes, check the node that has the copy.',
     })
   }
   return found
@@ -374,7 +374,7 @@ function ofChanges({ node, asked_at }: Observed): Finding[] {
   const { what, age, waits_for } = change
   return [{
     key: `change ${what}`, severity: 'warning', link: '#/jobs', since: { at: asked_at - age },
-    cause: `${what.charAt(0).toUpperCase()}${what.slice(1)} does not end: it waits for ${waits_for}.`,
-    action: 'Look after what it waits for; it then goes on by itself. The log has more (journalctl -u ursa).',
+    cause: `${what.charAt(0).toUpperCase()}${what.slice(1)} has not finished: it waits for ${waits_for}.`,
+    action: 'Fix what it waits for; it then continues automatically. The log has details (journalctl -u ursa).',
   }]
 }

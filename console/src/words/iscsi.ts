@@ -6,7 +6,7 @@ export function defaultTarget(volume: string): string {
 }
 
 /** What such a name looks like. */
-export const ISCSI_NAME_HINT = 'iqn.YYYY-MM.reversed.domain:name, eui. with 16 or naa. with 16 or 32 hexadecimal digits; small letters'
+export const ISCSI_NAME_HINT = 'iqn.YYYY-MM.reversed.domain:name, eui. with 16 hex digits, or naa. with 16 or 32 hex digits; lowercase only'
 
 /** Bytes of a name (RFC 7143 4.2.7). */
 const NAME_MAX = 223

@@ -8,36 +8,36 @@ const job = (more: Partial<Job> = {}): Job => ({ id: 'copy.1', kind: 'sync', sub
 const nodes = [node(1), node(2)]
 
 it('says what is done, and with which nodes', () => {
-  expect(jobWord(job(), nodes)).toBe('on n2: being brought in sync')
-  expect(jobWord(job({ state: 'waiting', node: 7 }), nodes)).toBe('on node 7: waits to be brought in sync')
+  expect(jobWord(job(), nodes)).toBe('on n2: resyncing')
+  expect(jobWord(job({ state: 'waiting', node: 7 }), nodes)).toBe('on node 7: waiting to resync')
   expect(jobWord(job({ state: 'paused', paused: { by: 'eva', since: 9 } }), nodes)).toBe('on n2: paused by eva')
-  expect(jobWord(job({ kind: 'move_copy', from_node: 1 }), nodes)).toBe('from n1 to n2: a copy is being moved')
-  expect(jobWord(job({ kind: 'remove_copy' }), nodes)).toBe('on n2: a copy is to be taken away')
-  expect(jobWord(job({ kind: 'verify' }), nodes)).toBe('its copies are being compared, by n2')
-  expect(jobWord(job({ kind: 'change', state: 'waiting' }), nodes)).toBe('on n2: waits')
-  expect(jobWord(job({ kind: 'change', state: 'waiting', node: null }), [])).toBe('waits')
+  expect(jobWord(job({ kind: 'move_copy', from_node: 1 }), nodes)).toBe('from n1 to n2: moving a copy')
+  expect(jobWord(job({ kind: 'remove_copy' }), nodes)).toBe('on n2: removing a copy')
+  expect(jobWord(job({ kind: 'verify' }), nodes)).toBe('verifying its copies, by n2')
+  expect(jobWord(job({ kind: 'change', state: 'waiting' }), nodes)).toBe('on n2: waiting')
+  expect(jobWord(job({ kind: 'change', state: 'waiting', node: null }), [])).toBe('waiting')
 })
 
 it('says what has ended, and how', () => {
-  const cause = 'its node was restarted'
+  const cause = 'its node restarted'
   const moved = job({ kind: 'move_copy', from_node: 1, state: 'ended', cause, ended: { at: 40 } })
-  expect(endWord(moved, nodes)).toBe('from n1 to n2: the move of a copy')
+  expect(endWord(moved, nodes)).toBe('from n1 to n2: move of a copy')
   expect(endState(moved)).toEqual({ word: 'done', tone: 'ok' })
   expect(endLine(moved, 100)).toBe('1 min ago')
-  expect(endWhy(moved)).toBe('Why: its node was restarted.')
+  expect(endWhy(moved)).toBe('Cause: its node restarted.')
   const added = job({ kind: 'add_copy', state: 'cancelled', ended: { at: 40, reason: 'the volume was deleted' } })
-  expect(endState(added)).toEqual({ word: 'taken back', tone: 'off' })
+  expect(endState(added)).toEqual({ word: 'cancelled', tone: 'off' })
   expect(endWhy(added)).toBe('the volume was deleted.')
   expect(endWord(job({ kind: 'change', node: null }), [])).toBe('')
 })
 
 it('says what a comparison has found', () => {
   const compared = (different_bytes: number, unchecked_bytes = 0) => job({ kind: 'verify', state: 'ended', ended: { at: 40, took_s: 48, found: { equal: different_bytes + unchecked_bytes === 0, different_bytes, unchecked_bytes } } })
-  expect(endWord(compared(0), nodes)).toBe('the comparison of its copies, by n2')
+  expect(endWord(compared(0), nodes)).toBe('verify of its copies, by n2')
   expect(endLine(compared(0), 45)).toBe('5 s ago, took 48 s')
   expect(endState(compared(0))).toEqual({ word: 'equal', tone: 'ok' })
   expect(endState(compared(512))).toEqual({ word: 'copies differ', tone: 'critical' })
-  expect(endState(compared(0, 512))).toEqual({ word: 'not all compared', tone: 'warning' })
+  expect(endState(compared(0, 512))).toEqual({ word: 'not fully compared', tone: 'warning' })
   expect(endState({ ...compared(0, 512), state: 'failed' })).toEqual({ word: 'failed', tone: 'warning' })
 })
 
@@ -49,18 +49,18 @@ it('says how far it is, and leaves out what is not known', () => {
 })
 
 it('says what keeps it from getting on', () => {
-  const cause = 'its node was restarted'
+  const cause = 'its node restarted'
   expect(jobWhy(job(), 100)).toBe('')
-  expect(jobWhy(job({ cause }), 100)).toBe('Why: its node was restarted.')
-  expect(jobWhy(job({ cause, held_back_by: 'cluster_limit' }), 100)).toBe('Why: its node was restarted; held back by the cluster’s limit.')
-  expect(jobWhy(job({ cause, held_back_by: 'hosts', waits_for: 'a link' }), 100)).toBe('Why: its node was restarted; waits for a link.')
-  expect(jobWhy(job({ held_back_by: 'paused', paused: { by: 'eva', since: 40 } }), 100)).toBe('paused by eva 1 min ago: it protects nothing until it is in sync.')
+  expect(jobWhy(job({ cause }), 100)).toBe('Cause: its node restarted.')
+  expect(jobWhy(job({ cause, held_back_by: 'cluster_limit' }), 100)).toBe('Cause: its node restarted; limited by the cluster’s resync limit.')
+  expect(jobWhy(job({ cause, held_back_by: 'hosts', waits_for: 'a link' }), 100)).toBe('Cause: its node restarted; waits for a link.')
+  expect(jobWhy(job({ held_back_by: 'paused', paused: { by: 'eva', since: 40 } }), 100)).toBe('paused by eva 1 min ago: this copy adds no redundancy until it is in sync.')
 })
 
 it('says what stays when it is taken back', () => {
   expect(cancelMeaning(job({ kind: 'move_copy' }))).toContain('the old one stays')
   expect(cancelMeaning(job({ kind: 'remove_copy' }))).toBe('The copy stays where it is.')
-  expect(cancelMeaning(job({ kind: 'verify' }))).toContain('Nothing is changed')
+  expect(cancelMeaning(job({ kind: 'verify' }))).toContain('changes no data')
 })
 
 it('names nodes whose part is missing', () => {

@@ -11,17 +11,17 @@ export function jobWord(job: Job, nodes: ClusterNode[]): string {
   if (job.paused && job.state === 'paused') return `on ${name(job.node)}: paused by ${job.paused.by}`
   switch (job.kind) {
     case 'sync':
-      return `on ${name(job.node)}: ${waits ? 'waits to be brought in sync' : 'being brought in sync'}`
+      return `on ${name(job.node)}: ${waits ? 'waiting to resync' : 'resyncing'}`
     case 'add_copy':
-      return `on ${name(job.node)}: a copy more${waits ? ' waits to be made' : ' is being made'}`
+      return `on ${name(job.node)}: ${waits ? 'waiting to add a copy' : 'adding a copy'}`
     case 'move_copy':
-      return `from ${name(job.from_node)} to ${name(job.node)}: a copy ${waits ? 'waits to be moved' : 'is being moved'}`
+      return `from ${name(job.from_node)} to ${name(job.node)}: ${waits ? 'waiting to move a copy' : 'moving a copy'}`
     case 'remove_copy':
-      return `on ${name(job.node)}: a copy is to be taken away`
+      return `on ${name(job.node)}: removing a copy`
     case 'verify':
-      return `${waits ? 'waits for its turn to be compared' : 'its copies are being compared'}${known(job.node) ? `, by ${name(job.node)}` : ''}`
+      return `${waits ? 'waiting to verify its copies' : 'verifying its copies'}${known(job.node) ? `, by ${name(job.node)}` : ''}`
     case 'change':
-      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}${waits ? 'waits' : 'under way'}`
+      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}${waits ? 'waiting' : 'in progress'}`
   }
 }
 
@@ -30,15 +30,15 @@ export function endWord(job: Job, nodes: ClusterNode[]): string {
   const name = (id: number | null | undefined) => named(id, nodes)
   switch (job.kind) {
     case 'sync':
-      return `on ${name(job.node)}: the sync of a copy`
+      return `on ${name(job.node)}: resync of a copy`
     case 'add_copy':
-      return `on ${name(job.node)}: a copy more`
+      return `on ${name(job.node)}: addition of a copy`
     case 'move_copy':
-      return `from ${name(job.from_node)} to ${name(job.node)}: the move of a copy`
+      return `from ${name(job.from_node)} to ${name(job.node)}: move of a copy`
     case 'remove_copy':
-      return `on ${name(job.node)}: the removal of a copy`
+      return `on ${name(job.node)}: removal of a copy`
     case 'verify':
-      return `the comparison of its copies${known(job.node) ? `, by ${name(job.node)}` : ''}`
+      return `verify of its copies${known(job.node) ? `, by ${name(job.node)}` : ''}`
     case 'change':
       return known(job.node) ? `on ${name(job.node)}` : ''
   }
@@ -46,11 +46,11 @@ export function endWord(job: Job, nodes: ClusterNode[]): string {
 
 /** How it has ended, in a word, and how bad that is. */
 export function endState(job: Job): { word: string; tone: 'ok' | 'warning' | 'critical' | 'off' } {
-  if (job.state === 'cancelled') return { word: 'taken back', tone: 'off' }
+  if (job.state === 'cancelled') return { word: 'cancelled', tone: 'off' }
   if (job.state === 'failed') return { word: 'failed', tone: 'warning' }
   const found = job.ended?.found
   if (found && found.different_bytes > 0) return { word: 'copies differ', tone: 'critical' }
-  if (found && !found.equal) return { word: 'not all compared', tone: 'warning' }
+  if (found && !found.equal) return { word: 'not fully compared', tone: 'warning' }
   return { word: found ? 'equal' : 'done', tone: 'ok' }
 }
 
@@ -63,7 +63,7 @@ export function endLine(job: Job, now: number): string {
 
 /** Why it was done, and what somebody should know of its end. */
 export function endWhy(job: Job): string {
-  const parts = [job.cause ? `Why: ${job.cause}` : undefined, job.ended?.reason].filter(Boolean)
+  const parts = [job.cause ? `Cause: ${job.cause}` : undefined, job.ended?.reason].filter(Boolean)
   return parts.length > 0 ? `${parts.join('; ')}.` : ''
 }
 
@@ -82,17 +82,17 @@ export function jobLine(job: Job, age = 0): string {
 /** Why it is done, and what keeps it from getting on, or from going faster. `now`: in seconds since 1970. */
 export function jobWhy(job: Job, now: number): string {
   const note = job.paused
-    ? `paused by ${job.paused.by} ${duration(now - job.paused.since)} ago: it protects nothing until it is in sync`
+    ? `paused by ${job.paused.by} ${duration(now - job.paused.since)} ago: this copy adds no redundancy until it is in sync`
     : job.waits_for
       ? `waits for ${job.waits_for}`
       : restraint(job)
-  const parts = [job.cause ? `Why: ${job.cause}` : undefined, note].filter(Boolean)
+  const parts = [job.cause ? `Cause: ${job.cause}` : undefined, note].filter(Boolean)
   return parts.length > 0 ? `${parts.join('; ')}.` : ''
 }
 
 /** What it means that it stands still. */
 export const PAUSE_MEANING =
-  'It stands still until somebody has it go on, over restarts of nodes, too. What the copy misses is still noted: nothing is lost, and nothing is copied twice. But it protects nothing until it is in sync, and the longer it waits, the more it misses.'
+  'It stays paused until it is resumed, even if nodes restart. Missed writes are still recorded: nothing is lost, and nothing is copied twice. But the copy adds no redundancy until it is in sync, and it misses more writes the longer it is paused.'
 
 /** What becomes of it when it is taken back. */
 export function cancelMeaning(job: Job): string {
@@ -100,11 +100,11 @@ export function cancelMeaning(job: Job): string {
     case 'remove_copy':
       return 'The copy stays where it is.'
     case 'move_copy':
-      return 'The new copy is taken away again, and the old one stays. Nothing that hosts have written is lost.'
+      return 'The new copy is removed, and the old one stays. No data is lost.'
     case 'verify':
-      return 'The comparison ends; what was found so far is kept. Nothing is changed by it.'
+      return 'The verify stops; findings so far are kept. It changes no data.'
     default:
-      return 'The copy that is being made is taken away again; the others stay as they are. Nothing that hosts have written is lost.'
+      return 'The copy that is being added is removed; the others stay as they are. No data is lost.'
   }
 }
 

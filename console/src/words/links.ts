@@ -7,13 +7,13 @@ import { ursa } from './command'
 export type KeptFor = LinkRole | 'all'
 
 export const KEPT_FOR: { role: KeptFor; label: string; means: string }[] = [
-  { role: 'all', label: 'All links', means: 'The data of volumes, heartbeats and the cluster’s record, as long as no other address is kept for some of it' },
-  { role: 'replication', label: 'The data of volumes (replication)', means: 'Copies and syncs. Heartbeats come here only where no other address answers' },
-  { role: 'heartbeat', label: 'Heartbeats (heartbeat)', means: 'Heartbeats, leases and the cluster’s record. Data never comes here' },
+  { role: 'all', label: 'All links', means: 'Volume data, heartbeats and the cluster’s record, unless another address is reserved for one of them' },
+  { role: 'replication', label: 'Volume data (replication)', means: 'Replicated writes and resyncs. Heartbeats use it only if no other address answers' },
+  { role: 'heartbeat', label: 'Heartbeats (heartbeat)', means: 'Heartbeats, leases and the cluster’s record. Never volume data' },
 ]
 
 /** Who calls whom, and when it counts. */
-export const WHO_CALLS = 'Of two nodes the one with the greater number calls: say it of each node but the last one. Links that are up move within half a minute, one after the other.'
+export const WHO_CALLS = 'Of two nodes, the one with the higher number opens the link: set the role on every node except the last. Links that are up move within half a minute, one after the other.'
 
 export const keptFor = (node: ClusterNode, address: string): KeptFor => node.link_roles?.[address] ?? 'all'
 
@@ -26,7 +26,7 @@ export function withRole(node: ClusterNode, address: string): string {
 /** Why an address cannot be kept for that; undefined if it can. */
 export function noneForData(node: ClusterNode, address: string, role: KeptFor): string | undefined {
   const left = node.addresses.some((one) => (one === address ? role : keptFor(node, one)) !== 'heartbeat')
-  return left ? undefined : 'No address of the node would be left for the data of volumes: have it listen at another one, too.'
+  return left ? undefined : 'No address of the node would be left for volume data: let the node listen on another address first.'
 }
 
 /** `ursa node link ...` */

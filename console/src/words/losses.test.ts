@@ -20,10 +20,10 @@ describe('the loss of a node', () => {
     expect(two).toMatchObject({ outcome: 'data_lost', lost: ['own'] })
   })
   it('is the loss of what is in its memory where it is alone', () => {
-    expect(lossAlone([])).toBe('This node is alone, and has no volume yet.')
-    expect(lossAlone([volume('a', []), volume('b', [])])).toBe('This node is alone: when it is lost, 2 volumes cannot be used until it is back.')
+    expect(lossAlone([])).toBe('This node is not in a cluster and has no volumes yet.')
+    expect(lossAlone([volume('a', []), volume('b', [])])).toBe('This node is not in a cluster. If it is lost, 2 volumes are unavailable until it returns.')
     const mixed = [volume('a', []), volume('b', [], { kind: 'ram' })]
-    expect(lossAlone(mixed)).toBe('This node is alone: when it is lost, the data of b is lost: it is in memory; 1 volume cannot be used until it is back.')
+    expect(lossAlone(mixed)).toBe('This node is not in a cluster. If it is lost, the data of b is lost (in memory); 1 volume is unavailable until it returns.')
   })
   it('is as bad as the worst of them, and names what is concerned', () => {
     const stops = volume('a', [[1, 'in_sync'], [2, 'outside']], { losses: losses('stops', 'nothing') })

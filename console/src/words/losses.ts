@@ -51,11 +51,11 @@ export function lossesByNode(volumes: Volume[], nodes: ClusterNode[]): NodeLoss[
 
 /** What the loss of a node without a cluster would do. */
 export function lossAlone(volumes: Volume[]): string {
-  if (volumes.length === 0) return 'This node is alone, and has no volume yet.'
+  if (volumes.length === 0) return 'This node is not in a cluster and has no volumes yet.'
   const inMemory = volumes.filter((volume) => volume.kind === 'ram').map((volume) => volume.name)
   const others = volumes.length - inMemory.length
   const parts: string[] = []
-  if (inMemory.length > 0) parts.push(`the data of ${listed(inMemory)} is lost: it is in memory`)
-  if (others > 0) parts.push(`${plural(others, 'volume')} cannot be used until it is back`)
-  return `This node is alone: when it is lost, ${parts.join('; ')}.`
+  if (inMemory.length > 0) parts.push(`the data of ${listed(inMemory)} is lost (in memory)`)
+  if (others > 0) parts.push(`${plural(others, 'volume is', 'volumes are')} unavailable until it returns`)
+  return `This node is not in a cluster. If it is lost, ${parts.join('; ')}.`
 }

@@ -19,7 +19,7 @@ export function unheard(live: Pick<Live, 'nodes' | 'missing'>, nodes: ClusterNod
   const heard = new Set(live.nodes.map((one) => one.node))
   const told = live.missing.filter((one) => !heard.has(one.node))
   const silent = (nodes ?? []).filter((node) => node.up && !node.witness && !heard.has(node.id) && !told.some((one) => one.node === node.id))
-  return [...told, ...silent.map((node) => ({ node: node.id, node_name: node.name, reason: 'it has sent none yet' }))]
+  return [...told, ...silent.map((node) => ({ node: node.id, node_name: node.name, reason: 'no data received yet' }))]
 }
 
 /** `db`, `db and mail`, `a, b, c and 7 more`. */

@@ -25,7 +25,7 @@ describe('names', () => {
   it('are not complained of before they are begun', () => {
     expect(nameProblem('')).toBeUndefined()
     expect(nameProblem('db')).toBeUndefined()
-    expect(nameProblem('-')).toContain('first a letter or a digit')
+    expect(nameProblem('-')).toContain('must start with a letter or digit')
   })
 })
 

@@ -7,7 +7,7 @@ export const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
 export const LUN_MAX = 255
 
 /** What is said beside a field before anything is typed. */
-export const NAME_HINT = 'Letters, digits, - _ and . , first a letter or a digit; 63 at most'
+export const NAME_HINT = 'Letters, digits, -, _ and .; must start with a letter or digit; at most 63 characters'
 
 /** Whether a volume, pool, host group, user or token may be called so. */
 export function isName(name: string): boolean {
@@ -16,5 +16,5 @@ export function isName(name: string): boolean {
 
 /** What is wrong with a name; nothing is said of one that is not begun yet. */
 export function nameProblem(name: string): string | undefined {
-  return name === '' || isName(name) ? undefined : 'Only letters, digits, - _ and . , first a letter or a digit; 63 at most'
+  return name === '' || isName(name) ? undefined : 'Only letters, digits, -, _ and .; must start with a letter or digit; at most 63 characters'
 }

@@ -10,9 +10,9 @@ it('takes the pool that a node would', () => {
   expect(poolProblem([pool('fast'), pool('default')], null, 0)).toBeUndefined()
   expect(poolProblem([pool('fast'), pool('slow')], null, 0)).toBe('There are several pools: choose one')
   expect(poolProblem([pool('fast'), pool('slow')], 'slow', 0)).toBeUndefined()
-  expect(poolProblem([pool('fast')], 'slow', 0)).toBe('There is no pool named slow')
-  expect(poolProblem([pool('fast', { state: 'disk_failed' })], null, 0)).toBe('Pool fast takes no volumes now')
-  expect(poolProblem([pool('fast')], null, 2 * GIB)).toBe('2GiB do not fit: fast has 1GiB free')
+  expect(poolProblem([pool('fast')], 'slow', 0)).toBe('Pool slow not found')
+  expect(poolProblem([pool('fast', { state: 'disk_failed' })], null, 0)).toBe('Pool fast cannot take volumes now')
+  expect(poolProblem([pool('fast')], null, 2 * GIB)).toBe('Not enough space: 2GiB needed, fast has 1GiB free')
   expect(poolProblem([], null, 0)).toMatch(/^This node has no pool/)
 })
 

@@ -11,11 +11,11 @@ function taken(pools: Pool[], name: string | null): Pool | undefined {
 
 /** Why a node with these pools does not take what needs so many bytes; undefined if it does. */
 export function poolProblem(pools: Pool[], name: string | null, needs: number): string | undefined {
-  if (pools.length === 0) return 'This node has no pool: make one under “Pools and disks”'
+  if (pools.length === 0) return 'This node has no pool: create one under “Pools and disks”'
   const pool = taken(pools, name)
-  if (!pool) return name === null ? 'There are several pools: choose one' : `There is no pool named ${name}`
-  if (pool.state !== 'online') return `Pool ${pool.name} takes no volumes now`
-  if (needs > pool.free) return `${size(needs)} do not fit: ${pool.name} has ${size(pool.free)} free`
+  if (!pool) return name === null ? 'There are several pools: choose one' : `Pool ${name} not found`
+  if (pool.state !== 'online') return `Pool ${pool.name} cannot take volumes now`
+  if (needs > pool.free) return `Not enough space: ${size(needs)} needed, ${pool.name} has ${size(pool.free)} free`
   return undefined
 }
 
@@ -32,7 +32,7 @@ export function poolChoices(pools: Pool[]): { value: string; label: string; disa
 
 /** What a file system lacks for the pools in it. */
 export function lacking({ free, promised }: NonNullable<Pool['overcommit']>): string {
-  return `its file system has ${size(free)} free, and pools there may still need ${size(promised)}. When it is full, writes to new places fail.`
+  return `its file system has ${size(free)} free, and pools on it may still need ${size(promised)}. When it is full, writes that need new space fail.`
 }
 
 /** What is the matter with a pool, as far as its node says so. */

@@ -3,7 +3,7 @@ import { headline } from './problem'
 
 describe('a refusal', () => {
   it.each([
-    ['volume_exists', 'Conflict', { change: 'made' }, 'Not made: conflict'],
+    ['volume_exists', 'Conflict', { change: 'created' }, 'Not created: conflict'],
     ['no_space', 'Insufficient Storage', { change: 'changed' }, 'Not changed: insufficient storage'],
     // Where nothing was begun.
     ['node_unreachable', 'Service Unavailable', { change: 'done' }, 'Not done: service unavailable'],
@@ -17,13 +17,13 @@ describe('a refusal', () => {
 
 describe('a change that was not answered for', () => {
   it('goes on, where the node says so', () => {
-    expect(headline({ code: 'unfinished', title: 'Gateway Timeout' }, { change: 'made' })).toEqual({ title: 'It goes on', severity: 'working', link: '#/jobs' })
+    expect(headline({ code: 'unfinished', title: 'Gateway Timeout' }, { change: 'created' })).toEqual({ title: 'Still in progress', severity: 'working', link: '#/jobs' })
   })
 
   it.each(['node_unanswered', 'member_unanswered', 'core_silent', 'timeout', 'no_answer', 'cut_off', 'gateway'])('is not said to be undone: %s', (code) => {
-    const { title, severity, first } = headline({ code, title: 'Gateway Timeout' }, { change: 'made' })
-    expect([title, severity]).toEqual(['Not known whether it was made', 'warning'])
-    expect(first).toMatch(/^look /)
+    const { title, severity, first } = headline({ code, title: 'Gateway Timeout' }, { change: 'created' })
+    expect([title, severity]).toEqual(['Unknown whether it was created', 'warning'])
+    expect(first).toMatch(/^check /)
   })
 
   // Nothing is changed by looking.

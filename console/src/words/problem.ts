@@ -7,7 +7,7 @@ import type { Severity } from './health'
 export interface Wanted {
   /** What cannot be shown, as a sentence. */
   what?: string
-  /** What a change would have done, as a participle: `made`. */
+  /** What a change would have done, as a participle: `created`. */
   change?: string
 }
 
@@ -28,12 +28,12 @@ const NOT_KNOWN = new Set(['node_unanswered', 'member_unanswered', 'record_unans
 
 /** A change that could not be answered for in time is not refused: it goes on as a job, and may not be begun again, or nobody knows. */
 export function headline({ code, title }: Pick<Problem, 'code' | 'title'>, { what, change }: Wanted = {}): Headline {
-  if (code === 'unfinished') return { title: 'It goes on', severity: 'working', link: '#/jobs' }
+  if (code === 'unfinished') return { title: 'Still in progress', severity: 'working', link: '#/jobs' }
   if (change !== undefined && NOT_KNOWN.has(code)) {
     return {
-      title: `Not known whether it was ${change}`,
+      title: `Unknown whether it was ${change}`,
       severity: 'warning',
-      first: 'look whether it was: what this console lists is read anew as soon as the node answers, and “Events and audit” says who did what',
+      first: 'check whether it was: the lists in this console refresh as soon as the node answers, and “Events and audit” shows who did what',
     }
   }
   const not = change === undefined ? what : `Not ${change}`

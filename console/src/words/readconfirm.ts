@@ -5,7 +5,7 @@ import type { Node } from '../api/types'
 const BY = {
   cpu: 'the processor reports a hypervisor',
   firmware: 'the firmware names a hypervisor',
-  device: 'it has a device of a hypervisor',
+  device: 'a hypervisor device is present',
 }
 
 /** The setting, what it does on this machine, and why; undefined where the node does not say. */
@@ -14,7 +14,7 @@ export function readConfirmWord(confirm: Node['read_confirm']): string | undefin
   const name = confirm.machine ? ` (${confirm.machine})` : ''
   const machine = confirm.hypervisor ? `this machine is virtual${name}: ${BY[confirm.hypervisor]}` : `no hypervisor detected${name}`
   const meaning = confirm.on
-    ? 'reads of volumes with two or more copies wait for an answer of the other nodes, and a pause of the machine cannot cause stale reads'
+    ? 'reads of volumes with two or more copies wait for confirmation by the other nodes, so a pause of the machine cannot cause stale reads'
     : confirm.hypervisor
       ? 'risk of stale reads for up to a second after a pause of the machine; read-confirm = "auto" prevents them'
       : 'reads rely on leases between nodes'

@@ -15,31 +15,31 @@ it('knows where the record is to be, without a cluster, too', () => {
 it('says where the record is, and whether it answers', () => {
   expect(recordWord(undefined)).toBeUndefined()
   expect(recordWord(null)).toBeUndefined()
-  expect(recordWord({ place: 'nodes', answers: true })).toBe('in the nodes that vote; it answers')
+  expect(recordWord({ place: 'nodes', answers: true })).toBe('on the voters; it answers')
   expect(recordWord({ place: 'etcd', answers: true, endpoints: ['http://10.0.0.7:2379', 'http://10.0.0.8:2379'] })).toBe('in etcd (http://10.0.0.7:2379, http://10.0.0.8:2379); it answers')
-  expect(recordWord({ place: 'etcd', answers: false })).toBe('in etcd; it does not answer: volumes go on, nothing can be changed, and no lost node is given up')
+  expect(recordWord({ place: 'etcd', answers: false })).toBe('in etcd; it does not answer: volume I/O continues, but nothing can be changed and no node can be declared lost')
 })
 
 it('names who decides', () => {
   const db = volume('db', [[1, 'in_sync'], [2, 'in_sync']])
-  expect(agreement(db, false)).toContain('the majority of the nodes that vote')
+  expect(agreement(db, false)).toContain('the majority of the voters')
   expect(agreement(db, true)).not.toMatch(/vote|majority/)
   expect(agreement({ ...db, strategy: { strategy: 'heartbeat', by: 'eva', at: 9 } }, false)).toContain('Chosen by eva')
 })
 
 it('says what is outlived: with etcd no third node is needed', () => {
-  expect(exposure('thick', 1, 3, true)).toContain('One copy')
+  expect(exposure('thick', 1, 3, true)).toContain('Single copy')
   expect(exposure('thick', 2, 2, false)).toContain('a third node')
-  expect(exposure('thick', 2, 2, true)).toBe('It outlives the loss of any one of its nodes, after a stall of about a second, while etcd answers')
-  expect(exposure('thick', 2, 3, false)).toBe('It outlives the loss of any one of its nodes, after a stall of about a second')
+  expect(exposure('thick', 2, 2, true)).toBe('It survives the loss of any one of its nodes, after a pause of about a second, while etcd answers')
+  expect(exposure('thick', 2, 3, false)).toBe('It survives the loss of any one of its nodes, after a pause of about a second')
   expect(exposure('thick', 3, 3, false)).not.toContain('second one')
   expect(exposure('thick', 3, 5, false)).toContain('a second one later')
   expect(exposure('thick', 3, 3, true)).toContain('a second one later')
 })
 
 it('says of what is in memory when its data is lost, not that a node brings it back', () => {
-  expect(exposure('ram', 1, 3, false)).toBe('One copy, in memory: its data is lost with each restart of its node')
-  expect(aloneMeans('ram')).toBe('its data is lost with each restart of the node')
+  expect(exposure('ram', 1, 3, false)).toBe('Single copy, in memory: its data is lost whenever its node restarts')
+  expect(aloneMeans('ram')).toBe('its data is lost whenever the node restarts')
   expect(aloneMeans('thick')).toContain('its data is lost if its pool is lost')
   for (const etcd of [false, true]) {
     for (const nodes of [2, 3]) expect(exposure('ram', 2, nodes, etcd)).toBe(`${exposure('thick', 2, nodes, etcd)}. Its data is lost with the last node that has a copy in sync`)

@@ -8,32 +8,32 @@ export const etcdDecides = (node: Node | undefined): boolean => node?.record_pla
 /** Where the record of the node's cluster is, and whether it can be changed; undefined without one, or where it does not say. */
 export function recordWord(record: Node['record']): string | undefined {
   if (!record) return undefined
-  const place = record.place === 'etcd' ? `in etcd${record.endpoints?.length ? ` (${record.endpoints.join(', ')})` : ''}` : 'in the nodes that vote'
-  return record.answers ? `${place}; it answers` : `${place}; it does not answer: volumes go on, nothing can be changed, and no lost node is given up`
+  const place = record.place === 'etcd' ? `in etcd${record.endpoints?.length ? ` (${record.endpoints.join(', ')})` : ''}` : 'on the voters'
+  return record.answers ? `${place}; it answers` : `${place}; it does not answer: volume I/O continues, but nothing can be changed and no node can be declared lost`
 }
 
 /** Why there is no witness, no node that decides alone, and no going on alone. */
-export const NO_VOTES = 'etcd has the cluster’s record and decides which nodes go on: nodes do not vote, and two are enough.'
+export const NO_VOTES = 'etcd has the cluster’s record and decides which nodes continue. Nodes do not vote, and two nodes are enough.'
 
 /** Who says what becomes of a volume when nodes do not hear each other. */
 export function agreement(volume: Volume, etcd: boolean): string {
   const chosen = volume.strategy
-  if (etcd) return 'What becomes of it is decided by etcd, which has the cluster’s record.'
+  if (etcd) return 'If nodes lose each other, etcd decides which ones continue: it has the cluster’s record.'
   return chosen?.strategy === 'heartbeat'
-    ? `Chosen by ${chosen.by}, ${new Date(chosen.at * 1000).toLocaleString()}: a node that hears of nobody goes on alone after about six seconds (heartbeat).`
-    : 'What becomes of it is agreed on by the majority of the nodes that vote.'
+    ? `Chosen by ${chosen.by}, ${new Date(chosen.at * 1000).toLocaleString()}: a node that loses contact with the other one continues alone after about six seconds (heartbeat).`
+    : 'If nodes lose each other, the majority of the voters decides which ones continue.'
 }
 
 /** What a volume with so many copies outlives, in a cluster of so many nodes. */
 export function exposure(kind: Volume['kind'], copies: number, nodes: number, etcd: boolean): string {
-  if (copies < 2) return kind === 'ram' ? 'One copy, in memory: its data is lost with each restart of its node' : 'One copy: nobody can use it while its node is down, and its data is lost if its pool is lost'
+  if (copies < 2) return kind === 'ram' ? 'Single copy, in memory: its data is lost whenever its node restarts' : 'Single copy: unavailable while its node is down, and its data is lost if its pool is lost'
   const last = kind === 'ram' ? '. Its data is lost with the last node that has a copy in sync' : ''
-  if (nodes < 3 && !etcd) return `It outlives the loss of the node that does not decide; a third node, if only a witness, would let it outlive either${last}`
+  if (nodes < 3 && !etcd) return `It survives the loss of the node that is not preferred. With a third node (a witness is enough), it survives the loss of either${last}`
   const second = copies > 2 && (etcd || nodes > 4) ? ', and of a second one later' : ''
-  return `It outlives the loss of any one of its nodes${second}, after a stall of about a second${etcd ? ', while etcd answers' : ''}${last}`
+  return `It survives the loss of any one of its nodes${second}, after a pause of about a second${etcd ? ', while etcd answers' : ''}${last}`
 }
 
 /** What it means that one node alone has a volume. */
 export function aloneMeans(kind: Volume['kind']): string {
-  return kind === 'ram' ? 'its data is lost with each restart of the node' : 'nobody can use it while the node is down, and its data is lost if its pool is lost'
+  return kind === 'ram' ? 'its data is lost whenever the node restarts' : 'it is unavailable while the node is down, and its data is lost if its pool is lost'
 }

@@ -6,5 +6,5 @@ it('counts characters, as the API does, whatever their bytes', () => {
 })
 
 it('tells nothing to who has typed nothing', () => {
-  expect(['', 'elevenbytes', 'twelve bytes', 'äöüäöü'].map((secret) => tooShort(secret, CHAP_SECRET_MIN))).toEqual([false, '1 more', false, '6 more'])
+  expect(['', 'elevenbytes', 'twelve bytes', 'äöüäöü'].map((secret) => tooShort(secret, CHAP_SECRET_MIN))).toEqual([false, '1 more character', false, '6 more characters'])
 })

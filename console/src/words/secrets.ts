@@ -1,12 +1,14 @@
 // Passwords and CHAP secrets, as long as the API wants them.
 
+import { plural } from './size'
+
 /** Characters of a password at least. */
 export const PASSWORD_MIN = 10
 
 /** Characters of a CHAP secret at least. */
 export const CHAP_SECRET_MIN = 12
 
-export const CHAP_SECRET_HINT = `${CHAP_SECRET_MIN} characters or more, 255 bytes at most; Windows takes no more than 16. It is never shown again.`
+export const CHAP_SECRET_HINT = `${CHAP_SECRET_MIN} or more characters, at most 255 bytes; Windows accepts at most 16. The secret is not shown again.`
 
 /** How many characters it still needs, counted as JSON Schema does: not in UTF-16, which has two for an emoji. */
 export function charactersMissing(secret: string, least: number): number {
@@ -16,5 +18,5 @@ export function charactersMissing(secret: string, least: number): number {
 /** What to say beside a field: nothing before somebody has begun to type. */
 export function tooShort(secret: string, least: number): string | false {
   const missing = charactersMissing(secret, least)
-  return secret !== '' && missing > 0 && `${missing} more`
+  return secret !== '' && missing > 0 && plural(missing, 'more character')
 }

@@ -8,20 +8,20 @@ export function copyState(state: CopyState): string {
     case 'in_sync':
       return 'in sync'
     case 'joining':
-      return 'joining'
+      return 'catching up'
     case 'outside':
-      return 'not in sync'
+      return 'out of sync'
   }
 }
 
 export function copyStateMeaning(state: CopyState): string {
   switch (state) {
     case 'in_sync':
-      return 'has every write that hosts were told of'
+      return 'has every acknowledged write'
     case 'joining':
-      return 'takes new writes, and is given what it missed'
+      return 'takes all new writes; its resync is not complete'
     case 'outside':
-      return 'misses writes'
+      return 'may miss writes'
   }
 }
 
@@ -29,13 +29,13 @@ export function copyStateMeaning(state: CopyState): string {
 export function restraint(sync: Pick<CopySync, 'held_back_by'>): string | undefined {
   switch (sync.held_back_by) {
     case 'hosts':
-      return 'held back by hosts’ writes'
+      return 'slowed down by host writes'
     case 'node_limit':
-      return 'held back by what its source may give'
+      return 'limited by its source node'
     case 'cluster_limit':
-      return 'held back by the cluster’s limit'
+      return 'limited by the cluster’s resync limit'
     case 'turn':
-      return 'its turn is after other volumes'
+      return 'queued behind other volumes'
     // Said by whom and since when, beside it.
     case 'paused':
     default:
@@ -54,7 +54,7 @@ const OLD_S = 15
 
 /** `3G of 10G left, 64M/s, 48 s to go`. `age`: how long ago that was so, in seconds. */
 export function syncLine(sync: CopySync, age = 0): string {
-  if (sync.total_bytes === 0) return 'nothing to copy so far'
+  if (sync.total_bytes === 0) return 'nothing to copy yet'
   const parts = [`${size(sync.left_bytes)} of ${size(sync.total_bytes)} left`]
   if (sync.paused) return parts.join(', ')
   if (sync.bytes_per_second > 0) parts.push(rate(sync.bytes_per_second))

@@ -8,19 +8,19 @@ import type { Severity } from './health'
 export function volumeState(volume: Volume, nodes: ClusterNode[] = []): { tone: Severity; word: string; why: string } {
   const copies = volume.copies ?? []
   const inSync = copies.filter((copy) => copy.state === 'in_sync').length
-  if (volume.fork?.split) return { tone: 'critical', word: 'split', why: 'Both nodes have data that the other has not.' }
+  if (volume.fork?.split) return { tone: 'critical', word: 'split brain', why: 'Two nodes each have writes that the other lacks.' }
   const problem = unserved(volume, nodes)
-  if (problem) return { tone: 'critical', word: 'not served', why: problem }
-  if (copies.length > 0 && inSync === 0) return { tone: 'critical', word: 'no copy in sync', why: 'Nobody serves it.' }
-  if (copies.length > 0 && !copies.some((copy) => canServe(copy, nodes))) return { tone: 'critical', word: 'not served', why: 'No node that has a copy in sync is there.' }
-  if (volume.fork) return { tone: 'warning', word: 'alone', why: `Node ${volume.fork.node} goes on alone with it.` }
+  if (problem) return { tone: 'critical', word: 'unavailable', why: problem }
+  if (copies.length > 0 && inSync === 0) return { tone: 'critical', word: 'unavailable', why: 'No copy is in sync.' }
+  if (copies.length > 0 && !copies.some((copy) => canServe(copy, nodes))) return { tone: 'critical', word: 'unavailable', why: 'No node with a copy in sync responds.' }
+  if (volume.fork) return { tone: 'warning', word: 'continues alone', why: `Node ${volume.fork.node} continues alone with it.` }
   if (inSync < copies.length) {
     const syncing = copies.some((copy) => copy.sync && !copy.sync.waits_for)
     const why = `${inSync} of ${copies.length} copies are in sync.`
-    return syncing ? { tone: 'working', word: 'syncing', why } : { tone: 'warning', word: 'degraded', why }
+    return syncing ? { tone: 'working', word: 'resyncing', why } : { tone: 'warning', word: 'degraded', why }
   }
-  if ((volume.problem || volume.serving === false) && !isElsewhere(volume)) return { tone: 'warning', word: 'not here', why: 'It does not serve through the node that this page asks; through others it does.' }
-  return { tone: 'ok', word: 'in sync', why: copies.length > 0 ? 'All copies are in sync.' : 'It is served, by one node alone.' }
+  if ((volume.problem || volume.serving === false) && !isElsewhere(volume)) return { tone: 'warning', word: 'not on this node', why: 'Not served by this node. Other nodes serve it.' }
+  return { tone: 'ok', word: 'in sync', why: copies.length > 0 ? 'All copies are in sync.' : 'Served by one node, single copy.' }
 }
 
 /** Why nobody serves it, if that is so. What the asked node says is of its own copy alone while another one is in sync: then that one serves. `nodes`: those of the cluster, if they are known. */
@@ -70,7 +70,7 @@ export function nodesWord(volume: Volume): string {
 
 export function copiesWord(volume: Volume): string {
   const copies = volume.copies ?? []
-  if (copies.length === 0) return 'one alone'
+  if (copies.length === 0) return 'single copy'
   return `${copies.filter((copy) => copy.state === 'in_sync').length} of ${copies.length} in sync`
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The cookie of a session.
+/// Session cookie.
 pub const SESSION_COOKIE: &str = "ursa_session";
 
 /// The same by TLS: a browser takes a cookie of this name from this host alone, and sends it to no other (RFC 6265bis 4.1.3.2).
@@ -19,11 +19,11 @@ pub const PASSWORD_CHARACTERS_MIN: usize = 10;
 /// See [`PASSWORD_CHARACTERS_MIN`].
 pub const PASSWORD_CHARACTERS_MAX: usize = 256;
 
-/// What somebody may do; each may what those before it may.
+/// What a user or token may do. Each role includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Look at everything but users, tokens and the audit log.
+    /// View everything except users, tokens and the audit log.
     Viewer,
     /// Change what hosts use: volumes, copies, targets, host groups, sessions; and maintain nodes.
     Operator,
@@ -48,15 +48,15 @@ impl fmt::Display for Role {
     }
 }
 
-/// How somebody has proved who it is.
+/// How a caller was authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProvedBy {
-    /// A session's cookie, after a login with a password.
+    /// Session cookie, after a login with a password.
     Session,
     /// A token.
     Token,
-    /// The credential that a node leaves for the user who runs it, on its own machine.
+    /// The local token, which a node creates for the user that runs it, on its own machine.
     Local,
 }
 
@@ -70,194 +70,194 @@ impl fmt::Display for ProvedBy {
     }
 }
 
-/// What a console must know before anybody has logged in.
+/// What a console needs to know before login.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AccessState {
-    /// There is no user yet: the first one is made with the link that the node has printed.
+    /// No user exists yet: create the first one with the link that the node has printed.
     pub setup_needed: bool,
-    /// The name of the node that was asked.
+    /// Name of the queried node.
     pub cluster: String,
 }
 
-/// Makes the first user, an administrator.
+/// Creates the first user, an administrator.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetUp {
-    /// What the link has behind `token=`.
+    /// The `token=` parameter of the link.
     #[schema(write_only)]
     pub token: String,
-    /// The user's name: 1 to 63 letters, digits, `-`, `_` and `.`.
+    /// User name: 1 to 63 letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// The user's password.
+    /// Password of the user.
     #[schema(write_only, min_length = 10, max_length = 256, format = Password)]
     pub password: String,
 }
 
-/// Somebody logs in.
+/// A login.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Login {
-    /// The user's name.
+    /// User name.
     pub name: String,
-    /// The user's password.
+    /// Password of the user.
     #[schema(write_only, format = Password)]
     pub password: String,
 }
 
-/// Who has logged in.
+/// The user that logged in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LoggedIn {
-    /// The user's name.
+    /// User name.
     pub name: String,
-    /// What it may do.
+    /// Role of the user.
     pub role: Role,
 }
 
-/// Who asks.
+/// The authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WhoAmI {
-    /// The user's or the token's name; `local` for the node's own credential.
+    /// User or token name; `local` for the node's local token.
     pub name: String,
-    /// What it may do.
+    /// Role of the caller.
     pub role: Role,
-    /// How that was proved.
+    /// How the caller was authenticated.
     pub by: ProvedBy,
 }
 
-/// Another password for whoever asks.
+/// A password change of the authenticated user.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PasswordChange {
-    /// The password so far.
+    /// Current password.
     #[schema(write_only, format = Password)]
     pub old: String,
-    /// The password from now on.
+    /// New password.
     #[schema(write_only, min_length = 10, max_length = 256, format = Password)]
     pub new: String,
 }
 
-/// Somebody with a password.
+/// A user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct User {
-    /// The name, unique in the cluster.
+    /// User name, unique in the cluster.
     pub name: String,
-    /// What it may do.
+    /// Role of the user.
     pub role: Role,
-    /// When it was made, in seconds since 1970.
+    /// Creation time, in seconds since 1970.
     pub created: u64,
 }
 
-/// A user to be made.
+/// A user to create.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserCreate {
-    /// The name: 1 to 63 letters, digits, `-`, `_` and `.`.
+    /// User name: 1 to 63 letters, digits, `-`, `_` and `.`.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
-    /// What it may do.
+    /// Role of the user.
     pub role: Role,
     /// The password.
     #[schema(write_only, min_length = 10, max_length = 256, format = Password)]
     pub password: String,
 }
 
-/// What is different of a user from now on; its sessions end.
+/// Changes to a user; the sessions of the user end.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserChange {
-    /// What it may do.
+    /// New role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// The password.
+    /// New password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(write_only, min_length = 10, max_length = 256, format = Password)]
     pub password: Option<String>,
 }
 
-/// What a script proves itself with: `Authorization: Bearer SECRET`.
+/// A token, by which a program authenticates: `Authorization: Bearer SECRET`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ApiToken {
-    /// What it is deleted by; no secret.
+    /// Token ID, used to delete it; not a secret.
     pub id: String,
-    /// What it is for.
+    /// Name of the token.
     pub name: String,
-    /// What it may do.
+    /// Role of the token.
     pub role: Role,
-    /// When it was made, in seconds since 1970.
+    /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// Until when it is good, in seconds since 1970; absent: until it is deleted.
+    /// Expiry time, in seconds since 1970; absent: valid until it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// Who made it.
+    /// User that created it.
     pub made_by: String,
 }
 
-/// A token to be made.
+/// A token to create.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApiTokenCreate {
-    /// What it is for: 1 to 63 letters, digits, `-`, `_` and `.`.
+    /// Name of the token: 1 to 63 letters, digits, `-`, `_` and `.`.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
-    /// What it may do.
+    /// Role of the token.
     pub role: Role,
-    /// For how long it is good, in seconds; absent: until it is deleted.
+    /// Validity in seconds; absent: valid until it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub valid_seconds: Option<u64>,
 }
 
-/// A new token, with what nobody is ever told again.
+/// A new token with its secret, which is never shown again.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ApiTokenMade {
-    /// What is known of it from now on.
+    /// The token.
     #[serde(flatten)]
     pub token: ApiToken,
-    /// What goes behind `Authorization: Bearer`. It is shown this once.
+    /// The secret, for `Authorization: Bearer`. It is shown only this once.
     pub secret: String,
 }
 
-/// Something that was done, or tried.
+/// An entry of the audit log: an action that was carried out or refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
-    /// Its number on its node: later ones have higher ones.
+    /// Entry number on its node; grows with time.
     pub id: u64,
-    /// When, in seconds since 1970.
+    /// Time in seconds since 1970.
     pub at: u64,
-    /// Who: a user's or a token's name; of a login, the name that was given.
+    /// User or token name; for a login, the name that was entered.
     pub who: String,
-    /// How that was proved; absent: it was not.
+    /// How the caller was authenticated; absent: not authenticated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ProvedBy>,
-    /// Where from.
+    /// Address that the request came from.
     pub address: String,
-    /// What: a method and a path, or `login`, `logout`, `setup`.
+    /// Method and path, or `login`, `logout`, `setup`.
     pub action: String,
-    /// The HTTP status that it was answered with.
+    /// HTTP status of the response.
     pub status: u16,
-    /// Why it was refused, as in the problem document.
+    /// Why it was refused: the code of the problem document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// The number of the node whose log has it; absent: the node that was asked, of which alone was asked.
+    /// Number of the node that has the entry in its log; absent: the queried node, if no other was queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// The name of that node.
+    /// Name of that node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
 }
 
-/// Which entries of the audit log are asked for.
+/// A query for the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditQuery {
-    /// Those before the one with this number.
+    /// Only entries before the one with this number.
     pub before: Option<u64>,
-    /// Those that were written until then, in seconds since 1970.
+    /// Only entries until then, in seconds since 1970.
     pub until: Option<u64>,
-    /// Without so many of the newest of these, which were had already; goes with `until`.
+    /// Skip the newest N of these (paging); requires `until`.
     pub skip: Option<usize>,
-    /// At most so many.
+    /// Maximum number of entries.
     pub limit: usize,
-    /// The number of a node, or `all`; `None`: of the node that is asked.
+    /// A node number, or `all`; `None`: the queried node.
     pub node: Option<String>,
 }
 

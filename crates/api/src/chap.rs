@@ -5,14 +5,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A CHAP name and secret. It goes in and never comes out again: answers tell the name alone, and `Debug` hides the secret.
+/// A CHAP name and secret. The secret is write-only: responses contain the name alone.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Chap {
-    /// CHAP_N: 1 to 255 bytes.
+    /// CHAP_N, 1 to 255 bytes.
     #[schema(min_length = 1, max_length = 255)]
     pub user: String,
-    /// The secret: 12 characters or more, and 255 bytes at most; Windows takes no more than 16.
+    /// The secret: at least 12 characters, at most 255 bytes. Windows accepts at most 16.
     #[schema(write_only, min_length = 12, max_length = 255, format = Password)]
     pub secret: String,
 }

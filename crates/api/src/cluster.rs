@@ -9,14 +9,14 @@ use utoipa::ToSchema;
 
 use crate::since::Since;
 
-/// Where nodes listen for each other unless they are told otherwise. Next to the API's 3280; IANA lists it for nothing that
-/// would be on such a machine.
+/// Default port for connections between nodes. Next to the API's 3280; IANA has not assigned it to anything that
+/// would run on such a machine.
 pub const LINK_PORT: u16 = 3270;
 
-/// How long a token may be valid at most: seven days. Who finds it later lets nobody in.
+/// Longest validity of a join token: seven days. A token found later is useless.
 pub const TOKEN_SECONDS_MAX: u64 = 7 * 24 * 3_600;
 
-/// How long a token is valid unless told otherwise: an hour.
+/// Default validity of a join token: one hour.
 pub const TOKEN_SECONDS: u64 = 3_600;
 
 /// An address that nodes listen at for each other: `10.0.0.1:3270`, or `10.0.0.1`, which means [`LINK_PORT`].
@@ -31,67 +31,67 @@ pub fn link_address(text: &str) -> Result<SocketAddr, AddrParseError> {
     }
 }
 
-/// A node of a cluster, as the node that was asked sees it.
+/// A node of a cluster, as the queried node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterNode {
-    /// Its number. Never given to another node.
+    /// Node number. Never reused for another node.
     pub id: u16,
-    /// Its name, for people.
+    /// Node name.
     pub name: String,
-    /// It is the one that was asked.
+    /// This is the queried node.
     pub here: bool,
-    /// It was heard of within the last half second.
+    /// A heartbeat arrived within the last half second.
     pub up: bool,
-    /// The numbers of nodes that reach it, as they say themselves, though the node that was asked does not hear of it: then it is not down, but the network between the
-    /// two is cut. Absent if it is up, or nobody reaches it.
+    /// Numbers of nodes that report that they reach it, although the queried node does not: it is not down; the network between the
+    /// two nodes is cut. Absent if it is up, or no node reaches it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reached_by: Vec<u16>,
-    /// Since when it was not heard of; absent: it is up.
+    /// Unreachable since; absent: it is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down_since: Option<Since>,
-    /// The version of Ursa that it runs, or ran when it was last there; absent: it was never there, or is older than this was told.
+    /// Version of Ursa that it runs, or ran when it was last reachable; absent: it was never reachable, or its version does not report this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "0.1.0")]
     pub version: Option<String>,
-    /// How many cores it runs on, or ran on when it was last there; absent: it was never there, or is older than this was told.
+    /// Number of cores that it runs on, or ran on when it was last reachable; absent: it was never reachable, or its version does not report this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u16>,
-    /// Seconds since it was started, by its own clock and that of the node that was asked; absent: it is not up, or is older than this was told.
+    /// Seconds since it was started, by its own clock and that of the queried node; absent: it is not up, or its version does not report this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uptime: Option<u64>,
-    /// It has the cluster's authority: by it, tokens are made for nodes that join. It is the node that made the cluster.
+    /// It holds the cluster CA key, which join tokens are created with. It is the node that created the cluster.
     #[serde(default)]
     pub authority: bool,
-    /// Its word counts in the cluster's record.
+    /// It is a voter: its vote counts in the cluster's record.
     pub votes: bool,
     /// Why its copy of the record cannot be written: its vote is missing until it can. Absent: it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_stalled: Option<RecordStall>,
-    /// It leads the record.
+    /// It is the leader of the record.
     pub leads: bool,
-    /// It has a vote at most, and never a volume.
+    /// It is a witness: it may vote, and never has volumes.
     pub witness: bool,
-    /// How many copies of volumes it has.
+    /// Number of copies of volumes on it.
     pub copies: u64,
-    /// How many of them are in sync.
+    /// Number of these copies that are in sync.
     pub in_sync: u64,
-    /// It is to be stopped: none of its copies is in sync, and no volume waits for it.
+    /// It is in maintenance and can be stopped: none of its copies is in sync, and no volume waits for it.
     #[serde(default)]
     pub maintenance: bool,
-    /// Since when, in seconds since 1970; absent: it is not, or a version of Ursa began it that did not note the time.
+    /// In maintenance since, in seconds since 1970; absent: it is not in maintenance, or a version of Ursa that did not record the time put it there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance_since: Option<u64>,
-    /// It decides alone while two nodes without a witness are the cluster.
+    /// It is the preferred node of two nodes without a witness.
     #[serde(default)]
     pub preferred: bool,
-    /// Where other nodes reach it.
+    /// Addresses at which other nodes reach it.
     #[schema(example = json!(["10.0.0.1:3270"]))]
     pub addresses: Vec<String>,
-    /// What some of these are kept for; one that is not here is for all links.
+    /// Addresses reserved for one kind of traffic; an address that is not listed is for all links.
     #[serde(default)]
     #[schema(example = json!({"10.0.0.1:3270": "replication"}))]
     pub link_roles: BTreeMap<String, LinkRole>,
-    /// Where it listens for iSCSI.
+    /// Its iSCSI portals.
     #[schema(example = json!(["0.0.0.0:3260"]))]
     pub portals: Vec<String>,
 }
@@ -102,9 +102,9 @@ pub struct ClusterNode {
 pub enum RecordStall {
     /// The file system of its data directory is full.
     NoSpace,
-    /// The disk of its data directory fails.
+    /// The disk of its data directory is failing.
     Disk,
-    /// A defect of the program ended it: the node has to be restarted.
+    /// A software defect ended it: restart the node.
     Defect,
     /// A reason that only later versions know.
     Other,
@@ -128,37 +128,37 @@ impl ClusterNode {
     }
 }
 
-/// Where a cluster has its record.
+/// Where a cluster keeps its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordPlace {
-    /// In its nodes: a majority of those that vote decides.
+    /// On its nodes: a majority of the voters decides.
     #[default]
     Nodes,
-    /// In a site's etcd: no node votes.
+    /// In etcd: no node votes.
     Etcd,
 }
 
-/// The record of a cluster, as the node that was asked reaches it.
+/// The record of a cluster, as the queried node reaches it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterRecord {
-    /// Where it is.
+    /// Where it is kept.
     pub place: RecordPlace,
-    /// It can be changed: a majority of what keeps it was heard of just now. Without it volumes go on, but nothing is changed and no lost node is given up.
+    /// It has quorum and can be changed. Without quorum volumes keep serving, but nothing in the record can change and no lost node is failed over.
     pub answers: bool,
-    /// Where the node finds etcd, if it is there.
+    /// The etcd endpoints, if it is kept in etcd.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(example = json!(["https://10.0.0.9:2379"]))]
     pub endpoints: Vec<String>,
 }
 
-/// What an address of a node is kept for.
+/// The traffic that an address of a node is reserved for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkRole {
     /// The data of volumes.
     Replication,
-    /// Heartbeats, leases and the cluster's record. If none of these addresses answers they go where data goes.
+    /// Heartbeats, leases and the cluster's record. If none of these addresses answers, this traffic uses the data addresses.
     Heartbeat,
 }
 
@@ -171,39 +171,39 @@ impl fmt::Display for LinkRole {
     }
 }
 
-/// What an address of a node is to be kept for.
+/// What to reserve an address of a node for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkFor {
-    /// One that the node listens at for others. Without a port: 3270.
+    /// An address on which the node listens for other nodes. Default port: 3270.
     #[schema(example = "10.0.0.1:3270")]
     pub address: String,
     /// Null: for all links.
     pub role: Option<LinkRole>,
 }
 
-/// Which node decides alone while two nodes without a witness are the cluster.
+/// The preferred node of two nodes without a witness.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Preference {
-    /// Its number; null: whichever does.
+    /// Its number; null: no preference.
     pub node: Option<u16>,
 }
 
-/// What all nodes together may give to bring copies up to date.
+/// Limit for the resync traffic of all nodes together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SyncLimit {
-    /// Bytes a second, 1 MiB to 1 TiB; null: each node as much as its own settings say.
+    /// Bytes per second, 1 MiB to 1 TiB; null: no cluster limit, each node follows its own setting.
     #[schema(minimum = 1_048_576, maximum = 1_099_511_627_776_u64)]
     pub bytes_per_second: Option<u64>,
 }
 
-/// How often the copies of volumes are compared without anybody asking.
+/// Schedule for comparing the copies of volumes automatically.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerifySchedule {
-    /// Every so many seconds, an hour at least; null: never.
+    /// Interval in seconds, at least an hour; null: never.
     #[schema(minimum = 3_600)]
     pub seconds: Option<u64>,
 }
@@ -212,24 +212,24 @@ pub struct VerifySchedule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Maintenance {
-    /// It is.
+    /// True: enter maintenance; false: leave it.
     pub on: bool,
 }
 
-/// A cluster to be made, of this node alone.
+/// A new cluster, consisting of this node alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterInit {
-    /// Where to listen for other nodes: addresses that they reach. Without a port: 3270.
+    /// Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
     #[schema(min_items = 1, example = json!(["10.0.0.1:3270"]))]
     pub listen: Vec<String>,
 }
 
-/// A token to be made.
+/// A join token to create.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenCreate {
-    /// For how many seconds it lets a node in; seven days at most.
+    /// Validity in seconds; seven days at most.
     #[serde(default = "token_seconds")]
     #[schema(default = 3600, minimum = 1, maximum = 604_800)]
     pub valid_seconds: u64,
@@ -245,7 +245,7 @@ fn token_seconds() -> u64 {
     TOKEN_SECONDS
 }
 
-/// What lets one node in, once. A secret: `Debug` hides it.
+/// A secret that lets one node join, once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JoinToken {
     /// The token.
@@ -258,17 +258,17 @@ impl fmt::Debug for JoinToken {
     }
 }
 
-/// A cluster that this node is to join.
+/// A cluster for this node to join.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterJoin {
-    /// What the cluster's first node has made. It is good for one node, once.
+    /// A join token from the cluster. It lets one node join, once.
     #[schema(write_only, format = Password)]
     pub token: String,
-    /// Where to listen for other nodes: addresses that they reach. Without a port: 3270.
+    /// Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
     #[schema(min_items = 1, example = json!(["10.0.0.2:3270"]))]
     pub listen: Vec<String>,
-    /// Have a vote at most, and never a volume: for the third of three machines, which may be small.
+    /// Join as a witness: it may vote, and never has volumes. Meant for the third of three machines, which may be small.
     #[serde(default)]
     pub witness: bool,
 }

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What has gone through a node to a volume since the node serves it.
+/// I/O to a volume through one node, since the node began to serve it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeCounters {
-    /// The number of the node that has counted; absent without a cluster.
+    /// Number of the node that counted; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
     /// Reads.
@@ -15,25 +15,25 @@ pub struct VolumeCounters {
     pub write: FlowCounters,
 }
 
-/// Reads or writes so far.
+/// Total reads or writes so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FlowCounters {
-    /// How many.
+    /// Number of operations.
     pub operations: u64,
-    /// How long they took altogether, in seconds: each from the arrival of all its data to the answer.
+    /// Total time in seconds; each operation counts from the arrival of all its data to the response.
     pub seconds: f64,
-    /// Bytes of the blocks that they were about.
+    /// Bytes read or written.
     pub bytes: u64,
-    /// How many took no longer than what, the shortest first.
+    /// Cumulative latency histogram, shortest bound first.
     pub latencies: Vec<LatencyBucket>,
 }
 
-/// Operations that took no longer than some time.
+/// Operations that took no longer than a bound.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LatencyBucket {
-    /// That time, in seconds; absent in the last one, which has all.
+    /// The bound in seconds; absent in the last bucket, which counts all operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<f64>,
-    /// How many took no longer.
+    /// Number of operations that took no longer.
     pub operations: u64,
 }

@@ -3,21 +3,21 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A block device of a node's machine, or a partition of one, and what uses it.
+/// A block device or partition of a node's machine, and what uses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BlockDevice {
-    /// What names it to a pool: below `/dev/disk/by-id` if it is there, since `/dev/sdb` may be another one after the next start.
+    /// The path to use for a pool: under `/dev/disk/by-id` where possible, since `/dev/sdb` may be another device after a reboot.
     #[schema(example = "/dev/disk/by-id/ata-ST4000_Z3051")]
     pub path: String,
-    /// What the kernel calls it at present.
+    /// Current kernel name.
     #[schema(example = "sdb")]
     pub name: String,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// What its maker calls it, where the kernel says that.
+    /// Model, if the kernel reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The device that it is a partition of.
+    /// The device that this is a partition of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<String>,
     /// Its partitions.
@@ -26,18 +26,18 @@ pub struct BlockDevice {
     /// Where it is mounted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounted_at: Vec<String>,
-    /// Devices that are made of it, as LVM, RAID and encryption do.
+    /// Devices on top of it, such as LVM, RAID and encryption.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used_by: Vec<String>,
-    /// The pool of the node that it is a disk of, open or not.
+    /// The pool of the node that the disk belongs to, open or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// What it holds, in words, by what is written at its start: `nothing`, `an ext file system`, `a disk of a pool`. Absent: it is in use, or cannot be read.
+    /// What it holds, judged by what is at its start: `nothing`, `an ext file system`, `a disk of a pool`. Absent: it is in use, or cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<String>,
-    /// Why it is not known what it holds, or why nothing can be written to it.
+    /// Why its content is unknown, or why it cannot be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// It holds nothing, and nothing is known to use it: a pool takes it without overwriting anything.
+    /// It holds nothing and is not in use: it can join a pool without overwriting anything.
     pub unused: bool,
 }

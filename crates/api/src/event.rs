@@ -7,65 +7,65 @@ use utoipa::ToSchema;
 
 use crate::Missing;
 
-/// Something has happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Its number: later ones have larger ones, also after a restart of the node. Each node numbers for itself: it is that of the first of `seen_by`.
+    /// Event number: grows with time, also across restarts of the node. Each node numbers its own events: this is the number on the first node of `seen_by`.
     pub id: u64,
-    /// When, in seconds since 1970, by the clock of that node.
+    /// Time in seconds since 1970, by the clock of that node.
     pub at: u64,
-    /// How much it is.
+    /// Severity.
     pub severity: Severity,
-    /// What kind of thing, for programs: `docs/use/events.md` has all of them.
+    /// Event code, for programs: `docs/use/events.md` lists all of them.
     #[schema(example = "copy_lost")]
     pub code: String,
-    /// Why, for programs.
+    /// Cause code, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "silent")]
     pub cause: Option<String>,
-    /// What it has happened to: the name that it had then.
+    /// What it concerns, by the name that it had at the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// The identity of the volume that it has happened to, which stays when that gets another name: its `id`. Absent: it has happened to something else.
+    /// ID of the volume that it concerns: it stays the same when the volume is renamed. Absent: it does not concern a volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "3f0a9c5e7d2b41868e6f1a2b3c4d5e6f")]
     pub subject_id: Option<String>,
-    /// What has happened, in a sentence.
+    /// What happened, as text.
     pub text: String,
-    /// What to do about it.
+    /// Recommended action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// The number of the node that it is about; absent: it is about none, or there is no cluster.
+    /// Number of the node that it concerns; absent: it concerns none, or there is no cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// The revision of the cluster's record that it tells of, which is the same whichever node tells it; absent: it is what a node knows or sees by itself.
+    /// Revision of the cluster's record that it reports, which is the same on all nodes; absent: it is an observation of the node itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<u64>,
-    /// What a disk did not read, where that is why. Absent: it is not, or is not known.
+    /// The disk range that could not be read, if this is the cause. Absent: it is not, or is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Box<DiskRange>>,
-    /// The numbers of the nodes that tell it, the first one first: several of what is the cluster's, if several were asked. Absent without a cluster.
+    /// Numbers of the nodes that report it, first one first. Events of the whole cluster list several if several nodes were queried. Absent without a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen_by: Vec<u16>,
 }
 
-/// Bytes that a disk did not read, and the blocks of a volume that are there.
+/// Bytes that a disk could not read, and the blocks of a volume that they hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskRange {
-    /// The number of the node that has the disk; absent without a cluster.
+    /// Number of the node that has the disk; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// The name of the disk's pool.
+    /// Pool of the disk.
     pub pool: String,
-    /// The disk's path.
+    /// Path of the disk.
     pub disk: String,
-    /// Where it begins on the disk, in bytes.
+    /// Offset on the disk, in bytes.
     pub offset: u64,
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// The first block of the volume.
+    /// First affected block of the volume.
     pub lba: u64,
-    /// How many blocks of the volume it touches.
+    /// Number of affected blocks of the volume.
     pub blocks: u64,
 }
 
@@ -91,15 +91,15 @@ impl Event {
     }
 }
 
-/// How much an event is to somebody who looks after the cluster.
+/// Severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// For the record.
+    /// For information.
     Info,
-    /// Somebody should look at it.
+    /// Needs attention.
     Warning,
-    /// Something is lost, or one fault away from it.
+    /// Something is lost, or one fault away from being lost.
     Critical,
 }
 
@@ -113,37 +113,37 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Events, the oldest first.
+/// Events, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Events {
-    /// In the order of their numbers; those of all nodes by time.
+    /// Ordered by number; those of several nodes by time.
     pub items: Vec<Event>,
-    /// Events after the one that was named are not there any more, or it is none of this node's.
+    /// Events between the one given and the first of these are no longer stored, or the one given is not an event of this node.
     pub gap: bool,
-    /// What to name as `after` next: the number of the last event here, or of the last one of all. Absent if all nodes were asked, since each numbers for itself, or if the one that was asked has not answered.
+    /// The value for `after` in the next request: the number of the last event here, or of the last event of the node. Absent if all nodes were queried, since each has its own numbers, or if the queried node did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// Nodes whose part is missing, and why.
+    /// Nodes that did not answer, and why: their part is missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Missing>,
 }
 
-/// Which events are asked for.
+/// A query for events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsQuery {
-    /// Those after the one with this number.
+    /// Only events after the one with this number.
     pub after: Option<u64>,
-    /// Those that happened until then, in seconds since 1970.
+    /// Only events until then, in seconds since 1970.
     pub until: Option<u64>,
-    /// Without so many of the newest of these, which were had already; goes with `until`.
+    /// Skip the newest N of these (paging); requires `until`.
     pub skip: Option<usize>,
-    /// At most so many.
+    /// Maximum number of events.
     pub limit: usize,
-    /// The number of a node, or `all`; `None`: of the node that is asked.
+    /// A node number, or `all`; `None`: the queried node.
     pub node: Option<String>,
-    /// Only what has happened to this, by the name that it had then, or to the volume of this identity.
+    /// Only events of this subject: the name that it had at the time, or a volume ID.
     pub subject: Option<String>,
-    /// Only what is as grave as this, or graver.
+    /// Minimum severity.
     pub severity: Option<Severity>,
 }
 
@@ -161,7 +161,7 @@ mod tests {
             cause: None,
             subject: Some("san3".into()),
             subject_id: None,
-            text: "nothing is heard of san3 any more".into(),
+            text: "node san3 is down: heartbeat timeout".into(),
             action: None,
             node: Some(3),
             revision: None,

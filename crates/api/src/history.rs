@@ -5,101 +5,101 @@ use utoipa::ToSchema;
 
 use crate::Missing;
 
-/// What to ask for of the last seven days. What is absent is as the node likes it.
+/// What to query of the last seven days. The node chooses defaults for what is absent.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryQuery {
-    /// Names of series; none: all.
+    /// Names of series; empty: all.
     pub series: Vec<String>,
-    /// From when on, in seconds since 1970.
+    /// Start, in seconds since 1970.
     pub from: Option<u64>,
-    /// Until when.
+    /// End, in seconds since 1970.
     pub to: Option<u64>,
-    /// How many points at most.
+    /// Maximum number of points.
     pub points: Option<u32>,
-    /// The number of a node, or `all`.
+    /// A node number, or `all`.
     pub node: Option<String>,
 }
 
-/// What was kept of nodes, in steps of the same length.
+/// Recorded values of nodes, in steps of equal length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct History {
-    /// Where the first step begins, in seconds since 1970.
+    /// Start of the first step, in seconds since 1970.
     pub from: u64,
-    /// How long a step is, in seconds.
+    /// Length of a step, in seconds.
     pub step_s: u32,
-    /// By node, each series that was asked for; of each pool of the node two.
+    /// The requested series, by node; pools have two series each.
     pub series: Vec<HistorySeries>,
-    /// Nodes whose part is missing, and why.
+    /// Nodes that did not answer, and why: their part is missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Missing>,
 }
 
-/// One value of one node, or of one of its pools, step by step.
+/// One value of a node or pool over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HistorySeries {
-    /// The number of the node; absent without a cluster.
+    /// Node number; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// The name of the node; absent without a cluster.
+    /// Node name; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// Which value.
+    /// Name of the series.
     #[schema(example = "write_operations")]
     pub series: String,
-    /// Of which pool, by its name.
+    /// Pool name, for series of pools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// What is counted.
+    /// Unit of the points.
     pub unit: HistoryUnit,
-    /// One a step: the mean, and of `_p99_us` the greatest. `null`: nothing was kept then, or there was nothing to measure.
+    /// One point per step: the mean, or for `_p99_us` the maximum. `null`: nothing was recorded, or there was nothing to measure.
     pub points: Vec<Option<f64>>,
 }
 
-/// When a pool is full if it is filled as in the last days.
+/// When a pool will be full if it keeps filling at the recent rate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Forecast {
     /// The pool's name.
     pub pool: String,
-    /// The number of the node that has it; absent without a cluster.
+    /// Number of the node that has the pool; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// The name of that node; absent without a cluster.
+    /// Name of that node; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// How long a time is known of, in seconds: of the last seven days.
+    /// Seconds of the last seven days for which data exists.
     pub known_s: u64,
-    /// Bytes that were added a day, on average; 0: it does not get fuller. Absent: too little is known for a forecast.
+    /// Average growth in bytes per day; 0: the pool is not filling up. Absent: not enough data for a forecast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth_per_day: Option<u64>,
-    /// Seconds until it is full; absent: no end is in sight.
+    /// Seconds until it is full; absent: no end in sight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_in_s: Option<u64>,
-    /// Seconds: four of five times it is full no sooner.
+    /// Earliest time in seconds: with 80% probability it is full between `soonest_s` and `latest_s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soonest_s: Option<u64>,
-    /// Seconds: nor later. Absent: it grew so unevenly that it may never be full.
+    /// Latest time in seconds. Absent: growth was so uneven that it may never be full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_s: Option<u64>,
     /// It may be full within a month.
     pub soon: bool,
-    /// All of this in a sentence or two.
+    /// The forecast as text.
     #[schema(
-        example = "Over the last 7 d 10GiB a day were added. If it goes on so, it is full in about 9 weeks (it grew evenly)."
+        example = "Over the last 7 d, it grew by 10GiB per day. At this rate it will be full in about 9 weeks (growth was steady)."
     )]
     pub text: String,
 }
 
-/// What the points of a series count.
+/// Unit of the points of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryUnit {
-    /// Operations a second.
+    /// Operations per second.
     OperationsPerSecond,
-    /// Bytes a second.
+    /// Bytes per second.
     BytesPerSecond,
     /// Microseconds.
     Microseconds,
-    /// A part of one.
+    /// A fraction, from 0 to 1.
     Ratio,
     /// Bytes.
     Bytes,

@@ -6,52 +6,52 @@ use utoipa::ToSchema;
 use crate::chap::Chap;
 use crate::present;
 
-/// A host group: initiators that are treated alike. One belongs to it if its name is listed (or no name is) and its
+/// A host group: initiators that share access rights. An initiator belongs to it if its name is listed (or no name is) and its
 /// address is listed (or no address is).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Host {
-    /// Its name, unique in the node.
+    /// Name, unique on the node.
     pub name: String,
-    /// iSCSI names of initiators.
+    /// iSCSI names (IQNs) of initiators.
     pub initiators: Vec<String>,
-    /// Where they may come from: addresses and ranges.
+    /// Addresses and ranges that they connect from.
     #[schema(example = json!(["10.1.0.0/16"]))]
     pub addresses: Vec<String>,
-    /// The CHAP name that they prove themselves with; the secret is not shown.
+    /// CHAP name that initiators authenticate with; the secret is not shown.
     pub chap_user: Option<String>,
-    /// Whether it is always there and cannot be changed: `any` is everybody, `local` this machine.
+    /// Built in and not changeable: `any` matches every initiator, `local` this machine.
     pub built_in: bool,
 }
 
-/// A host group to be made.
+/// A host group to create.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostCreate {
-    /// Its name: 1 to 63 letters, digits, `-`, `_` and `.`.
+    /// Name: 1 to 63 letters, digits, `-`, `_` and `.`.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
-    /// iSCSI names of initiators; none: any.
+    /// iSCSI names (IQNs) of initiators; empty: any.
     #[serde(default)]
     pub initiators: Vec<String>,
-    /// Addresses and ranges such as `10.1.0.0/16`; none: from anywhere.
+    /// Addresses and ranges such as `10.1.0.0/16`; empty: any.
     #[serde(default)]
     pub addresses: Vec<String>,
-    /// What they prove themselves with; absent: nothing.
+    /// CHAP credentials that initiators must use; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<Chap>,
 }
 
-/// What a host group shall be from now on.
+/// The new settings of a host group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostChange {
-    /// iSCSI names of initiators; none: any.
+    /// iSCSI names (IQNs) of initiators; empty: any.
     #[serde(default)]
     pub initiators: Vec<String>,
-    /// Addresses and ranges such as `10.1.0.0/16`; none: from anywhere.
+    /// Addresses and ranges such as `10.1.0.0/16`; empty: any.
     #[serde(default)]
     pub addresses: Vec<String>,
-    /// What they prove themselves with. Absent: as before, since nobody can read it to send it again; `null`: nothing.
+    /// CHAP credentials that initiators must use. Absent: unchanged, since the secret cannot be read back; `null`: none.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Chap>)]
     pub chap: Option<Option<Chap>>,
@@ -75,7 +75,7 @@ mod tests {
     }
 }
 
-/// What a machine that uses volumes runs.
+/// Operating system of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostSystem {
@@ -89,9 +89,9 @@ pub enum HostSystem {
     Proxmox,
 }
 
-/// How to set up a machine that uses volumes.
+/// How to set up a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HostSetup {
-    /// A script with a word on each setting, to be pasted as a whole or in parts. It asks for the CHAP secret if there is one.
+    /// A script with a comment on each setting, to paste in whole or in part. It asks for the CHAP secret if there is one.
     pub text: String,
 }

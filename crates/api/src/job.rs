@@ -7,82 +7,82 @@ use utoipa::ToSchema;
 
 use crate::SyncRestraint;
 
-/// Work under way, or that has ended lately. What has ended is kept for a day, a hundred jobs of each kind, until the node that tells of it is restarted.
+/// A job, in progress or ended recently. Ended jobs are kept for a day, up to a hundred of each kind, until the node that reports them is restarted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
-    /// What it is found by. A copy or a volume that is worked on again has the same; that of a change is never another one's, also after a restart of its node.
+    /// Job ID. Another job on the same copy or volume has the same ID; that of a change is never reused, even after a restart of its node.
     #[schema(example = "copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3")]
     pub id: String,
-    /// What is done.
+    /// Kind of job.
     pub kind: JobKind,
-    /// To what: a volume's name, or in words what is changed.
+    /// What it works on: a volume name, or the change as text.
     pub subject: String,
-    /// Whether it gets on, or how it has ended.
+    /// State of the job.
     pub state: JobState,
-    /// The number of the node whose copy it is about, or that compares or changes something; absent: one in no cluster.
+    /// Number of the node that has the copy, or that runs the verification or change; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// The number of the node that a copy moves from.
+    /// Number of the node that a copy moves from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_node: Option<u16>,
-    /// How much of it is done, from 0 to 1; absent where that cannot be said.
+    /// Progress from 0 to 1; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub progress: Option<f64>,
-    /// Bytes that are done.
+    /// Bytes done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_done: Option<u64>,
-    /// Bytes that there are to do; what hosts write meanwhile adds to it.
+    /// Bytes to do. Writes of hosts add to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_total: Option<u64>,
-    /// Bytes a second, over the last five seconds.
+    /// Bytes per second, averaged over the last five seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
-    /// Seconds to go if it goes on like that; absent if nobody can say.
+    /// Estimated seconds left at this rate; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_s: Option<u64>,
-    /// For how many seconds it has been under way, where that is known.
+    /// Seconds since it began, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_s: Option<u64>,
-    /// Why it is done, in words.
+    /// Why it was started, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// What keeps a sync from going faster, if not the disks and the network.
+    /// What limits the resync, other than disks and network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back_by: Option<SyncRestraint>,
-    /// What it waits for; absent if it gets on.
+    /// What it waits for; absent if it makes progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
-    /// `DELETE` takes it back.
+    /// `DELETE` cancels it.
     pub can_be_cancelled: bool,
-    /// `POST .../pause` has it stand still.
+    /// `POST .../pause` pauses it.
     #[serde(default)]
     pub can_be_paused: bool,
-    /// Who has paused it, and when; absent if nobody has. `POST .../resume` ends that.
+    /// Who paused it, and when; absent if it is not paused. `POST .../resume` resumes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<SyncPaused>,
-    /// When and how it has ended; absent: it is under way.
+    /// When and how it ended; absent: it is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<JobEnd>,
 }
 
-/// When and how a job has ended.
+/// When and how a job ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobEnd {
-    /// In seconds since 1970, by the clock of the node that tells of it.
+    /// In seconds since 1970, by the clock of the node that reports it.
     pub at: u64,
-    /// How many seconds it has taken, where that is known.
+    /// Duration in seconds, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_s: Option<u64>,
-    /// Why it is not what was asked for, or what somebody should know of it, in words.
+    /// Why the result is not what was requested, or what else to know about it, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What was found by a comparison, without where copies differ: the volume's last comparison says that.
+    /// Result of a verification, without the places that differ: the volume's last verification lists them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<JobFound>,
 }
 
-/// What a comparison of copies has found.
+/// Result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobFound {
     /// Everything was compared, and is equal.
@@ -93,30 +93,30 @@ pub struct JobFound {
     pub unchecked_bytes: u64,
 }
 
-/// Who has paused a sync, and when.
+/// Who paused a resync, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SyncPaused {
-    /// The user or token.
+    /// User or token.
     pub by: String,
-    /// In seconds since 1970.
+    /// Paused since, in seconds since 1970.
     pub since: u64,
 }
 
-/// What is done.
+/// Kind of job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
-    /// A copy is given what it missed.
+    /// Resync of a copy.
     Sync,
-    /// A new copy is given all of a volume.
+    /// A new copy receives all data of a volume.
     AddCopy,
-    /// The same, and then another one is taken away.
+    /// A new copy receives all data of a volume; then another copy is removed.
     MoveCopy,
-    /// A copy is taken off its node.
+    /// A copy is removed from its node.
     RemoveCopy,
-    /// Copies of a volume are compared.
+    /// The copies of a volume are compared.
     Verify,
-    /// Another change of a node.
+    /// Another change on a node.
     Change,
 }
 
@@ -133,21 +133,21 @@ impl fmt::Display for JobKind {
     }
 }
 
-/// Whether work gets on, or how it has ended.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// It does.
+    /// In progress.
     Running,
-    /// It waits for something.
+    /// Waiting for something.
     Waiting,
-    /// Somebody has paused it.
+    /// Paused by a user.
     Paused,
-    /// It was done to its end.
+    /// Completed.
     Ended,
-    /// It could not be done.
+    /// Failed.
     Failed,
-    /// It was taken back, or what it was about was taken away.
+    /// Cancelled, or the object that it worked on was removed.
     Cancelled,
 }
 

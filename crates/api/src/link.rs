@@ -3,38 +3,38 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The links of a node with another one, as the first sees them. The other one may see them otherwise.
+/// The links between a node and a peer, as the node sees them. The peer may see them differently.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Link {
-    /// The number of the node that says so.
+    /// Number of the reporting node.
     pub node: u16,
-    /// Its name.
+    /// Name of the reporting node.
     pub node_name: String,
-    /// The number of the other node.
+    /// Number of the peer.
     pub peer: u16,
-    /// Its name.
+    /// Name of the peer.
     pub peer_name: String,
-    /// How they are, all together.
+    /// Overall state.
     pub state: LinkState,
-    /// The one for heartbeats, leases and the cluster's record.
+    /// The control link: heartbeats, leases and the cluster's record.
     pub control: RoleLinks,
-    /// Those for the data of volumes.
+    /// The links for the data of volumes.
     pub replication: RoleLinks,
-    /// They are encrypted, and both sides prove who they are.
+    /// The links are encrypted and mutually authenticated.
     pub encrypted: bool,
-    /// Why the last attempt to make one failed, if none has succeeded since.
+    /// Why the last connection attempt failed, if none has succeeded since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Cores of `node` that have not said within a second how their links are: some may be up that are not counted in `replication` and `state`.
+    /// Cores of `node` that did not report their links within a second: `replication` and `state` may miss links that are up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub silent_cores: Vec<u16>,
 }
 
-/// How the links with another node are.
+/// State of the links with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkState {
-    /// All that there are to be are up.
+    /// All expected links are up.
     Up,
     /// Some are up.
     Partly,
@@ -42,21 +42,21 @@ pub enum LinkState {
     Down,
 }
 
-/// The links of one role with another node.
+/// The links of one role with a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RoleLinks {
-    /// How many are up.
+    /// Number of links that are up.
     pub up: u64,
-    /// How many there are to be: one control link, and as many for data as the node with more cores has cores; 0: none was up since the node that says so has
-    /// started, and it does not know.
+    /// Number of expected links: one for control; for data, as many as the larger of the two nodes has cores. 0: unknown, because none has been
+    /// up since the reporting node started.
     pub of: u64,
-    /// Where the other ends of those are that are up: by which networks they go.
+    /// Peer addresses of the links that are up: they show which networks are used.
     #[schema(example = json!(["10.0.0.2"]))]
     pub addresses: Vec<String>,
-    /// For how many seconds all that are up have been; absent: none is.
+    /// Seconds for which all links that are up have been up; absent: none is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age: Option<u64>,
-    /// Seconds since anything was received by one of them, be it down by now; absent: never since the node that says so has started.
+    /// Seconds since anything was received on any of them, even if it is down by now; absent: never since the reporting node started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silence: Option<u64>,
 }

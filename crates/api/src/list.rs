@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Several of something. An object, so that it can grow fields.
+/// A list. It is an object so that fields can be added later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct List<T> {
-    /// In the order of their names or numbers.
+    /// Sorted by name or number.
     pub items: Vec<T>,
-    /// Nodes whose part is missing, and why.
+    /// Nodes that did not answer, and why: their part is missing.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Missing>,
 }
@@ -23,10 +23,10 @@ impl<T> List<T> {
 /// A node whose part of a list is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Missing {
-    /// Its number.
+    /// Node number.
     pub node: u16,
-    /// Its name.
+    /// Node name.
     pub node_name: String,
-    /// Why.
+    /// Why it is missing.
     pub reason: String,
 }

@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What the node that was asked has done in the last second.
+/// What the queried node did in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LiveSample {
-    /// When it ended, in seconds since 1970.
+    /// End of the interval, in seconds since 1970.
     pub at: u64,
-    /// How long it was, in seconds.
+    /// Length of the interval, in seconds.
     pub seconds: f64,
-    /// The number of the node; absent without a cluster.
+    /// Node number; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
     /// Reads of all volumes.
@@ -19,21 +19,21 @@ pub struct LiveSample {
     pub write: LiveFlow,
     /// The node's cores, by number.
     pub cores: Vec<LiveCore>,
-    /// Volumes that hosts have read or written through this node; the others have not.
+    /// Volumes that hosts read or wrote through this node in the interval. Idle volumes are left out.
     pub volumes: Vec<LiveVolume>,
 }
 
 /// Reads or writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LiveFlow {
-    /// Operations a second.
+    /// Operations per second.
     pub operations: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes: f64,
-    /// How long one took on average, in microseconds, from the arrival of all its data to the answer; absent if there was none.
+    /// Mean latency in microseconds, from the arrival of all data to the response; absent if there were no operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_us: Option<f64>,
-    /// 99 of 100 took no longer, in microseconds: the next power of two times 4 µs above; absent if there was none, or it was more than 4.2 s.
+    /// 99th percentile latency in microseconds, rounded up to the next power of two times 4 µs; absent if there were no operations, or it was more than 4.2 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
 }
@@ -41,18 +41,18 @@ pub struct LiveFlow {
 /// A core of the node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LiveCore {
-    /// How much of a processor it has used, from 0 to 1.
+    /// Share of a processor that it used, from 0 to 1.
     pub cpu: f64,
-    /// Of it, for looking whether there is work.
+    /// Part of that spent polling for work.
     pub polling: f64,
 }
 
 /// A volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LiveVolume {
-    /// Its identity.
+    /// Volume ID.
     pub id: String,
-    /// Its name.
+    /// Volume name.
     pub name: String,
     /// Reads through this node.
     pub read: LiveFlow,

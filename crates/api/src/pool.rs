@@ -3,38 +3,38 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A pool: disks that hold volumes together.
+/// A pool: disks of one node, managed together, that volumes take their space from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pool {
-    /// Its name, unique in the node.
+    /// Pool name, unique on the node.
     pub name: String,
-    /// Its identity; absent while it is not open.
+    /// Pool ID; absent while the pool is not open.
     pub id: Option<String>,
-    /// Whether it can be used.
+    /// State of the pool.
     pub state: PoolState,
     /// Why it is not open, or what is wrong with it.
     pub reason: Option<String>,
-    /// What volumes can take altogether, in bytes.
+    /// Capacity for volumes, in bytes.
     pub total: u64,
-    /// What is left, in bytes.
+    /// Free space, in bytes.
     pub free: u64,
-    /// What volumes take in multiples of, in bytes.
+    /// Allocation unit, in bytes.
     pub extent: u64,
-    /// How many volumes it has.
+    /// Number of volumes.
     pub volumes: usize,
     /// Its disks.
     pub disks: Vec<PoolDisk>,
-    /// What its files may still take of their file systems, in bytes: they take space as they are written.
+    /// Bytes that its sparse files may still take from their file systems.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub promised: u64,
-    /// Its file system has less free than its files, and those of other pools of the node, may still take.
-    /// Absent if it has enough.
+    /// Its file system has less free space than the sparse files of this and other pools of the node may still take.
+    /// Absent if the space suffices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overcommit: Option<Overcommit>,
-    /// The number of the node that has it; absent without a cluster.
+    /// Number of the node that has the pool; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// The name of that node.
+    /// Name of that node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
 }
@@ -43,27 +43,27 @@ fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// What a file system lacks for pools in files that take space as they are written: when it is full, writes
+/// An overcommitted file system: it has less free space than the sparse files of pools may still take. When it is full, writes
 /// that need new space fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Overcommit {
-    /// What all pools of the node in it may still take, in bytes.
+    /// Bytes that the sparse files of all pools of the node may still take from it.
     pub promised: u64,
-    /// What it has free, in bytes.
+    /// Free space of the file system, in bytes.
     pub free: u64,
 }
 
-/// Whether a pool can be used.
+/// State of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolState {
-    /// All is well.
+    /// The pool works.
     Online,
-    /// Writing its metadata failed: volumes go on, none can be made or changed until the pool has been reopened.
+    /// A metadata write failed. I/O continues, but volumes cannot be created or changed until the pool is reopened.
     ReadOnly,
-    /// A disk is out of service since a write or a flush failed: what needs it fails until the pool has been reopened.
+    /// A disk is out of service after a failed write or flush. I/O that needs it fails until the pool is reopened.
     DiskFailed,
-    /// It was given away.
+    /// It was exported, to be imported elsewhere.
     Exported,
     /// It could not be opened; `reason` says why.
     Unavailable,
@@ -72,13 +72,13 @@ pub enum PoolState {
 /// A disk of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolDisk {
-    /// The file or block device.
+    /// Path of the file or block device.
     pub path: String,
-    /// Its identity; absent while the pool is not open.
+    /// Disk ID; absent while the pool is not open.
     pub id: Option<String>,
-    /// What volumes can take of it, in bytes.
+    /// Capacity for volumes, in bytes.
     pub total: u64,
-    /// What is left of it, in bytes.
+    /// Free space, in bytes.
     pub free: u64,
     /// Why it is out of service; absent if it is in service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,24 +88,24 @@ pub struct PoolDisk {
 /// Why a disk is out of service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskFailure {
-    /// What the system said to a write or a flush.
+    /// The error that the system returned for the write or flush.
     #[schema(example = "Input/output error (os error 5)")]
     pub error: String,
-    /// When, in seconds since 1970.
+    /// Time of the failure, in seconds since 1970.
     pub since: u64,
 }
 
-/// A pool to be made.
+/// A pool to create.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolCreate {
-    /// Its name: 1 to 63 letters, digits, `-`, `_` and `.`.
+    /// Name: 1 to 63 letters, digits, `-`, `_` and `.`.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
     /// Its disks.
     #[schema(min_items = 1)]
     pub disks: Vec<NewDisk>,
-    /// Overwrite what the disks hold.
+    /// Overwrite what is on the disks.
     #[serde(default)]
     pub wipe: bool,
 }
@@ -114,97 +114,97 @@ pub struct PoolCreate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewDisk {
-    /// The file or block device, as an absolute path on the node.
+    /// Absolute path of the file or block device on the node.
     pub path: String,
-    /// Make a file of this size in bytes, which must not exist. Absent: the file or block device exists.
+    /// Create a file of this size in bytes; it must not exist yet. Absent: the file or block device exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// With `size`: reserve the space in the file system now, so that it cannot run out later.
+    /// With `size`: preallocate the space in the file system, so that it cannot run out later.
     #[serde(default)]
     pub reserve: bool,
 }
 
-/// A disk to be added to a pool.
+/// A disk to add to a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolAddDisk {
-    /// The file or block device, as an absolute path on the node.
+    /// Absolute path of the file or block device on the node.
     pub path: String,
-    /// Make a file of this size in bytes, which must not exist. Absent: the file or block device exists.
+    /// Create a file of this size in bytes; it must not exist yet. Absent: the file or block device exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// With `size`: reserve the space in the file system now, so that it cannot run out later.
+    /// With `size`: preallocate the space in the file system, so that it cannot run out later.
     #[serde(default)]
     pub reserve: bool,
-    /// Overwrite what the disk holds.
+    /// Overwrite what is on the disk.
     #[serde(default)]
     pub wipe: bool,
 }
 
-/// A pool to be opened that was made elsewhere or earlier.
+/// A pool to import that was created elsewhere or earlier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolImport {
-    /// All of its disks, as absolute paths on the node.
+    /// All disks of the pool, as absolute paths on the node.
     #[schema(min_items = 1)]
     pub paths: Vec<String>,
-    /// What it is to be called from now on. Absent: as it is called.
+    /// New name of the pool. Absent: it keeps its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Take it though another server has not given it away: that server must certainly be off.
+    /// Import it although another server has not exported it. Make sure that this server is off.
     #[serde(default)]
     pub force: bool,
 }
 
-/// What forgetting a pool that cannot be used would leave behind.
+/// What would remain if a pool that cannot be opened is forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolRemains {
     /// Its disks.
     pub disks: Vec<RemainingDisk>,
-    /// Its volumes, by name; absent if none of the disks can tell.
+    /// Its volumes, by name; absent if no disk can be read.
     pub volumes: Option<Vec<RemainingVolume>>,
-    /// LUN maps that lead to them. If none of the disks can tell: those to volumes that no open pool has.
+    /// LUN maps of these volumes. If no disk can be read: the LUN maps of volumes that are in no open pool.
     pub maps: Vec<RemainingMap>,
 }
 
-/// A disk of a pool that cannot be used.
+/// A disk of a pool that cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemainingDisk {
-    /// The file or block device.
+    /// Path of the file or block device.
     pub path: String,
-    /// Why it does not tell what is on it.
+    /// Why its content cannot be read.
     pub problem: Option<String>,
 }
 
-/// A volume of a pool that cannot be used.
+/// A volume of a pool that cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemainingVolume {
-    /// Its identity.
+    /// Volume ID.
     pub id: String,
-    /// Its name.
+    /// Volume name.
     pub name: String,
     /// Its size in bytes.
     pub size: u64,
 }
 
-/// A LUN map that leads to a volume of a pool that cannot be used.
+/// A LUN map of a volume in a pool that cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemainingMap {
     /// The target's iSCSI name.
     pub target: String,
-    /// The logical unit number there.
+    /// LUN.
     pub lun: u16,
     /// The host group.
     pub host: String,
-    /// The volume's identity.
+    /// Volume ID.
     pub volume_id: String,
 }
 
-/// How to forget a pool.
+/// Options for forgetting a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolForget {
-    /// Delete the LUN maps of its volumes, too. Otherwise they stay, and work again when the pool has been imported.
+    /// Delete the LUN maps of its volumes, too. Otherwise they stay, and work again after the pool is imported.
     #[serde(default)]
     pub unmap: bool,
 }

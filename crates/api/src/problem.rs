@@ -5,57 +5,57 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A problem document as RFC 9457 has it, with a `code` for programs and a `hint` for people.
+/// A problem document (RFC 9457), with a `code` for programs and a `hint` for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// `about:blank`: the problem says no more than its status and its code.
+    /// Always `about:blank`: status and code identify the problem.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The status in words.
+    /// The HTTP status as text.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
     /// What is wrong, with names and numbers.
     pub detail: String,
-    /// What is wrong, for programs: it stays the same when the words change.
+    /// Error code for programs. It stays the same when the wording changes.
     #[schema(example = "volume_mapped")]
     pub code: String,
-    /// What to do about it, where that does not go without saying.
+    /// What to do about it, unless that is obvious.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The field of the request that is concerned, as a path (`disks[0].path`).
+    /// The request field at fault, as a path (`disks[0].path`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What was looked at and does not do, and by which rule.
+    /// Candidates that were considered and rejected, and the rule that each of them fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<Candidate>,
 }
 
-/// A node, with the pool of it that would be taken, for a copy of a volume.
+/// A node, and the pool on it, considered for a copy of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Candidate {
-    /// Its number; absent without a cluster.
+    /// Node number; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// Its name.
+    /// Node name.
     pub node_name: String,
-    /// The pool.
+    /// Pool name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// By which rule it does not do, for programs; absent: it does.
+    /// The rule that excludes it, for programs; absent: it is eligible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "no_space")]
     pub rule: Option<String>,
-    /// The same in words.
+    /// The same as text.
     pub text: String,
 }
 
 /// What a change would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DryRun {
-    /// Step by step, in sentences.
+    /// Step by step, as text.
     pub would: Vec<String>,
-    /// What was looked at.
+    /// The candidates that were considered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<Candidate>,
 }

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// An initiator's session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Session {
-    /// Its number (TSIH).
+    /// Session number (TSIH).
     pub tsih: u16,
     /// The initiator's iSCSI name.
     pub initiator: String,
@@ -16,22 +16,22 @@ pub struct Session {
     pub isid: String,
     /// The target; absent in a discovery session.
     pub target: Option<String>,
-    /// The core that it lives on.
+    /// The core that handles the session.
     pub core: u16,
-    /// The initiator's addresses, one a connection.
+    /// The initiator's addresses, one per connection.
     pub addresses: Vec<String>,
-    /// Seconds since its login.
+    /// Seconds since login.
     pub age: u64,
     /// SCSI commands so far.
     pub commands: u64,
-    /// Bytes from the initiator so far, headers included.
+    /// Bytes received from the initiator so far, including headers.
     pub bytes_received: u64,
-    /// Bytes to the initiator so far, headers included.
+    /// Bytes sent to the initiator so far, including headers.
     pub bytes_sent: u64,
-    /// The number of the node that has it; absent without a cluster.
+    /// Number of the node that has the session; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// The name of that node.
+    /// Name of that node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
 }

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Since when something is so, by the clock of the node that says it.
+/// Since when something has been the case, by the clock of the reporting node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Since {
-    /// In seconds since 1970.
+    /// Seconds since 1970.
     pub at: u64,
-    /// The node was started then, and it was so already.
+    /// It was already the case when the node started, at that time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub or_earlier: bool,
 }

@@ -3,65 +3,65 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a node does about a volume when it hears of nobody and cannot reach the cluster's record.
+/// Split-brain policy: what a node does with a volume when no other node and no quorum is reachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// It waits: of two nodes without a witness only the one that decides goes on.
+    /// Wait for quorum. Of two nodes without a witness, only the preferred node continues.
     Prefer,
-    /// It goes on alone after about six seconds, though the other one may, too.
+    /// Continue alone after about six seconds. The other node may do the same (split brain).
     Heartbeat,
 }
 
-/// What was chosen for a volume.
+/// The split-brain policy of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeStrategy {
-    /// What.
+    /// The policy.
     pub strategy: Strategy,
-    /// Who has, as they called themselves.
+    /// Who chose it, as they named themselves.
     pub by: String,
-    /// When, in seconds since 1970.
+    /// When it was chosen, in seconds since 1970.
     pub at: u64,
 }
 
-/// A choice for a volume.
+/// A split-brain policy to set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StrategyChoice {
-    /// What.
+    /// The policy.
     pub strategy: Strategy,
-    /// For `heartbeat`: that both nodes may go on, and data of one of them be given up then.
+    /// Required for `heartbeat`: accept that both nodes may continue, and that the data of one of them is then discarded.
     #[serde(default)]
     pub accept_split_brain: bool,
-    /// Who chooses, for whoever asks later.
+    /// Who chooses it, for the record.
     #[serde(default)]
     pub by: String,
 }
 
-/// What was chosen.
+/// Result of setting the split-brain policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StrategyChosen {
-    /// A node is known by one address only: when that network is lost, both nodes go on.
+    /// One of the nodes has a single address: if that network is lost, both nodes continue alone.
     pub one_way: bool,
 }
 
-/// A node has gone on alone with a volume.
+/// A node has continued alone with a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeFork {
-    /// The node.
+    /// Node number.
     pub node: u16,
-    /// Since when, in seconds since 1970, by its clock.
+    /// Since when, in seconds since 1970, by the clock of that node.
     pub since: u64,
-    /// The other one has, too: each has data that the other has not, until somebody decides whose is kept.
+    /// Split brain: the other node has continued, too. The copies have diverged until an administrator chooses which one to keep.
     pub split: bool,
 }
 
-/// Whose data is kept of a volume with which nodes have gone on alone.
+/// Which data to keep after nodes have continued alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForkResolution {
-    /// The node whose data is kept.
+    /// Number of the node whose data is kept.
     pub keep: u16,
-    /// That what the other node alone has written is given up.
+    /// Confirms that what the other node alone has written is discarded.
     pub discard_other: bool,
 }

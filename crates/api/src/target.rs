@@ -12,67 +12,67 @@ pub struct Target {
     /// Its iSCSI name.
     #[schema(example = "iqn.2026-11.io.ursa:db")]
     pub name: String,
-    /// A name for people.
+    /// Display name.
     pub alias: Option<String>,
-    /// The CHAP name that it proves itself with to initiators that ask; its secret is not shown.
+    /// CHAP name that the target authenticates with to initiators that ask for it; the secret is not shown.
     pub chap_user: Option<String>,
-    /// Its LUNs, by number and then by host group.
+    /// Its LUN maps, by LUN and then by host group.
     pub maps: Vec<TargetMap>,
 }
 
 /// A LUN map as its target shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TargetMap {
-    /// The logical unit number.
+    /// LUN.
     pub lun: u16,
-    /// The volume's name; absent while its pool is not open, and where another node has it alone: `GET /v1/volumes` has it then.
+    /// Volume name; absent while its pool is not open, and if the volume is local to another node: `GET /v1/volumes` lists it then.
     pub volume: Option<String>,
-    /// The volume's identity.
+    /// Volume ID.
     pub volume_id: String,
-    /// The host group that sees it.
+    /// The host group that has access.
     pub host: String,
 }
 
-/// A target to be made.
+/// A target to create.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetCreate {
     /// Its iSCSI name.
     #[schema(example = "iqn.2026-11.io.ursa:db")]
     pub name: String,
-    /// A name for people: at most 255 bytes of UTF-8.
+    /// Display name, at most 255 bytes of UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 255)]
     pub alias: Option<String>,
-    /// What it proves itself with to initiators that ask (mutual CHAP).
+    /// CHAP credentials of the target, for initiators that ask for them (mutual CHAP).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<Chap>,
 }
 
-/// What of a target shall be otherwise: what is absent stays. Its name and its LUN maps are not changed so.
+/// Changes to a target; what is absent stays the same. Name and LUN maps cannot be changed here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetChange {
-    /// A name for people, at most 255 bytes of UTF-8; `null`: none.
+    /// Display name, at most 255 bytes of UTF-8; `null`: none.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub alias: Option<Option<String>>,
-    /// What it proves itself with to initiators that ask (mutual CHAP); `null`: nothing.
+    /// CHAP credentials of the target, for initiators that ask for them (mutual CHAP); `null`: none.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Chap>)]
     pub chap: Option<Option<Chap>>,
 }
 
-/// A LUN map to be made.
+/// A LUN map to create.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapCreate {
-    /// The volume, by name or identity.
+    /// Volume name or ID.
     pub volume: String,
     /// The host group; absent: `local`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The logical unit number; absent: the lowest that is free.
+    /// LUN; absent: the lowest free one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 255)]
     pub lun: Option<u16>,

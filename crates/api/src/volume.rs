@@ -8,87 +8,87 @@ use crate::{Since, SyncPaused, VolumeFork, VolumeStrategy};
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
-    /// Its identity for ever: also its SCSI serial number.
+    /// Permanent volume ID, also its SCSI serial number.
     pub id: String,
-    /// Its name: unique in the cluster with copies, else in the node that has it.
+    /// Name: unique in the cluster for volumes with copies, otherwise unique on the node that has it.
     pub name: String,
-    /// Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since.
+    /// Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them has answered since.
     pub pool: String,
-    /// Where its blocks are.
+    /// How its blocks are stored.
     pub kind: VolumeKind,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its logical block in bytes: 512 or 4096.
+    /// Logical block size in bytes: 512 or 4096.
     pub block_size: u32,
-    /// Its physical block in bytes.
+    /// Physical block size in bytes.
     pub physical_block_size: u32,
-    /// Over how many slices, and so cores, it is striped.
+    /// Number of slices, and thus cores, that it is striped over.
     pub slices: u16,
-    /// What it takes of the pool (thick) or of memory at most (RAM), in bytes.
+    /// Bytes reserved in the pool (thick), or at most in memory (RAM).
     pub reserved: u64,
-    /// When it was made, in seconds since 1970.
+    /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// Its NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts.
+    /// NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts.
     pub naa: String,
-    /// Where it is mapped.
+    /// Its LUN maps.
     pub maps: Vec<VolumeMap>,
-    /// Why the node that was asked, or the one that alone has it, does not serve it, and what to do; absent if it does. Other nodes serve it all the same while a copy on them is in sync.
+    /// Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Whether hosts can read and write it through this node now.
+    /// Hosts can read and write it through this node now.
     #[serde(default = "yes")]
     pub serving: bool,
-    /// Its copies, by slot; empty if one node alone has it, and it is not in the cluster's record.
+    /// Its copies, by slot; empty if it is local to one node and not in the cluster's record.
     #[serde(default)]
     pub copies: Vec<VolumeCopy>,
-    /// The number of the node that alone has it; absent with copies, and without a cluster.
+    /// Number of the node that it is local to; absent for volumes with copies, and without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// The name of that node.
+    /// Name of that node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// How often it has changed which copies are in sync; absent without copies.
+    /// Epoch: grows with each change of the copies that are in sync; absent without copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Why that was changed last; absent without copies.
+    /// Reason for the last of these changes; absent without copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What was chosen for the case that its nodes do not hear of each other; absent if nothing was.
+    /// Its split-brain policy; absent if none was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<VolumeStrategy>,
-    /// A node has gone on alone with it, and that is not settled.
+    /// A node has continued alone with it, and this is not resolved yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<VolumeFork>,
-    /// What the loss of each node that has a copy would do now; absent without copies, and where that cannot be said.
+    /// Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and where this is unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Loss>,
-    /// How its copies were compared last, and when they are next; absent without copies.
+    /// Last and next verification of its copies; absent without copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
 }
 
-/// How a volume's copies were compared last, and when they are next.
+/// Last and next verification of a volume's copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Comparison {
-    /// When the last one ended, in seconds since 1970; absent: they were not compared.
+    /// End of the last verification, in seconds since 1970; absent: the copies were never verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<u64>,
-    /// The node that compared.
+    /// The node that verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// Somebody stopped it before its end.
+    /// It was stopped before its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
-    /// Bytes that it found to differ.
+    /// Bytes that differed.
     #[serde(default)]
     pub different_bytes: u64,
-    /// Bytes that it could not compare.
+    /// Bytes that could not be compared.
     #[serde(default)]
     pub unchecked_bytes: u64,
-    /// How many bytes are compared of the one that was begun by schedule and has not ended.
+    /// Bytes compared so far by the scheduled verification that is running or interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_bytes: Option<u64>,
-    /// When the next one is due by schedule, in seconds since 1970, if all copies are in sync then; absent: never.
+    /// When the next scheduled verification is due, in seconds since 1970, provided all copies are in sync then; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
@@ -96,11 +96,11 @@ pub struct Comparison {
 /// What the loss of a node would do to a volume now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Loss {
-    /// The number of the node.
+    /// Node number.
     pub node: u16,
-    /// What, for programs.
+    /// The outcome, for programs.
     pub outcome: LossOutcome,
-    /// The same in words.
+    /// The same as text.
     pub text: String,
 }
 
@@ -108,15 +108,15 @@ pub struct Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LossOutcome {
-    /// The node is not there now.
+    /// The node is down already.
     DownNow,
     /// Nothing changes: its copy is not in sync.
     Nothing,
-    /// The volume goes on after a moment.
+    /// The volume continues after a short pause.
     GoesOn,
-    /// The other node goes on alone; if only the link is lost both do, and one's data is given up later.
+    /// The other node continues alone. If only the link is lost, both do, and the data of one of them is discarded later.
     GoesOnAlone,
-    /// Nobody serves the volume until the node is back.
+    /// The volume is unavailable until the node is back.
     Stops,
     /// The data is lost.
     DataLost,
@@ -125,152 +125,152 @@ pub enum LossOutcome {
 /// A copy of a volume on a node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeCopy {
-    /// The number of its node.
+    /// Node number.
     pub node: u16,
-    /// The name of its node; empty if there is no such node any more.
+    /// Node name; empty if the node no longer exists.
     pub node_name: String,
-    /// Its place among the copies.
+    /// Slot of the copy.
     pub slot: u8,
-    /// What it may do.
+    /// State of the copy.
     pub state: CopyState,
-    /// It is on the node that was asked.
+    /// It is on the queried node.
     pub here: bool,
-    /// It is taken off its node as soon as others allow it; absent: it stays.
+    /// It is being removed, as soon as other copies allow it; absent: it stays.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaves: bool,
-    /// How far it is from being in sync; absent if it is.
+    /// Progress of its resync; absent if it is in sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<CopySync>,
 }
 
-/// A copy to be added to a volume.
+/// A copy to add to a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyCreate {
-    /// The number of the node that gets it.
+    /// Number of the node to create it on.
     pub node: u16,
-    /// The pool there; absent: the only one, or the one named `default`.
+    /// Pool on that node; absent: the only one, or the one named `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// The number of the node whose copy is taken away when the new one is in sync: the copy moves.
+    /// Number of the node whose copy is removed once the new one is in sync: this moves the copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<u16>,
 }
 
-/// How far a copy is that is not in sync.
+/// Resync progress of a copy that is out of sync.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CopySync {
-    /// Bytes that there were to copy when it began, with what hosts have written since. What it misses is counted in regions of 64 KiB.
+    /// Bytes to copy: what it missed when the resync began, plus what hosts have written since. Counted in regions of 64 KiB.
     pub total_bytes: u64,
-    /// Bytes that are left of them.
+    /// Bytes left to copy.
     pub left_bytes: u64,
-    /// Bytes that were copied.
+    /// Bytes copied.
     pub copied_bytes: u64,
-    /// How fast, over the last five seconds.
+    /// Bytes per second, averaged over the last five seconds.
     pub bytes_per_second: u64,
-    /// How long it takes if it goes on like that; absent if nobody can say.
+    /// Estimated seconds left at this rate; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_left: Option<u64>,
     /// Why it missed writes.
     pub cause: String,
-    /// Since when it is not in sync.
+    /// Out of sync since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
-    /// What keeps it from going faster, if not the disks and the network.
+    /// What limits the resync, other than disks and network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back_by: Option<SyncRestraint>,
-    /// What it waits for; absent if it gets on.
+    /// What it waits for; absent if it makes progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
-    /// Who has paused it, and when: it stays as it is until somebody has it go on.
+    /// Who paused it, and when. It stays paused until resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<SyncPaused>,
 }
 
-/// What keeps a sync from going faster.
+/// What limits the speed of a resync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncRestraint {
-    /// Hosts' writes, which would take too long.
+    /// Writes of hosts, which would otherwise take too long.
     Hosts,
-    /// What the node that gives it may give: `sync-bytes-per-second-max`.
+    /// The limit of the source node: `sync-bytes-per-second-max`.
     NodeLimit,
-    /// What all nodes of the cluster may give together: `ursa node sync-limit`.
+    /// The limit of all nodes together: `ursa node sync-limit`.
     ClusterLimit,
-    /// The node that gives it brings other volumes up to date first.
+    /// The source node resyncs other volumes first.
     Turn,
-    /// Somebody has paused it.
+    /// It is paused.
     Paused,
 }
 
-/// What a copy may do.
+/// State of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyState {
-    /// It has every write that hosts were told of, and serves.
+    /// In sync: it has every acknowledged write, and serves reads.
     InSync,
-    /// It takes new writes, and is given what it missed.
+    /// Catching up: it takes all new writes, and its resync is not complete.
     Joining,
-    /// It misses writes.
+    /// Out of sync: it misses writes.
     Outside,
 }
 
-/// Whether the copies of a volume are equal: what has come of comparing them while hosts use it.
+/// Result of comparing the copies of a volume while hosts use it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Verification {
-    /// How far it is.
+    /// Progress of the verification.
     pub state: VerificationState,
-    /// All of the volume was compared, and is the same in all copies in sync.
+    /// All of the volume was compared, and all copies in sync are equal.
     pub equal: bool,
-    /// Bytes of the volume.
+    /// Size of the volume in bytes.
     pub total_bytes: u64,
-    /// Bytes that were looked at.
+    /// Bytes checked.
     pub checked_bytes: u64,
-    /// Bytes among them that could not be compared.
+    /// Bytes of these that could not be compared.
     pub unchecked_bytes: u64,
-    /// Why the last of these could not; absent if all could.
+    /// Why the last of these could not be compared; absent if all could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Bytes that are not the same in all copies.
+    /// Bytes that differ between copies.
     pub different_bytes: u64,
-    /// Where, for the first 256 places.
+    /// The first 256 places that differ.
     pub differences: Vec<Difference>,
-    /// The numbers of the nodes whose copies were compared, all the way.
+    /// Numbers of the nodes whose copies were compared from start to end.
     pub nodes: Vec<u16>,
     /// Seconds since it began.
     pub age_s: u64,
-    /// Seconds that it has taken.
+    /// Duration in seconds.
     pub took_s: u64,
 }
 
-/// How far a comparison of copies is.
+/// State of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerificationState {
-    /// It goes on.
+    /// It is running.
     Running,
-    /// All was looked at.
+    /// All was checked.
     Done,
-    /// Somebody has stopped it, or the node was stopped.
+    /// It was stopped, or the node was.
     Stopped,
 }
 
-/// A part of a volume that is not the same in all its copies.
+/// A part of a volume that differs between its copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Difference {
-    /// Where it begins, in bytes from the volume's first.
+    /// Offset in the volume, in bytes.
     pub offset: u64,
-    /// How many bytes it has: a whole region, of which one byte may differ.
+    /// Length in bytes: a whole region, of which as little as one byte may differ.
     pub bytes: u64,
-    /// The numbers of the nodes whose copies differ from most others; all, if no content is that of most.
+    /// Numbers of the nodes whose copies differ from the majority; all of them if there is no majority.
     pub nodes: Vec<u16>,
 }
 
-/// Where a volume's blocks are.
+/// How a volume's blocks are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeKind {
-    /// In place on the pool's disks, all space taken at creation.
+    /// In the pool, with all space reserved at creation.
     #[default]
     Thick,
     /// In memory: empty after each start of the node.
@@ -282,69 +282,69 @@ pub enum VolumeKind {
 pub struct VolumeMap {
     /// The target's iSCSI name.
     pub target: String,
-    /// The logical unit number there.
+    /// LUN.
     pub lun: u16,
-    /// The host group that sees it.
+    /// The host group that has access.
     pub host: String,
 }
 
-/// A volume to be made, and the map that makes it usable. All of it is done or nothing.
+/// A volume to create, with the map that makes it usable. All or nothing is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeCreate {
-    /// Its name: 1 to 63 letters, digits, `-`, `_` and `.`.
+    /// Name: 1 to 63 letters, digits, `-`, `_` and `.`.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
-    /// Its size in bytes; it is rounded up to whole blocks.
+    /// Size in bytes, rounded up to whole blocks.
     #[schema(minimum = 1)]
     pub size: u64,
-    /// The pool; absent: the only one, or the one named `default`.
+    /// Pool; absent: the only one, or the one named `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Where its blocks are.
+    /// How its blocks are stored.
     #[serde(default)]
     pub kind: VolumeKind,
-    /// The logical block: 512 or 4096.
+    /// Logical block size: 512 or 4096.
     #[serde(default = "default_block_size")]
     #[schema(default = 512)]
     pub block_size: u32,
-    /// Say that the physical block has 512 bytes, too; otherwise a volume with 512-byte blocks is a 512e one.
+    /// Report a physical block size of 512 bytes, too. Otherwise a volume with 512-byte blocks is 512e.
     #[serde(default)]
     pub native_512: bool,
-    /// Over how many slices it is striped, a power of two; absent: one a core.
+    /// Number of slices to stripe it over, a power of two; absent: one per core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<u16>,
-    /// Make it a LUN of a target at once.
+    /// Map it as a LUN of a target right away.
     #[serde(default = "yes")]
     #[schema(default = true)]
     pub map: bool,
-    /// The target, made if it does not exist; absent: `iqn.2026-11.io.ursa:NAME`.
+    /// The target, created if it does not exist; absent: `iqn.2026-11.io.ursa:NAME`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The host group to map it for; absent: `local`.
+    /// The host group to map it to; absent: `local`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The logical unit number; absent: the lowest that is free.
+    /// LUN; absent: the lowest free one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 255)]
     pub lun: Option<u16>,
-    /// How many copies it has, each on a different node, this one among them if it has room. Absent, like `nodes` and `local`: two in a
-    /// cluster of several nodes (witnesses do not count), otherwise one.
+    /// Number of copies, each on a different node, including this one if it has room. If `copies`, `nodes` and `local` are all absent: two in a
+    /// cluster of several nodes (not counting witnesses), otherwise one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 4)]
     pub copies: Option<u8>,
-    /// On which nodes it has a copy, by number; not together with `copies`.
+    /// Numbers of the nodes that get a copy; not together with `copies`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 4)]
     pub nodes: Option<Vec<u16>>,
-    /// A single copy on this node, kept out of the cluster's record: it is served without a quorum, and can never get a second copy. Not together with `copies` or `nodes`.
+    /// A single copy on this node, kept out of the cluster's record: it is served without quorum, and can never get a second copy. Not together with `copies` or `nodes`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schema(default = false)]
     pub local: bool,
 }
 
 impl VolumeCreate {
-    /// A thick volume with everything else as it is by default.
+    /// A thick volume with default settings.
     pub fn new(name: impl Into<String>, size: u64) -> VolumeCreate {
         VolumeCreate {
             name: name.into(),
@@ -365,14 +365,14 @@ impl VolumeCreate {
     }
 }
 
-/// What to change of a volume; what is absent stays.
+/// Changes to a volume; what is absent stays the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeChange {
-    /// Its new size in bytes, larger than it is; it is rounded up to whole blocks.
+    /// New size in bytes, larger than now; rounded up to whole blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Its new name.
+    /// New name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

@@ -34,7 +34,7 @@ pub enum Content {
 /// A text was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no kind of data: write random, zero, compressible=50, dedup=30 or compressible=50,dedup=30"
+    "unknown kind of data {0:?}; use random, zero, compressible=50, dedup=30 or compressible=50,dedup=30"
 )]
 pub struct InvalidContent(String);
 

@@ -19,13 +19,13 @@ pub enum Error {
     #[error(transparent)]
     Target(#[from] InvalidTarget),
     /// A portal's name.
-    #[error("cannot find the portal {0}")]
+    #[error("cannot resolve portal {0}")]
     Resolve(String, #[source] io::Error),
     /// A file or a block device.
     #[error(transparent)]
     Open(#[from] rt::OpenError),
     /// A portal, or the target behind it.
-    #[error("{target} cannot be used")]
+    #[error("cannot use {target}")]
     Connect {
         /// Which.
         target: Target,
@@ -35,7 +35,7 @@ pub enum Error {
     },
     /// It would be destroyed.
     #[error(
-        "{target} holds data (the first that was found is at byte {offset}), and this would destroy it. Add --overwrite if that is meant; -w0 without --precondition only reads"
+        "{target} holds data (first found at byte {offset}), which this run would destroy. Use --overwrite to destroy it; -w0 without --precondition only reads"
     )]
     HasData {
         /// Which.
@@ -52,7 +52,7 @@ pub enum Error {
         misfit: Misfit,
     },
     /// A target failed before it was measured.
-    #[error("{target} failed before it was measured")]
+    #[error("{target} failed before the measurement")]
     Failed {
         /// Which.
         target: Target,
@@ -61,7 +61,7 @@ pub enum Error {
         source: Failure,
     },
     /// It was stopped before it was measured.
-    #[error("stopped: nothing was measured, and what was filled is not complete")]
+    #[error("stopped: nothing was measured, and the fill is incomplete")]
     Stopped,
     /// The cores do not start.
     #[error(transparent)]
@@ -70,11 +70,11 @@ pub enum Error {
     #[error("cannot read {0}")]
     Read(PathBuf, #[source] io::Error),
     /// A record is none.
-    #[error("{0} is no record of `ursa bench`")]
+    #[error("{0} is not a record of `ursa bench`")]
     Parse(PathBuf, #[source] serde_json::Error),
     /// A record is of another time.
     #[error(
-        "{path} has format {format}, and this ursa reads format {}: use the ursa that wrote it",
+        "{path} has format {format}, this ursa reads format {}; use the version that wrote it",
         crate::record::FORMAT
     )]
     Format {
@@ -85,7 +85,7 @@ pub enum Error {
     },
     /// A record's runs cannot be made again one by one.
     #[error(
-        "{0} is a record of a mail server, whose load is more than its patterns: leave out --rounds to compare records as they are"
+        "{0} is a record of a mail server, which cannot be measured in rounds; omit --rounds to compare the records as they are"
     )]
     NotRepeatable(PathBuf),
     /// A report or a record cannot be written.

@@ -45,18 +45,18 @@ const LUN_END: u16 = 1 << 14;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTarget {
     /// Not of the form.
-    #[error("{0:?} is no unit: write iscsi://PORTAL[:PORT][,PORTAL...]/IQN/LUN")]
+    #[error("{0:?} is not a LUN; use iscsi://PORTAL[:PORT][,PORTAL...]/IQN/LUN")]
     Url(String),
     /// A secret for everybody to read.
     #[error(
-        "a name or a secret in the URL can be read by every user of this machine: use --chap-user and --chap-secret-file"
+        "a name or a secret in the URL is visible to every user of this machine; use --chap-user and --chap-secret-file"
     )]
     Secret,
     /// Another protocol.
-    #[error("{0}:// is not a protocol that can be measured: iscsi:// is, and so are paths")]
+    #[error("protocol {0}:// is not supported; use iscsi:// or a path")]
     Scheme(String),
     /// Nothing.
-    #[error("a target is missing")]
+    #[error("no target given")]
     Empty,
 }
 

@@ -98,34 +98,34 @@ impl Default for Workload {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
     /// The length of a request.
-    #[error("requests of {0} bytes are not possible: -b takes 512 bytes to 16M, in multiples of 512 bytes")]
+    #[error("request size {0} bytes is out of range: -b takes 512 bytes to 16M, in multiples of 512 bytes")]
     Block(u32),
     /// The number of threads.
-    #[error("{0} threads are not possible: -t takes 1 to {THREADS_MAX}")]
+    #[error("{0} threads are out of range: -t takes 1 to {THREADS_MAX}")]
     Threads(u32),
     /// The number of requests under way.
-    #[error("{0} requests under way are not possible: -o takes 1 to {DEPTH_MAX}")]
+    #[error("{0} outstanding requests are out of range: -o takes 1 to {DEPTH_MAX}")]
     Depth(u32),
     /// The share of writes.
-    #[error("{0} percent of writes are not possible: -w takes 0 to 100")]
+    #[error("{0} percent writes is out of range: -w takes 0 to 100")]
     Writes(u8),
     /// Alignment or stride.
-    #[error("requests {0} bytes apart are not possible: -r and -s take multiples of 512 bytes")]
+    #[error("invalid alignment or stride of {0} bytes: -r and -s take multiples of 512 bytes")]
     Step(u64),
     /// An offset.
-    #[error("an offset of {0} bytes is not possible: -B and -T take multiples of 512 bytes")]
+    #[error("invalid offset of {0} bytes: -B and -T take multiples of 512 bytes")]
     Offset(u64),
     /// The rate.
-    #[error("a rate must be above zero")]
+    #[error("--rate must be greater than zero")]
     Rate,
     /// The time.
-    #[error("a run takes a time above zero: -d")]
+    #[error("the run time must be greater than zero: -d")]
     Duration,
     /// Requests that overlap in part.
-    #[error("--verify knows whole requests only: -r and -s must be multiples of -b, as must -B and -T")]
+    #[error("--verify requires aligned requests: -r, -s, -B and -T must be multiples of -b")]
     VerifyOverlap,
     /// Data that does not know its place.
-    #[error("--verify writes data of its own: leave --data out")]
+    #[error("--verify writes its own data; omit --data")]
     VerifyContent,
 }
 

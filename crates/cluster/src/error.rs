@@ -5,17 +5,17 @@ use thiserror::Error;
 pub enum Error {
     /// Nothing was changed.
     #[error(
-        "no node led the cluster's record before the deadline: are more than half of its voters up and connected?"
+        "the cluster's record had no leader before the deadline: are more than half of its voters up and connected?"
     )]
     NoLeader,
     /// Of reads only.
-    #[error("the leader of the cluster's record did not answer before the deadline, or has no quorum")]
+    #[error("the leader of the cluster's record did not respond before the deadline, or has no quorum")]
     NoQuorum,
     /// The change was handed on and may take effect, now or later. The same transaction (with its `op_id`) may be sent again.
     #[error("the change may have been made: its result did not arrive before the deadline")]
     OutcomeUnknown,
     /// Nothing was changed.
-    #[error("too many calls wait for the cluster's record")]
+    #[error("too many requests are waiting for the cluster's record")]
     Busy,
     /// Nothing was changed.
     #[error("the cluster's record is full: {} MiB at most", crate::limits::RECORD_BYTES_MAX >> 20)]
@@ -24,22 +24,22 @@ pub enum Error {
     #[error("not a transaction: {0}")]
     Invalid(#[from] Invalid),
     /// Nothing was changed.
-    #[error("the members of the cluster stay as they are: {0}")]
+    #[error("the members of the cluster were not changed: {0}")]
     Membership(#[from] crate::members::Refusal),
     /// Nothing was changed.
-    #[error("etcd has its own members: change them with its own means")]
+    #[error("etcd has its own members: change them with etcd's own tools")]
     Foreign,
     /// Nothing was changed.
-    #[error("etcd, which has the cluster's record, did not answer: `ursa status` says why")]
+    #[error("etcd, which holds the cluster's record, did not respond: run `ursa status` for the cause")]
     Etcd,
     /// Nothing was changed.
-    #[error("what is in etcd is not the cluster's record as this node knows it: `ursa status` says more")]
+    #[error("etcd does not hold the cluster's record as this node knows it: run `ursa status` for details")]
     WrongEtcd,
     /// Nothing was changed.
     #[error("this node's copy of the cluster's record cannot be written: {0}")]
     Stalled(crate::Stall),
     /// The engine was stopped. A transaction may have taken effect.
-    #[error("the cluster's record does not run on this node any more")]
+    #[error("the cluster's record has stopped on this node")]
     Stopped,
 }
 

@@ -35,10 +35,10 @@ pub enum MemberChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// Numbers are not given away twice.
-    #[error("{0} was removed, and a node's number is never used again: give the node a new one")]
+    #[error("{0} was removed, and a node number is never used again: give the node a new one")]
     Gone(NodeId),
     /// Only members can be promoted or demoted.
-    #[error("{0} is no member")]
+    #[error("{0} is not a member")]
     Unknown(NodeId),
     /// Somebody must be left.
     #[error("{0} is the only voter")]

@@ -9,10 +9,10 @@ pub enum Stall {
     #[error("no space left on the file system of the data directory")]
     NoSpace,
     /// A write or a flush failed, or what is on the disk cannot be read.
-    #[error("the disk of the data directory fails")]
+    #[error("the disk of the data directory is failing")]
     Disk,
     /// A defect of the program has ended it: only a restart of the node helps.
-    #[error("a defect of the program ended it: restart the node and report this")]
+    #[error("a bug in Ursa ended it: restart the node and report this")]
     Defect,
     /// A reason that only later versions know.
     #[error("a reason that only later versions know (code {0})")]

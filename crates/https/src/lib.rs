@@ -24,7 +24,7 @@ pub enum AuthoritiesError {
     #[error("cannot read certificates in PEM from {0}")]
     File(PathBuf, #[source] rustls::pki_types::pem::Error),
     /// Certificates that sign nothing.
-    #[error("what is in {0} is no certificate of an authority")]
+    #[error("{0} does not hold a CA certificate")]
     Unfit(PathBuf, #[source] rustls::Error),
     /// None.
     #[error("{0} has no certificate in PEM")]
@@ -41,7 +41,7 @@ pub enum IdentityError {
     #[error("{0} has no certificate in PEM")]
     Empty(PathBuf),
     /// They do not belong together.
-    #[error("the certificate in {certificate} cannot be shown with the key in {key}")]
+    #[error("the certificate in {certificate} cannot be used with the key in {key}")]
     Unfit {
         /// The certificate's file.
         certificate: PathBuf,
@@ -130,7 +130,7 @@ impl<In: Transport> Connector<In> for Tls {
         }
         let host = details.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|_| ureq::Error::Tls("the host is no name and no address"))?;
+        let name = name.map_err(|_| ureq::Error::Tls("the host is neither a name nor an address"))?;
         let refused = |error: rustls::Error| ureq::Error::Io(std::io::Error::other(error));
         let mut connection = ClientConnection::new(Arc::clone(&self.0), name).map_err(refused)?;
         let mut socket = TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time));

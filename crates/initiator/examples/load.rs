@@ -12,21 +12,21 @@ use rt::uring::{self, Running};
 
 const HELP: &str = "\
 usage: load PORTAL[,PORTAL...] TARGET [options]     for example: load 127.0.0.1:3260 iqn.2026-01.org.ursa:db
-  --lun N            the logical unit (0)
-  --sessions N       sessions at each portal (1)
-  --depth N          requests under way for each (32)
+  --lun N            LUN (0)
+  --sessions N       sessions per portal (1)
+  --depth N          outstanding requests per session (32)
   --policy NAME      round-robin, queue-depth, service-time, fixed or most-recent (queue-depth)
-  --size BYTES       bytes of a request (4096)
-  --read PERCENT     share of reads (100); anything less DESTROYS what is on the unit
+  --size BYTES       request size (4096)
+  --read PERCENT     read percentage (100); anything less DESTROYS the data on the LUN
   --sequential       instead of random
-  --seconds N        how long (10)
-  --requests N       instead of a time
-  --span BYTES       use only the first part of the unit
-  --verify           write data that knows its place, and check it when it is read
-  --seed N           the same requests again (1)
+  --seconds N        run time (10)
+  --requests N       number of requests, instead of a run time
+  --span BYTES       use only the first BYTES of the LUN
+  --verify           write data that carries its address, and check it on each read
+  --seed N           seed; the same seed gives the same requests (1)
   --header-digest, --data-digest
-  --processor N      the processor to run on (0)
-  --json             a line of JSON instead of a table";
+  --processor N      CPU to run on (0)
+  --json             print one line of JSON instead of a table";
 
 struct Arguments {
     config: Config,
@@ -95,7 +95,7 @@ fn policy(name: &str) -> Result<Policy, String> {
         "service-time" => Policy::ServiceTime,
         "fixed" => Policy::Fixed(0),
         "most-recent" => Policy::MostRecentlyUsed,
-        other => return Err(format!("there is no policy {other}")),
+        other => return Err(format!("unknown policy {other}")),
     })
 }
 

@@ -9,7 +9,7 @@ use proto::iscsi::initiator::{ConnectionError, LoginError};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nobody answers at the portal.
-    #[error("cannot connect to the portal {portal}")]
+    #[error("cannot connect to portal {portal}")]
     Connect {
         /// Where.
         portal: SocketAddr,
@@ -18,7 +18,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The target did not let us in.
-    #[error("cannot log in at the portal {portal}")]
+    #[error("cannot log in to portal {portal}")]
     Login {
         /// Where.
         portal: SocketAddr,
@@ -27,25 +27,25 @@ pub enum Error {
         source: LoginError,
     },
     /// The portal did not finish the login in time, or closed the connection.
-    #[error("the portal {portal} gave no answer to the login")]
+    #[error("portal {portal} did not complete the login")]
     NoLogin {
         /// Where.
         portal: SocketAddr,
     },
     /// The session is over. Whether a command that was under way took effect is not known.
-    #[error("the session is over: {0}")]
+    #[error("session ended: {0}")]
     Ended(Ended),
     /// The session was over before the command was sent: it has had no effect.
-    #[error("the command was not sent, the session is over: {0}")]
+    #[error("command not sent, session ended: {0}")]
     NotSent(Ended),
     /// A command was ended by task management. It may have had some effect before, and has none from now on.
-    #[error("the command was aborted")]
+    #[error("command aborted")]
     Aborted,
     /// A command was not answered in time and was aborted. It may have had some effect before, and has none from now on.
-    #[error("the command was not answered in time and was aborted")]
+    #[error("command timed out and was aborted")]
     TimedOut,
     /// A command did not end well.
-    #[error("the target answered with status {status:#04x}, sense {}", sense_text(sense))]
+    #[error("the target returned status {status:#04x}, sense {}", sense_text(sense))]
     Status {
         /// The SCSI status.
         status: u8,
@@ -53,10 +53,10 @@ pub enum Error {
         sense: Vec<u8>,
     },
     /// The target could not carry a command out (RFC 7143 11.4.3).
-    #[error("the target failed (response {0:#04x})")]
+    #[error("target failure (response {0:#04x})")]
     TargetFailure(u8),
     /// The target said GOOD and gave less than was asked for, or something else than the standard says.
-    #[error("the answer to {0} is not what the standard says")]
+    #[error("invalid response to {0}")]
     BadAnswer(&'static str),
 }
 
@@ -86,15 +86,15 @@ pub enum Ended {
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Ended::LoggedOut => f.write_str("we logged out"),
+            Ended::LoggedOut => f.write_str("logged out"),
             Ended::Closed => f.write_str("the target closed the connection"),
-            Ended::Broken(kind) => write!(f, "the connection broke: {kind}"),
+            Ended::Broken(kind) => write!(f, "connection lost ({kind})"),
             Ended::Failed(error) => write!(f, "{error}"),
-            Ended::Silent => f.write_str("the target gave no sign of life"),
-            Ended::Unresponsive => f.write_str("the target neither answered commands nor aborted them"),
-            Ended::AskedToLeave => f.write_str("the target asked us to leave"),
+            Ended::Silent => f.write_str("the target stopped responding"),
+            Ended::Unresponsive => f.write_str("the target neither answered nor aborted commands"),
+            Ended::AskedToLeave => f.write_str("the target requested a logout"),
             Ended::Dropped => f.write_str("the target dropped the session"),
-            Ended::GivenUp => f.write_str("it was given up"),
+            Ended::GivenUp => f.write_str("closed by the initiator"),
         }
     }
 }
@@ -166,7 +166,7 @@ mod tests {
         let descriptor = [0x72, 0x05, 0x24, 0x00, 0, 0, 0, 0];
         let error = Error::Status { status: 2, sense: descriptor.to_vec() };
         assert_eq!(error.sense(), Some((5, 0x2400)));
-        assert_eq!(error.to_string(), "the target answered with status 0x02, sense key 0x5, code 0x2400");
+        assert_eq!(error.to_string(), "the target returned status 0x02, sense key 0x5, code 0x2400");
         assert_eq!(Error::Status { status: 8, sense: vec![] }.sense(), None);
     }
 }

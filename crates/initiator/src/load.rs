@@ -200,14 +200,14 @@ impl Run {
         let block = capacity.block_size.bytes();
         let request_bytes = config.request_bytes;
         if request_bytes == 0 || !request_bytes.is_multiple_of(block) {
-            return Err(LoadError::Config("the length of a request is no multiple of the unit's block"));
+            return Err(LoadError::Config("the request size is not a multiple of the LUN's block size"));
         }
         let size = (capacity.blocks * capacity.block_size).0;
         let slots = config.span_bytes.unwrap_or(size).min(size) / u64::from(request_bytes);
         let count = streams as u64;
         let verified = config.verify && slots < 4 * count * config.depth.max(1) as u64;
         if slots < count || verified {
-            return Err(LoadError::Config("the unit is too small for so many requests at a time"));
+            return Err(LoadError::Config("the LUN is too small for this many outstanding requests"));
         }
         let left = match config.until {
             Until::Requests(requests) => requests,

@@ -25,7 +25,7 @@ pub(crate) async fn accept(hub: Rc<Hub>, listener: Rc<Listener>, room: Rc<Room>)
             Ok((stream, address)) => {
                 let Some(place) = room.enter(address.ip()).await else {
                     if hub.said.is_news(None, &format!("{} is full", address.ip())) {
-                        tracing::warn!(%address, "too many connections of one address at once that are no links: some are closed");
+                        tracing::warn!(%address, "too many connections from one address that are not links: some are closed");
                     }
                     continue;
                 };
@@ -39,7 +39,7 @@ pub(crate) async fn accept(hub: Rc<Hub>, listener: Rc<Listener>, room: Rc<Room>)
             Err(error) => {
                 if hub.said.is_news(None, &error.to_string()) {
                     let address = listener.local_address();
-                    tracing::warn!(%address, %error, "cannot accept a connection of another node");
+                    tracing::warn!(%address, %error, "cannot accept a connection from another node");
                 }
                 rt::sleep(PAUSE).await;
             }
@@ -59,7 +59,7 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
             match join::serve(&mut wire, hub.limits.handshake, admission).await {
                 Ok(JoinAnswered::Joined(node)) => {
                     wire.linger().await;
-                    return tracing::info!(%address, "{node} has joined the cluster");
+                    return tracing::info!(%address, "{node} joined the cluster");
                 }
                 Ok(JoinAnswered::Refused(reason)) => {
                     wire.linger().await;
@@ -81,13 +81,13 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
     let reason = chain(&error);
     if let AcceptError::Undone(_) = error {
         // The link that it was to replace works after all; why it did not become one otherwise, who connects says.
-        return tracing::debug!(%address, reason, "a connection to this node did not become a link");
+        return tracing::debug!(%address, reason, "an incoming connection was not accepted as a link");
     }
     let refusal = match &error {
         AcceptError::ByPeer { refused, .. } => Some(refused.refusal),
         // A node with a lower number, whose member this one is: it has asked whether it is one, too.
         AcceptError::ByMe { refused, hello } if refused.refusal == Refusal::Name && hello.from < hub.me => {
-            return tracing::debug!(%address, reason, "a node has asked whether it is a member");
+            return tracing::debug!(%address, reason, "a node asked whether it is a member");
         }
         _ => None,
     };
@@ -96,7 +96,7 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
     }
     // Ports of clients change with every attempt.
     if hub.said.is_news(node, &format!("{} {reason}", address.ip())) {
-        tracing::warn!(%address, reason, "a connection to this node did not become a link");
+        tracing::warn!(%address, reason, "an incoming connection was not accepted as a link");
     }
 }
 
@@ -118,9 +118,9 @@ enum AcceptError {
     Joiner(JoinWireError),
     #[error("{0}")]
     Wire(#[from] WireError),
-    #[error("the two sides did not agree in time")]
+    #[error("handshake timeout")]
     Late,
-    #[error("what connected is not a node of a cluster")]
+    #[error("the peer is not a node of a cluster")]
     Foreign,
     #[error("refused: {0}")]
     Opening(Refused),

@@ -21,17 +21,17 @@ enum DialError {
     Nowhere,
     #[error("cannot connect: {0}")]
     Connect(std::io::Error),
-    #[error("the two sides did not agree in time: something else may answer at this address")]
+    #[error("handshake timeout: something else may be listening at this address")]
     Late,
     #[error("{0}")]
     Wire(#[from] WireError),
-    #[error("what answers at this address is not a node of a cluster: correct the address")]
+    #[error("the peer at this address is not a node of a cluster: correct the address")]
     Foreign,
     #[error("refused by the other node: {0}")]
     ByPeer(Refused),
     #[error("refused by this node: {0}")]
     ByMe(Refused),
-    #[error("the other node is heard again")]
+    #[error("the other node responds again")]
     Unwanted,
 }
 
@@ -128,7 +128,7 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
                 let reason = chain(&error);
                 hub.note_trouble(member.id, &reason, error.of_peer());
                 if hub.said.is_news(Some(member.id), &format!("{role} {address} {reason}")) {
-                    tracing::warn!(address, reason, "{name} cannot be made; this node goes on trying");
+                    tracing::warn!(address, reason, "{name} cannot be established; this node keeps trying");
                 }
             }
         }
@@ -233,10 +233,10 @@ async fn go_elsewhere(
         };
         match attempt(hub, name, Some(*address), patience, still_silent).await {
             Ok(serial) => {
-                tracing::warn!(%address, "{name} was silent where it was: it goes by another address");
+                tracing::warn!(%address, "{name} was silent: it moved to another address");
                 return Some((serial, *address));
             }
-            Err(error) => tracing::debug!(%address, reason = chain(&error), "{name} stays where it is"),
+            Err(error) => tracing::debug!(%address, reason = chain(&error), "{name} keeps its address"),
         }
     }
     None

@@ -31,16 +31,16 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// It does not begin as a frame does.
-    #[error("something that is no frame")]
+    #[error("something that is not a frame")]
     Magic,
     /// A type of frame that this version does not know.
     #[error("a frame of unknown type {0}")]
     Type(u8),
     /// It says that it is longer than a frame can be.
-    #[error("a frame longer than frames are")]
+    #[error("a frame that is too long")]
     Length,
     /// It is not what was sent.
-    #[error("a frame whose CRC32C is wrong")]
+    #[error("a frame with a wrong CRC32C")]
     Checksum,
 }
 

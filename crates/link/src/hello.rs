@@ -111,24 +111,24 @@ fn opening(versions: Versions, [what, detail]: [u8; 2]) -> [u8; PREAMBLE_BYTES] 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Refusal {
     /// The two have no version of the protocol in common.
-    #[error("the two nodes have no version of the protocol in common: update the older one")]
+    #[error("the two nodes have no protocol version in common: update the older one")]
     Version,
     /// The other belongs to another cluster.
     #[error("the other node belongs to another cluster: correct its address, or let it join this cluster")]
     Cluster,
     /// The other is not a member, or no longer.
-    #[error("the node that connects is not a member of the cluster, or was removed: let it join again")]
+    #[error("the connecting node is not a member of the cluster, or was removed: let it join again")]
     Membership,
     /// The node that was called is not the one that was meant.
     #[error("another node answers at this address: correct the address of the member")]
     OtherNode,
     /// A later life of the other has been seen.
     #[error(
-        "a later start of the same node has been seen: two processes run with one identity, or its record is an old copy"
+        "a later start of the same node has been seen: two processes use one identity, or its record is an old copy"
     )]
     Incarnation,
     /// There is no link of this number, or it is for the other side to connect.
-    #[error("there is no such link between the two nodes")]
+    #[error("the two nodes have no such link")]
     Name,
     /// One uses TLS and the other does not.
     #[error("one node uses TLS and the other does not: give both their credentials")]
@@ -137,15 +137,15 @@ pub enum Refusal {
     #[error("the certificate belongs to another node: give the node its own credentials")]
     Certificate,
     /// A newer connection of the same link is there.
-    #[error("a newer connection has taken its place")]
+    #[error("a newer connection has replaced it")]
     Superseded,
     /// One of the two belongs to a cluster that was given up.
     #[error(
-        "the cluster was made anew on a survivor, and one of the two nodes is of the one that was given up: it must join again as a new node, without its old cluster directory"
+        "a surviving node was forced into a new cluster, and one of the two nodes still belongs to the old one: it must join again as a new node, without its old cluster directory"
     )]
     Generation,
     /// Nobody may join by this node now.
-    #[error("this node lets nobody join: use a token of a member that does")]
+    #[error("this node does not admit new nodes: use a token from a member that does")]
     Join,
     /// A reason that only later versions have.
     #[error(
@@ -211,10 +211,9 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Refused { refusal, ours, theirs } = self;
         match refusal {
-            Refusal::Version => write!(
-                f,
-                "this node speaks {ours} of the protocol and the other node {theirs}: update the older one"
-            ),
+            Refusal::Version => {
+                write!(f, "this node speaks protocol {ours}, the other node {theirs}: update the older one")
+            }
             other => write!(f, "{other}"),
         }
     }

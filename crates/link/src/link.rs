@@ -49,15 +49,15 @@ pub(crate) enum End {
     Tls(#[from] rustls::Error),
     #[error("the other node sent {0}")]
     Malformed(#[from] Malformed),
-    #[error("the other node was silent for {0:?}")]
+    #[error("heartbeat timeout: the other node was silent for {0:?}")]
     Silent(Duration),
-    #[error("{0} bytes are queued, which the other node does not take")]
+    #[error("the other node does not accept data: {0} bytes are queued")]
     Full(usize),
-    #[error("a newer connection takes its place")]
+    #[error("a newer connection replaces it")]
     Replaced,
-    #[error("the other node has started again")]
+    #[error("the other node has restarted")]
     Restarted,
-    #[error("the other node is no longer a member, or this one stops")]
+    #[error("the other node is no longer a member, or this node is stopping")]
     Removed,
 }
 

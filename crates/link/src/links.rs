@@ -51,7 +51,7 @@ pub struct PeerState {
 pub enum StartError {
     /// An address is not to be had.
     #[error(
-        "cannot listen for other nodes at {address}: choose an address of this machine and a port that nobody uses"
+        "cannot listen for other nodes at {address}: choose an address of this machine and an unused port"
     )]
     Listen {
         /// Which one.
@@ -64,7 +64,7 @@ pub enum StartError {
     #[error("the credentials belong to another node or cluster: let this node join the cluster again")]
     Credentials,
     /// Credentials that TLS does not take.
-    #[error("the credentials are of no use: let this node join the cluster again")]
+    #[error("the credentials are not valid: let this node join the cluster again")]
     Tls(#[source] rustls::Error),
 }
 
@@ -136,7 +136,7 @@ impl Links {
                 }
                 Err(error) => {
                     addresses.push(address);
-                    tracing::warn!(%address, %error, "cannot listen for other nodes there: it is tried again");
+                    tracing::warn!(%address, %error, "cannot listen for other nodes at this address: retrying");
                     missing.borrow_mut().insert(address, error.to_string());
                     rt::spawn(async move {
                         let listener = listen_later(address, &missing).await;

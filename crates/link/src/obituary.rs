@@ -26,7 +26,7 @@ pub struct Obituary {
 #[derive(Debug, thiserror::Error)]
 pub enum ObituaryError {
     /// Credentials that TLS does not take.
-    #[error("the credentials are of no use")]
+    #[error("the credentials are not valid")]
     Tls(#[source] rustls::Error),
     /// It is not reached, or does not agree.
     #[error("cannot connect to {0}: {1}")]

@@ -194,7 +194,7 @@ fn trust_in(authority: &CertificateDer<'_>) -> Result<Arc<RootCertStore>, rustls
 }
 
 fn no_authority() -> rustls::Error {
-    rustls::Error::General("the authority's certificate is of no use".to_owned())
+    rustls::Error::General("the CA certificate is not valid".to_owned())
 }
 
 /// What to do about a failure.
@@ -203,16 +203,16 @@ pub(crate) fn advice(error: &rustls::Error) -> &'static str {
         rustls::Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => {
-            "the certificate is another node's: correct the address of the member, or give the node its own credentials"
+            "the certificate belongs to another node: correct the address of the member, or give the node its own credentials"
         }
         rustls::Error::InvalidCertificate(_) => {
-            "the certificate is not signed by this cluster's authority: let the node that does not belong here join the cluster"
+            "the certificate is not signed by this cluster's CA: let the node that does not belong to the cluster join it"
         }
         rustls::Error::NoCertificatesPresented => {
-            "the other side shows no certificate: let it join the cluster"
+            "the peer presented no certificate: let it join the cluster"
         }
-        rustls::Error::AlertReceived(_) => "the other side does not accept this node; its log says why",
-        _ => "what answers may be no node of a cluster",
+        rustls::Error::AlertReceived(_) => "the peer does not accept this node; see its log for the cause",
+        _ => "the peer may not be a node of a cluster",
     }
 }
 

@@ -21,13 +21,13 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(crate) enum WireError {
     #[error("the connection failed")]
     Io(#[from] io::Error),
-    #[error("the other side closed the connection")]
+    #[error("the peer closed the connection")]
     Closed,
     #[error("TLS failed: {}", tls::advice(.0))]
     Tls(#[from] rustls::Error),
     #[error("refused by the other node: {0}")]
     Refused(Refused),
-    #[error("the other side sent more than belongs here")]
+    #[error("the peer sent more data than expected")]
     TooMuch,
 }
 

@@ -15,15 +15,15 @@ use lexopt::prelude::{Long, Short, ValueExt};
 use crate::mutation::{Catcher, Mutation};
 
 const USAGE: &str = "\
-Puts faults into a copy of the code, one at a time, and tells which of them nothing notices.
+Apply faults to a copy of the code, one at a time, and report those that no test catches.
 
-  mutants              all mutations
-  mutants --only NAME  one of them (may be repeated)
-  --list               the mutations and what is to notice them, as a table; nothing is run
-  --seconds N          how long a catcher may take, once it is built (default 1800)
-  --no-baseline        do not try first whether the catchers pass without a mutation
+  mutants              Run all mutations
+  mutants --only NAME  Run one mutation (may be repeated)
+  --list               List the mutations and their catchers as a table, and run nothing
+  --seconds N          Time limit of a catcher, once it is built (default 1800)
+  --no-baseline        Skip the check that the catchers pass without a mutation
 
-Exit code 0: all were noticed that can be; 1: some survived; 2: something is wrong with a mutation or a catcher.
+Exit code 0: all that can be caught were caught; 1: some survived; 2: a mutation or a catcher is broken.
 ";
 
 /// What becomes of a build or a run.
@@ -81,7 +81,7 @@ fn run() -> Result<ExitCode, String> {
     let mut mutations = Mutation::all(&root.join("crates/mutants/mutations"))?;
     for name in &wanted.only {
         if !mutations.iter().any(|mutation| mutation.name == *name) {
-            return Err(format!("there is no mutation {name}: --list names them all"));
+            return Err(format!("unknown mutation {name}; see --list"));
         }
     }
     mutations.retain(|mutation| wanted.only.is_empty() || wanted.only.contains(&mutation.name));
@@ -128,7 +128,7 @@ fn report(verdicts: &[(&Mutation, Verdict)]) -> ExitCode {
     let undecided = is(|verdict| matches!(verdict, Verdict::Undecided(_))).len();
     let broken = is(|verdict| matches!(verdict, Verdict::Broken(_))).len();
     println!(
-        "\n{} mutations: {unexpected} survived, {} more that nothing can notice, {undecided} undecided, {broken} broken",
+        "\n{} mutations: {unexpected} survived, {} more cannot be caught, {undecided} undecided, {broken} broken",
         verdicts.len(),
         survivors.len() - unexpected
     );
@@ -144,7 +144,7 @@ impl Verdict {
         match self {
             Verdict::Caught(catcher, took) => format!("caught in {} s: {catcher}", took.as_secs()),
             Verdict::Survived => "SURVIVED".to_owned(),
-            Verdict::Undecided(catcher) => format!("UNDECIDED, too slow: {catcher}"),
+            Verdict::Undecided(catcher) => format!("UNDECIDED, timed out: {catcher}"),
             Verdict::Broken(why) => format!("BROKEN: {why}"),
         }
     }
@@ -190,7 +190,7 @@ impl Sandbox {
                     baseline.insert(catcher.clone(), ended);
                 }
                 if baseline[catcher] != Ended::Well {
-                    return Ok(Verdict::Broken(format!("fails without any mutation: {catcher}")));
+                    return Ok(Verdict::Broken(format!("fails without a mutation: {catcher}")));
                 }
             }
         }

@@ -108,17 +108,17 @@ impl Mutation {
                         part.push_str(line);
                         part.push('\n');
                     }
-                    Err(format!("{name}: an edit without {end}"))
+                    Err(format!("{name}: edit without {end}"))
                 };
                 let (search, replacement) = (until("====")?, until(">>>>")?);
-                let file = file.clone().ok_or(format!("{name}: an edit of no file"))?;
+                let file = file.clone().ok_or(format!("{name}: edit without a file"))?;
                 edits.push(Edit { file, search, replacement });
                 continue;
             }
             if line.trim().is_empty() {
                 continue;
             }
-            let (key, value) = line.split_once(':').ok_or(format!("{name}: not understood: {line}"))?;
+            let (key, value) = line.split_once(':').ok_or(format!("{name}: invalid line: {line}"))?;
             let value = value.trim();
             match key {
                 "what" => what = Some(value.to_owned()),
@@ -126,12 +126,12 @@ impl Mutation {
                 "seen" => seen = Some(value.to_owned()),
                 "catch" => catchers.push(Catcher::parse(value).map_err(|error| format!("{name}: {error}"))?),
                 "file" => file = Some(PathBuf::from(value)),
-                _ => return Err(format!("{name}: not understood: {line}")),
+                _ => return Err(format!("{name}: invalid line: {line}")),
             }
         }
-        let what = what.ok_or(format!("{name}: it does not say what it does"))?;
+        let what = what.ok_or(format!("{name}: `what` is missing"))?;
         if edits.is_empty() || catchers.is_empty() {
-            return Err(format!("{name}: a mutation has an edit and a catcher"));
+            return Err(format!("{name}: an edit and a catcher are required"));
         }
         Ok(Mutation { name: name.to_owned(), what, sorry, catchers, seen, edits })
     }
@@ -176,7 +176,7 @@ impl Mutation {
             let found = text.matches(&edit.search).count();
             if found != 1 {
                 return Err(format!(
-                    "{}: its text is in {} {found} times, not once",
+                    "{}: text found in {} {found} times, not once",
                     self.name,
                     edit.file.display()
                 ));

@@ -65,7 +65,7 @@ impl Carry {
 
 impl Default for Carry {
     fn default() -> Carry {
-        Carry::new(|_| Box::pin(async { Err("it carries out nothing for other nodes".into()) }))
+        Carry::new(|_| Box::pin(async { Err("it does not carry out requests for other nodes".into()) }))
     }
 }
 

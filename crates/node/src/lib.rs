@@ -103,7 +103,10 @@ async fn stop() {
     if let Some(control) = shard.control() {
         let registry = control.registry();
         if rt::timeout(deadline, registry.emptied()).await.is_err() {
-            tracing::warn!(sessions = registry.len(), "sessions did not log out in time and are cut off");
+            tracing::warn!(
+                sessions = registry.len(),
+                "sessions did not log out in time and are disconnected"
+            );
             // From here on nothing is answered any more: what was is made durable below.
             on_all_cores(|| async {
                 Shard::current().sessions().iter().for_each(|session| session.end(CloseReason::Reset));
@@ -114,7 +117,7 @@ async fn stop() {
     let flushes = shard.units().into_iter().map(|unit| async move {
         let flushed = rt::timeout(FLUSH_DEADLINE, unit.volume().flush()).await;
         if !matches!(flushed, Ok(Ok(_))) {
-            tracing::error!(volume = %unit.id(), "the volume could not be flushed at the stop: what was not flushed before may be lost");
+            tracing::error!(volume = %unit.id(), "the volume could not be flushed during shutdown: unflushed writes may be lost");
         }
     });
     rt::join_all(flushes).await;

@@ -40,20 +40,22 @@ pub enum RecordError {
     Disk(PathBuf, #[source] DiskError),
     /// Both slots are damaged.
     #[error(
-        "the node's record {0} is damaged in both copies: restore it from a backup, or move it away and create targets and hosts anew (volumes in pools are not affected)"
+        "both copies of the node's record {0} are damaged: restore it from a backup, or move it away and create targets and hosts again (volumes in pools are not affected)"
     )]
     Damaged(PathBuf),
     /// Written by a newer version of Ursa.
-    #[error("the node's record {0} has version {1}, newer than this program knows: start the newer program")]
+    #[error(
+        "the node's record {0} has version {1}, which this version of Ursa does not know: start the newer version"
+    )]
     Version(PathBuf, u32),
     /// The record has grown beyond its slot.
     #[error(
-        "the node's record is full: {0} bytes do not fit into {SLOT_BYTES}; delete targets or hosts that are not used"
+        "the node's record is full: {0} bytes do not fit into {SLOT_BYTES}; delete unused targets or hosts"
     )]
     Full(usize),
     /// An earlier commit failed.
     #[error(
-        "the node's record takes no changes since an earlier one could not be written: look after the disk and the space of the data directory; the node tries again every few seconds"
+        "the node's record accepts no changes because an earlier one could not be written: check the disk and the free space of the data directory; the node retries every few seconds"
     )]
     Latched,
 }
@@ -131,7 +133,7 @@ impl Record {
         let values = range.take_while(|(key, _)| key.starts_with(prefix));
         let parse = |(key, value): (&str, &RawValue)| {
             serde_json::from_str(value.get())
-                .inspect_err(|error| tracing::error!(key, %error, "an entry of the record cannot be read and is passed over"))
+                .inspect_err(|error| tracing::error!(key, %error, "an entry of the record cannot be read and is skipped"))
                 .ok()
         };
         values.map(|(key, value)| (key.as_str(), &**value)).filter_map(parse).collect()

@@ -367,7 +367,7 @@ const CORE_DEADLINE: Duration = Duration::from_secs(10);
 /// A core does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0} of the node has not answered for {seconds} seconds: this is a defect of the program, please report it; restart the node", seconds = CORE_DEADLINE.as_secs()
+    "{0} of the node has not responded for {seconds} seconds: this is a bug in Ursa, please report it; restart the node", seconds = CORE_DEADLINE.as_secs()
 )]
 pub struct SilentCore(CoreId);
 

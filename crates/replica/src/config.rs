@@ -41,13 +41,13 @@ pub enum Standing {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Refusal {
     /// Somebody must be left.
-    #[error("it is the last copy in sync: without it nobody has the data")]
+    #[error("it is the last copy in sync: without it the data is lost")]
     LastInSync,
     /// There is no copy in this slot, or not in this standing.
-    #[error("the copy is not in the standing that this change begins from")]
+    #[error("the copy is not in the state that this change requires")]
     Standing,
     /// Only an in-sync copy whose process has been restarted recovers.
-    #[error("the copy's process is the one that is in sync already")]
+    #[error("this process of the copy is already in sync")]
     NotRestarted,
 }
 

@@ -38,13 +38,13 @@ pub struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// It ends too soon, or something is left over.
-    #[error("a message of the wrong length")]
+    #[error("a message with a wrong length")]
     Length,
     /// A kind that this version does not know.
     #[error("a message of unknown kind {0}")]
     Kind(u8),
     /// It is not what was sent.
-    #[error("a message whose CRC32C is wrong")]
+    #[error("a message with a wrong CRC32C")]
     Checksum,
     /// A value that no peer of ours sends.
     #[error("a message with a value out of range")]

@@ -70,7 +70,7 @@ pub enum DiskError {
     #[error("the disk failed")]
     Media(#[source] io::Error),
     /// An earlier write or flush failed, so that nobody knows what is durable: the disk must be reopened and recovered.
-    #[error("the disk is out of service since an earlier write or flush failed; reopen it")]
+    #[error("the disk is out of service: an earlier write or flush failed; reopen it")]
     Latched,
     /// It was opened read-only.
     #[error("the disk was opened read-only")]

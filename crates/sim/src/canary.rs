@@ -133,6 +133,6 @@ pub fn make(canary: Option<Canary>) {
     #[cfg(not(debug_assertions))]
     assert!(
         matches!(canary, None | Some(Canary::Disks | Canary::DisksBeside)),
-        "mistakes can be made in debug builds only: {canary:?}"
+        "canaries require a debug build: {canary:?}"
     );
 }

@@ -89,9 +89,9 @@ pub fn missed(counts: &BTreeMap<&'static str, u64>, faults: &FaultCounts) -> Vec
     let done = DONE.iter().copied().chain(harm::ALL.iter().map(|harm| (harm.name, harm.floor)));
     let done = done.map(|(what, floor)| (what.to_owned(), counts.get(what).copied().unwrap_or(0), floor));
     let world = FAULTS.iter().map(|(fault, floor)| (format!("{fault} (world)"), faults.of(*fault), *floor));
-    let below = done.chain(world).filter_map(|(what, seen, floor)| {
-        (seen < floor).then(|| format!("{what}: {seen} times, and {floor} is the least"))
-    });
+    let below = done
+        .chain(world)
+        .filter_map(|(what, seen, floor)| (seen < floor).then(|| format!("{what}: {seen}, minimum {floor}")));
     below.collect()
 }
 

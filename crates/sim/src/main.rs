@@ -12,13 +12,13 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
 const USAGE: &str = "\
-Simulates whole nodes under faults.
+Simulate whole nodes under faults.
 
-  sim SEED                     one seed: its plan, and what happened
-  sim --from N --count M       so many seeds from N on
-  sim --from N --until-stopped seeds from N on, until it is stopped
-  --canary NAME                with a mistake, which must be noticed (debug builds)
-  --log FILTER                 what nodes log, to stderr, e.g. node=debug
+  sim SEED                     Run one seed, and show its plan and outcome
+  sim --from N --count M       Run M seeds, starting at N
+  sim --from N --until-stopped Run seeds, starting at N, until stopped
+  --canary NAME                Plant a bug that must be detected (debug builds)
+  --log FILTER                 Write the nodes' log to stderr, for example node=debug
 ";
 
 /// Seeds take a fifth less time than with the system's.
@@ -72,13 +72,16 @@ fn main() -> ExitCode {
         let outcome = match catch_unwind(AssertUnwindSafe(|| run(&plan, wanted.canary))) {
             Ok(outcome) => outcome,
             Err(_) => {
-                eprintln!("{plan}\nrepeat it: cargo run -p sim -- {seed}");
+                eprintln!("{plan}\nto repeat: cargo run -p sim -- {seed}");
                 return ExitCode::FAILURE;
             }
         };
         if wanted.one {
             let seconds = outcome.time.as_secs_f64();
-            println!("{} events in {seconds:.1} s of the world, hash {:016x}", outcome.events, outcome.hash);
+            println!(
+                "{} events in {seconds:.1} s of simulated time, hash {:016x}",
+                outcome.events, outcome.hash
+            );
         }
         for (what, count) in &outcome.counts {
             *counts.entry(what).or_default() += count;
@@ -97,13 +100,13 @@ fn main() -> ExitCode {
     if missed.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("too little happened:\n{}", missed.join("\n"));
+    eprintln!("too few of these events occurred:\n{}", missed.join("\n"));
     ExitCode::FAILURE
 }
 
 fn tell(seeds: u64, began: Instant) {
     let minutes = began.elapsed().as_secs_f64() / 60.0;
-    println!("{seeds} seeds, {:.0} a minute", seeds as f64 / minutes);
+    println!("{seeds} seeds, {:.0} per minute", seeds as f64 / minutes);
 }
 
 /// What is wanted; `None`: help.
@@ -119,7 +122,7 @@ fn parse() -> Result<Option<Wanted>, lexopt::Error> {
             Long("until-stopped") => wanted.count = u64::MAX,
             Long("canary") => {
                 let name = arguments.value()?.string()?;
-                wanted.canary = Some(Canary::named(&name).ok_or("there is no such canary")?);
+                wanted.canary = Some(Canary::named(&name).ok_or("unknown canary")?);
             }
             Long("log") => wanted.log = Some(arguments.value()?.string()?),
             Short('h') | Long("help") => return Ok(None),

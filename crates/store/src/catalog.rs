@@ -143,19 +143,19 @@ fn count(runs: impl IntoIterator<Item = ExtentRun>) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// It ends too early or too late.
-    #[error("its length does not fit")]
+    #[error("its length is wrong")]
     Length,
     /// A field of the pool has a value that it cannot have.
-    #[error("a field of the pool is impossible")]
+    #[error("a field of the pool is invalid")]
     Pool,
     /// A field of a volume has a value that it cannot have.
-    #[error("a field of volume {0} is impossible")]
+    #[error("a field of volume {0} is invalid")]
     Volume(VolumeId),
     /// Two volumes have one name or identity.
-    #[error("volume {0} is there twice")]
+    #[error("volume {0} is listed twice")]
     Twice(VolumeId),
     /// A volume lies outside its disk, on another volume, or has too few extents.
-    #[error("the extents of volume {0} are impossible")]
+    #[error("the extents of volume {0} are invalid")]
     Extents(VolumeId),
 }
 

@@ -70,7 +70,7 @@ impl PoolDisk {
     fn look<T>(&self, result: Result<T, DiskError>) -> Result<T, DiskError> {
         if let (Err(DiskError::Media(error)), Some(_), false) = (&result, self.failure(), self.told.get()) {
             self.told.set(true);
-            tracing::error!(disk = %self.path.display(), %error, "a disk is out of service since a write or a flush failed: look after it, then `ursa pool reopen`");
+            tracing::error!(disk = %self.path.display(), %error, "a disk is out of service: a write or flush failed; check it, then run `ursa pool reopen`");
         }
         result
     }

@@ -21,16 +21,16 @@ pub enum SliceError {
     #[error("the pool's disk could not write")]
     Unwritable,
     /// The file system under the disk is full.
-    #[error("no space is left under the pool's disk")]
+    #[error("the file system under the pool's disk is full")]
     Full,
     /// The disk is out of service until the pool is reopened.
     #[error("a disk of the pool is out of service")]
     Offline,
     /// Said by copies of a volume, not by layouts: this one does not serve now, another may.
-    #[error("this copy of the volume does not serve at the moment")]
+    #[error("this copy of the volume is unavailable now")]
     Unavailable,
     /// Said by copies of a volume, too: the write may be on the disks, or come there yet.
-    #[error("nobody knows whether the write has happened: other copies of the volume were lost meanwhile")]
+    #[error("it is unknown whether the write happened: other copies of the volume were lost meanwhile")]
     Unknown,
 }
 
@@ -81,7 +81,7 @@ pub enum StoreError {
     #[error("a pool needs at least one disk: name a file or a block device")]
     NoDisks,
     /// More disks than a pool can have.
-    #[error("a pool has at most {DISKS_MAX} disks: make a second pool")]
+    #[error("a pool has at most {DISKS_MAX} disks: create a second pool")]
     TooManyDisks,
     /// A disk is too small to hold metadata and anything else.
     #[error("{path} is too small for the pool: it has {size} bytes, and at least {needed} are needed")]
@@ -95,7 +95,7 @@ pub enum StoreError {
     },
     /// A disk has more extents than can be counted.
     #[error(
-        "{path} is too large for a pool with extents of {extent} bytes: it has {size} bytes; make another pool of it"
+        "{path} is too large for a pool with extents of {extent} bytes: it has {size} bytes; create another pool on it"
     )]
     DiskTooLarge {
         /// Which.
@@ -106,7 +106,7 @@ pub enum StoreError {
         extent: u64,
     },
     /// Its blocks are larger than anything we can work with.
-    #[error("{path} has blocks of {block} bytes, and at most 4096 are possible: choose another disk")]
+    #[error("{path} has a block size of {block} bytes, and at most 4096 is supported: choose another disk")]
     DiskBlock {
         /// Which.
         path: PathBuf,
@@ -115,11 +115,13 @@ pub enum StoreError {
     },
     /// The extent size asked for is not one.
     #[error(
-        "{0} bytes cannot be an extent: choose a power of two from {EXTENT_BYTES_MIN} to {EXTENT_BYTES_MAX} that the pool's size allows"
+        "{0} bytes is not a valid extent size: choose a power of two from {EXTENT_BYTES_MIN} to {EXTENT_BYTES_MAX} that the pool's size allows"
     )]
     ExtentSize(u64),
     /// A new pool was to overwrite something.
-    #[error("{path} is not empty, it holds {found}: choose another disk, or wipe it if nobody needs that")]
+    #[error(
+        "{path} is not empty, it holds {found}: choose another disk, or wipe it if nobody needs the data"
+    )]
     NotEmpty {
         /// Which disk.
         path: PathBuf,
@@ -143,7 +145,9 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Written by a version that we do not know.
-    #[error("{path} has format version {found}, and this program knows version {known}: use a newer program")]
+    #[error(
+        "{path} has format version {found}, and this version of Ursa knows version {known}: use a newer version"
+    )]
     Version {
         /// Which disk.
         path: PathBuf,
@@ -153,7 +157,7 @@ pub enum StoreError {
         known: u16,
     },
     /// The file or device is shorter than it was.
-    #[error("{path} had {expected} bytes and has {found}: it was cut off; restore it from a copy")]
+    #[error("{path} had {expected} bytes and now has {found}: it was truncated; restore it from a copy")]
     DiskShrunk {
         /// Which disk.
         path: PathBuf,
@@ -192,7 +196,7 @@ pub enum StoreError {
     },
     /// A disk of this pool's that another has replaced.
     #[error(
-        "{path} is not disk {index} of the pool that the metadata names: it was replaced; name the right disk"
+        "{path} is not disk {index} of the pool according to the metadata: it was replaced; name the right disk"
     )]
     ReplacedDisk {
         /// Which.
@@ -202,7 +206,7 @@ pub enum StoreError {
     },
     /// A disk that was to be added to the pool, and was not.
     #[error(
-        "{path} is not in use in the pool, adding it was cut off: leave it out, or wipe it and add it again"
+        "{path} is not in use in the pool, because adding it was interrupted: leave it out, or wipe it and add it again"
     )]
     NotAdded {
         /// Which.
@@ -222,7 +226,7 @@ pub enum StoreError {
     },
     /// The metadata is whole (its checksum fits) and says what cannot be.
     #[error(
-        "the metadata of pool {pool} contradicts itself ({reason}): this is a defect of the program, please report it"
+        "the metadata of pool {pool} is inconsistent ({reason}): this is a bug in Ursa, please report it"
     )]
     MetadataInvalid {
         /// Which pool.
@@ -232,7 +236,7 @@ pub enum StoreError {
     },
     /// Another server may be using it.
     #[error(
-        "pool {pool} was last used by {host} and not exported there: export it there, or force the import if that server is certainly off; two servers on one pool destroy it"
+        "pool {pool} was last used by {host} and was not exported there: export it there, or force the import if that server is certainly off; two servers using one pool destroy it"
     )]
     UsedElsewhere {
         /// Which pool.
@@ -242,14 +246,14 @@ pub enum StoreError {
     },
     /// An earlier change of the metadata failed.
     #[error(
-        "pool {0} takes no changes since writing its metadata failed; volumes go on; repair the disk and reopen the pool"
+        "pool {0} is locked: a metadata write failed. I/O continues; repair the disk and reopen the pool"
     )]
     MetadataReadOnly(PoolId),
     /// The pool was exported.
     #[error("pool {0} was exported")]
     Exported(PoolId),
     /// Not enough free extents.
-    #[error("{} bytes are wanted and {} are free: delete something or add a pool", .wanted.0, .free.0)]
+    #[error("not enough space: {} bytes requested, {} free; delete something or add a pool", .wanted.0, .free.0)]
     NoSpace {
         /// What was wanted, in whole extents.
         wanted: ByteLen,
@@ -257,7 +261,7 @@ pub enum StoreError {
         free: ByteLen,
     },
     /// The memory set aside for RAM volumes is used up.
-    #[error("{} bytes of memory are wanted and {} are left for RAM volumes: raise the limit or delete a RAM volume", .wanted.0, .free.0)]
+    #[error("not enough memory for RAM volumes: {} bytes requested, {} left; raise the limit or delete a RAM volume", .wanted.0, .free.0)]
     NoMemory {
         /// What was wanted.
         wanted: ByteLen,
@@ -265,28 +269,28 @@ pub enum StoreError {
         free: ByteLen,
     },
     /// No volume has this identity.
-    #[error("there is no volume {0} in the pool")]
+    #[error("volume {0} not found in the pool")]
     NoSuchVolume(VolumeId),
     /// A volume with this identity is in the pool already.
-    #[error("volume {0} is in the pool already: a pool holds one copy of a volume")]
+    #[error("volume {0} is already in the pool: a pool holds one copy of a volume")]
     VolumeExists(VolumeId),
     /// It has no other copies.
-    #[error("volume {0} is not a copy of a volume that other nodes have")]
+    #[error("volume {0} is not a copy of a cluster's volume")]
     NotACopy(VolumeId),
     /// No copy can have this place.
-    #[error("{0} is no copy's slot: a volume has at most {COPIES_MAX} copies, counted from 0")]
+    #[error("{0} is not a valid copy slot: a volume has at most {COPIES_MAX} copies, counted from 0")]
     SlotInvalid(u8),
     /// Another volume has this name.
-    #[error("a volume named {0:?} exists: choose another name")]
+    #[error("volume {0:?} already exists: choose another name")]
     NameTaken(String),
     /// Not a name.
-    #[error("{0:?} is no name: use 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-'")]
+    #[error("{0:?} is not a valid name: use 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-'")]
     NameInvalid(String),
     /// Zero, not a multiple of the block, or too large.
-    #[error("{} bytes cannot be a volume's size: it is a multiple of its block, not zero, at most {} bytes", .0.0, CAPACITY_MAX.0)]
+    #[error("{} bytes is not a valid volume size: it must be a multiple of the block size, not zero, at most {} bytes", .0.0, CAPACITY_MAX.0)]
     CapacityInvalid(ByteLen),
     /// Volumes do not shrink.
-    #[error("the volume has {} bytes and cannot shrink to {}: make a new one and copy", .from.0, .to.0)]
+    #[error("the volume has {} bytes and cannot shrink to {}: create a new one and copy the data", .from.0, .to.0)]
     Shrink {
         /// What it has.
         from: ByteLen,
@@ -294,10 +298,12 @@ pub enum StoreError {
         to: ByteLen,
     },
     /// Not a power of two, or too many.
-    #[error("{0} cannot be a number of slices: choose a power of two up to {SLICES_MAX}")]
+    #[error("{0} is not a valid number of slices: choose a power of two up to {SLICES_MAX}")]
     SlicesInvalid(u16),
     /// More volumes than a pool can have.
-    #[error("the pool has {0} volumes, its limit (at most {VOLUMES_MAX}, one an extent in a small pool)")]
+    #[error(
+        "limit reached: the pool has {0} volumes (at most {VOLUMES_MAX}; in a small pool one per extent)"
+    )]
     TooManyVolumes(usize),
     /// The opaque state of a logical unit is too large.
     #[error("the state of a logical unit has {0} bytes, and {LU_STATE_BYTES_MAX} is the limit")]

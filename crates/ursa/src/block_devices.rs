@@ -82,7 +82,7 @@ fn known(places: &Places<'_>, pools: &BTreeMap<String, String>) -> io::Result<Ve
         let mounted_at = places_of(&mounts, &numbers, &device.name);
         let pool = pools.get(&device.name).cloned();
         let is_swapped_to = swapped_to.contains(&device.name);
-        let problem = is_swapped_to.then(|| "the kernel swaps to it".to_owned()).or(device.problem);
+        let problem = is_swapped_to.then(|| "used as swap".to_owned()).or(device.problem);
         all.insert(device.name.clone(), BlockDevice { mounted_at, pool, problem, ..device });
     }
     let parts: Vec<(String, String)> =
@@ -119,7 +119,7 @@ fn of_sysfs(entry: &Path) -> Option<BlockDevice> {
         model: text(&entry.join("device/model")).filter(|model| !model.is_empty()),
         part_of,
         used_by: names_in(&entry.join("holders")),
-        problem: is_read_only.then(|| "it is read-only".to_owned()),
+        problem: is_read_only.then(|| "read-only".to_owned()),
         name,
         ..BlockDevice::default()
     })
@@ -221,7 +221,7 @@ fn look(name: &str) -> oneshot::Receiver<Held> {
     let (sender, held) = oneshot::channel();
     if !looked_at().insert(name.to_owned()) {
         // Nobody is listening any more if that fails.
-        let _ = sender.send(Err("it has not answered for a while".into()));
+        let _ = sender.send(Err("not responding".into()));
         return held;
     }
     let device = name.to_owned();
@@ -239,19 +239,19 @@ fn look(name: &str) -> oneshot::Receiver<Held> {
 async fn answer(held: oneshot::Receiver<Held>, end: Instant) -> Held {
     match tokio::time::timeout_at(end, held).await {
         Ok(Ok(held)) => held,
-        Ok(Err(_)) => Err("it could not be looked at".into()),
-        Err(_) => Err(format!("it has not answered within {} s", LOOK_DEADLINE.as_secs())),
+        Ok(Err(_)) => Err("cannot be inspected".into()),
+        Err(_) => Err(format!("no response within {} s", LOOK_DEADLINE.as_secs())),
     }
 }
 
 fn content(path: &Path) -> Held {
-    let unreadable = |error: io::Error| format!("it cannot be read: {error}");
+    let unreadable = |error: io::Error| format!("cannot be read: {error}");
     // On a block device O_EXCL, without O_CREAT, fails if a mount, swap space, LVM, RAID or somebody else who asks so has it. It is given back before
     // anything is read: whoever takes it meanwhile must not find it busy.
     match OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK).open(path) {
         Ok(file) => drop(file),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            return Err("the kernel or a program uses it".into());
+            return Err("in use by the kernel or a program".into());
         }
         Err(error) => return Err(unreadable(error)),
     }
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!((sdb.path.clone(), is_free(sdb)), (by_id.join("ata-DISK_9").display().to_string(), true));
         assert_eq!((sdc.pool.as_deref(), is_free(sdc)), (Some("main"), false));
         assert_eq!((&sdd.used_by, is_free(sdd)), (&vec!["dm-0".to_owned()], false));
-        assert_eq!(sdd.problem.as_deref(), Some("it is read-only"));
+        assert_eq!(sdd.problem.as_deref(), Some("read-only"));
     }
 
     /// Of what is mounted and swapped to by a path, which is looked up below `/dev`: so these stand for disks that every machine has there.
@@ -338,7 +338,7 @@ mod tests {
         let [full, null, zero] = found.as_slice() else { panic!("{found:?}") };
         assert!(is_free(full), "{full:?}");
         assert_eq!((&null.mounted_at, is_free(null)), (&vec!["/data".to_owned()], false));
-        assert_eq!((zero.problem.as_deref(), is_free(zero)), (Some("the kernel swaps to it"), false));
+        assert_eq!((zero.problem.as_deref(), is_free(zero)), (Some("used as swap"), false));
     }
 
     #[test]
@@ -347,7 +347,7 @@ mod tests {
         assert!(with(Ok(Content::Nothing)).unused);
         let known = with(Ok(Content::Known("an ext file system")));
         assert_eq!((known.holds.as_deref(), known.unused), (Some("an ext file system"), false));
-        let silent = with(Err("it has not answered within 2 s".into()));
+        let silent = with(Err("no response within 2 s".into()));
         assert_eq!((silent.holds, silent.unused), (None, false));
         assert!(silent.problem.is_some());
     }
@@ -360,6 +360,6 @@ mod tests {
         assert_eq!(content(&path), Ok(Content::Nothing));
         fs::write(&path, b"XFSB").unwrap();
         assert_eq!(content(&path), Ok(Content::Known("an XFS file system")));
-        assert!(content(&dir.path().join("none")).unwrap_err().starts_with("it cannot be read"));
+        assert!(content(&dir.path().join("none")).unwrap_err().starts_with("cannot be read"));
     }
 }

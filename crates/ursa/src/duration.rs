@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A text was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a time: write 90s, 30m, 1h or 2d")]
+#[error("{0:?} is not a duration: use 90s, 30m, 1h or 2d")]
 pub struct InvalidDuration(String);
 
 /// A whole number and its unit.

@@ -26,7 +26,7 @@ fn loss(volume: &Volume, copy: &VolumeCopy, cluster: Cluster<'_>) -> Loss {
     let node = copy.node;
     let (outcome, text) = match outcome(volume, copy, cluster) {
         Some((outcome, what)) => (outcome, format!("if node {node} is lost: {what}")),
-        None => (LossOutcome::DownNow, format!("node {node} is not there now")),
+        None => (LossOutcome::DownNow, format!("node {node} is down now")),
     };
     Loss { node, outcome, text }
 }
@@ -48,33 +48,30 @@ pub fn outcome(
     let serves = |other: &&VolumeCopy| other.state == CopyState::InSync && up(other.node);
     let others = volume.copies.iter().filter(|other| other.node != node).filter(serves).count();
     Some(match (copy.state, others) {
-        (CopyState::Outside, _) => (Nothing, "nothing changes: its copy is not in sync"),
+        (CopyState::Outside, _) => (Nothing, "no effect (its copy is out of sync)"),
         (CopyState::InSync, 0) if volume.kind == VolumeKind::Ram => {
-            (DataLost, "ITS DATA IS LOST: it is the only copy in sync, and it is in memory")
+            (DataLost, "DATA LOST (the only copy in sync is in memory)")
         }
-        (CopyState::InSync, 0) => (Stops, "nobody serves until it is back: it is the only copy in sync"),
+        (CopyState::InSync, 0) => (Stops, "unavailable until the node returns (only copy in sync)"),
         _ if etcd.is_some_and(|etcd| etcd.answers) => (GoesOn, GOES_ON),
         _ if etcd.is_some() => (
             Stops,
-            "nobody serves until it is back, or etcd answers again: nothing else can agree that it is gone",
+            "unavailable until the node returns or etcd answers again (without etcd no node can be declared lost)",
         ),
         _ if !outvoted(node, nodes) && is_of_two(nodes) && goes_on_alone(volume) => (
             GoesOnAlone,
-            "the other one goes on alone after about six seconds; BUT IF ONLY THE LINK IS LOST, BOTH GO ON, and one's data is given up later",
+            "the other node continues alone after about six seconds; SPLIT BRAIN IF ONLY THE LINK IS LOST: both continue, and one side's writes are discarded later",
         ),
         _ if !outvoted(node, nodes) && is_of_two(nodes) => (
             Stops,
-            "nobody serves until it is back: of two nodes without a witness it decides (`ursa node prefer`)",
+            "unavailable until the node returns (preferred node, and there is no witness: `ursa node prefer`)",
         ),
-        _ if !outvoted(node, nodes) => (
-            Stops,
-            "nobody serves until it is back: without it too few nodes are left to agree that it is gone",
-        ),
+        _ if !outvoted(node, nodes) => (Stops, "unavailable until the node returns (no quorum without it)"),
         _ => (GoesOn, GOES_ON),
     })
 }
 
-const GOES_ON: &str = "goes on after about a second";
+const GOES_ON: &str = "still available, after a pause of about a second";
 
 /// What it means that a volume has a single copy, on `node` as in "node 1 (san1)".
 pub fn single_copy(kind: VolumeKind, node: &str) -> String {
@@ -143,7 +140,7 @@ mod tests {
         super::losses(volume, of(nodes)).into_iter().map(|loss| loss.text).collect()
     }
 
-    const GOES_ON: &str = "goes on after about a second";
+    const GOES_ON: &str = "still available, after a pause of about a second";
 
     #[test]
     fn with_etcd_each_of_two_nodes_can_be_lost_while_it_answers() {
@@ -156,8 +153,7 @@ mod tests {
         };
         let goes_on = [1, 2].map(|node| format!("if node {node} is lost: {GOES_ON}"));
         assert_eq!(said(true), goes_on);
-        let stops =
-            "nobody serves until it is back, or etcd answers again: nothing else can agree that it is gone";
+        let stops = "unavailable until the node returns or etcd answers again (without etcd no node can be declared lost)";
         assert_eq!(said(false), [1, 2].map(|node| format!("if node {node} is lost: {stops}")));
     }
 
@@ -185,18 +181,12 @@ mod tests {
         let three = nodes(&[(true, true), (true, true), (false, true)]);
         let copies = [(1, InSync), (2, Joining), (3, InSync)];
         let said = losses(&volume(VolumeKind::Thick, &copies), &three);
-        assert_eq!(said[0], "if node 1 is lost: nobody serves until it is back: it is the only copy in sync");
+        assert_eq!(said[0], "if node 1 is lost: unavailable until the node returns (only copy in sync)");
         // Two of three are up: without the second, one would decide.
-        assert_eq!(
-            said[1],
-            "if node 2 is lost: nobody serves until it is back: without it too few nodes are left to agree that it is gone"
-        );
-        assert_eq!(said[2], "node 3 is not there now");
+        assert_eq!(said[1], "if node 2 is lost: unavailable until the node returns (no quorum without it)");
+        assert_eq!(said[2], "node 3 is down now");
         let said = losses(&volume(VolumeKind::Ram, &copies), &three);
-        assert_eq!(
-            said[0],
-            "if node 1 is lost: ITS DATA IS LOST: it is the only copy in sync, and it is in memory"
-        );
+        assert_eq!(said[0], "if node 1 is lost: DATA LOST (the only copy in sync is in memory)");
     }
 
     #[test]
@@ -205,7 +195,7 @@ mod tests {
         let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]), &two);
         assert_eq!(
             said[0],
-            "if node 1 is lost: nobody serves until it is back: of two nodes without a witness it decides (`ursa node prefer`)"
+            "if node 1 is lost: unavailable until the node returns (preferred node, and there is no witness: `ursa node prefer`)"
         );
         assert_eq!(said[1], format!("if node 2 is lost: {GOES_ON}"));
     }
@@ -219,7 +209,7 @@ mod tests {
         let said = losses(&volume, &two);
         assert_eq!(
             said[0],
-            "if node 1 is lost: the other one goes on alone after about six seconds; BUT IF ONLY THE LINK IS LOST, BOTH GO ON, and one's data is given up later"
+            "if node 1 is lost: the other node continues alone after about six seconds; SPLIT BRAIN IF ONLY THE LINK IS LOST: both continue, and one side's writes are discarded later"
         );
         assert_eq!(said[1], format!("if node 2 is lost: {GOES_ON}"));
     }
@@ -235,6 +225,6 @@ mod tests {
     fn a_copy_outside_is_no_loss() {
         let three = nodes(&[(true, true); 3]);
         let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, Outside)]), &three);
-        assert_eq!(said[1], "if node 2 is lost: nothing changes: its copy is not in sync");
+        assert_eq!(said[1], "if node 2 is lost: no effect (its copy is out of sync)");
     }
 }

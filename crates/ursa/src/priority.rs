@@ -6,6 +6,6 @@ const NICE: i32 = 19;
 pub fn lower(who: &str) {
     // Of the calling thread: that is how Linux has it.
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        tracing::debug!(%error, "{who} keeps its priority");
+        tracing::debug!(%error, "cannot lower the priority of {who}");
     }
 }

@@ -13,7 +13,7 @@ pub struct Size(pub u64);
 /// A text was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a size: write 512M, 10G or 1.5T (K, M, G, T and P are powers of 1024), or bytes without a suffix"
+    "{0:?} is not a size: use 512M, 10G or 1.5T (K, M, G, T and P are powers of 1024), or bytes without a suffix"
 )]
 pub struct InvalidSize(String);
 

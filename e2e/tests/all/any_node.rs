@@ -110,7 +110,7 @@ fn a_volume_that_a_node_has_alone_is_worked_with_through_another() {
     let shown = told(&nodes, &["volume", "show", "own"]);
     assert_eq!((&shown["node"], &shown["serving"]), (&Value::from(2), &Value::from(false)), "{shown}");
     assert_eq!(told(&nodes, &["volume", "list"])[0]["id"], shown["id"]);
-    assert!(done(&nodes, &["volume", "list"]).contains("2 alone"));
+    assert!(done(&nodes, &["volume", "list"]).contains("2 (local)"));
     let grown = told(&nodes, &["volume", "resize", "own", "48M"]);
     assert_eq!(grown["size"], 48 << 20, "{grown}");
     assert_eq!(nodes[1].ursa_json(&["volume", "show", "own"])["size"], 48 << 20);
@@ -149,9 +149,9 @@ fn a_volume_that_a_node_has_alone_is_worked_with_through_another() {
         assert!(!node.ursa(&["volume", "show", "own"]).ok(), "it is gone");
     }
     nodes[2].kill();
-    let is_missed = || nodes[0].ursa(&["volume", "list"]).output.contains("MISSING: what node 3");
+    let is_missed = || nodes[0].ursa(&["volume", "list"]).output.contains("MISSING: node 3");
     wait(LIMIT, "it is said whose are missing", is_missed);
-    assert!(done(&nodes, &["status"]).contains("NOT ALL: without node 3"));
+    assert!(done(&nodes, &["status"]).contains("INCOMPLETE: without node 3"));
 }
 
 /// What goes on, and what has gone on, on all nodes is told by one; and who is missing.
@@ -202,7 +202,7 @@ fn one_node_tells_what_goes_on_on_all() {
     );
     let told = nodes[2].ursa(&["history", "cpu", "--since", "10m", "--node", "all"]);
     assert!(told.ok() && told.stdout.contains("2:cpu") && !told.stdout.contains("MISSING"), "{told}");
-    assert!(told.output.contains("MISSING: what node 1"), "{told}");
+    assert!(told.output.contains("MISSING: node 1"), "{told}");
     assert!(
         nodes[2].ursa(&["history", "--since", "5m"]).expect_ok().contains("pool_used_bytes"),
         "without a name all are told"
@@ -301,7 +301,7 @@ fn a_comparison_of_another_node_is_seen_and_its_end_is_told() {
         assert!(!compared.join().expect("it does not panic").ok(), "not all was compared");
     });
     let shown = nodes[0].ursa(&["job", "show", &id]).expect_ok();
-    assert!(shown.contains("cancelled") && shown.contains("it was stopped"), "{shown}");
+    assert!(shown.contains("cancelled") && shown.contains("stopped before it was complete"), "{shown}");
     let states = |node: &Node| -> Vec<Value> {
         let ended = node.ursa_json(&["job", "list", "--ended", "--node", "all"]);
         let of_verify = ended["items"].as_array().into_iter().flatten().filter(|job| job["id"] == *id);

@@ -199,7 +199,7 @@ fn what_cannot_be_attached_is_told() {
     };
     fs::write(dir.path().join("file"), "something").expect("it can be written");
     let refused = attach(&export.url(0), path);
-    assert!(refused.output.contains("is not empty: choose another directory"), "{refused}");
+    assert!(refused.output.contains("is not empty; choose another directory"), "{refused}");
     let place = dir.path().join("unit");
     let place = place.to_str().expect("our own path");
     let nobody = attach(&format!("iscsi://{}/iqn.2026-11.io.ursa:nobody/0", export.portals[0]), place);

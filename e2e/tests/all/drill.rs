@@ -49,7 +49,7 @@ fn a_drill_says_what_happened_and_leaves_nothing_behind() {
 
 #[test]
 fn without_watchers_the_others_wait_until_they_miss_a_node() {
-    let out_ms = drill_of_a_crash(&["--no-watcher"], "nothing was heard from its node");
+    let out_ms = drill_of_a_crash(&["--no-watcher"], "heartbeat timeout");
     assert!(out_ms > SILENCE_MS - 100, "{out_ms} ms: less than silence, from the last heartbeat on");
 }
 
@@ -114,9 +114,9 @@ fn a_copy_whose_disk_was_lost_is_made_anew() {
             let found = events.iter().find(|event| event["kind"] == kind && event["node"] == 2);
             found.unwrap_or_else(|| panic!("{kind}: {record:#}"))["text"].as_str().expect("a text").to_owned()
         };
-        assert!(happened("removed").contains("has no copy any more"), "{record:#}");
+        assert!(happened("removed").contains("no longer has a copy"), "{record:#}");
         assert!(happened("added").contains("has a new copy"), "{record:#}");
-        assert!(happened("in_sync").contains("it has all that it missed"), "{record:#}");
+        assert!(happened("in_sync").contains("resync complete"), "{record:#}");
         assert!(cycle["moved"]["synced_bytes"].as_u64() >= Some(32 << 20), "all of it: {record:#}");
         assert_eq!(cycle["checks"].as_array().expect("a list").len(), 7, "{record:#}");
     }
@@ -239,9 +239,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
     let home = TempDir::new().expect("a temporary directory can be made");
     let directory = home.path().join("nodes");
     for (arguments, code, words) in [
-        (["black-out", "--ram"].as_slice(), 2, "a volume in memory does not outlive the loss of all nodes"),
-        (["crash-node", "--node", "4"].as_slice(), 2, "node 4 has no copy: there are 3, from 1"),
-        (["lose-quorum", "--witness"].as_slice(), 2, "lose-quorum is done to a cluster of its own kind"),
+        (["black-out", "--ram"].as_slice(), 2, "a RAM volume does not survive the loss of all nodes"),
+        (["crash-node", "--node", "4"].as_slice(), 2, "node 4 has no copy; nodes 1 to 3 have one"),
+        (["lose-quorum", "--witness"].as_slice(), 2, "lose-quorum has a fixed set of nodes"),
     ] {
         let finished = program::run(&mut drill(&directory, arguments), END_LIMIT);
         assert_eq!(finished.status.and_then(|status| status.code()), Some(code), "{finished}");

@@ -185,23 +185,23 @@ fn a_cluster_has_its_record_in_etcd() {
     let mut nodes = [Node::start_with(&with_etcd), Node::start()];
     let listen = [ports::free().to_string(), ports::free().to_string()];
     let made = nodes[0].ursa(&["node", "init", "--listen", &listen[0]]).expect_ok();
-    assert!(made.contains(&format!("Its record is in etcd ({url})")), "{made}");
+    assert!(made.contains(&format!("record is in etcd ({url})")), "{made}");
 
     // Who looks for it elsewhere is not let in, and the token is still good when that is mended.
     let token = nodes[0].ursa_json(&["node", "token"])["token"].as_str().expect("a token").to_owned();
     let join = ["node", "join", &token, "--listen", &listen[1]];
     let elsewhere = refusal(&nodes[1], &join);
-    assert!(elsewhere.contains("set `etcd` on the node that is to join"), "{elsewhere}");
+    assert!(elsewhere.contains("set `etcd` on the joining node"), "{elsewhere}");
     nodes[1].stop();
     nodes[1].set(&with_etcd);
     nodes[1].restart();
     let witness = refusal(&nodes[1], &[&join[..], &["--witness"]].concat());
-    assert!(witness.contains("nothing for a witness to vote on"), "{witness}");
+    assert!(witness.contains("a witness has nothing to vote on"), "{witness}");
     nodes[1].ursa(&join).expect_ok();
     wait(LIMIT, "two nodes", || nodes.iter().all(both_up));
     for (command, said) in [
-        (&["node", "prefer", "1"][..], "no node needs to be preferred"),
-        (&["node", "force-new-cluster", "--yes"], "nothing of a node makes a new cluster"),
+        (&["node", "prefer", "1"][..], "no preferred node is needed"),
+        (&["node", "force-new-cluster", "--yes"], "a node cannot be forced into a new cluster"),
     ] {
         let text = refusal(&nodes[0], command);
         assert!(text.contains(said), "{text}");
@@ -211,9 +211,12 @@ fn a_cluster_has_its_record_in_etcd() {
     nodes[0].ursa(&create).expect_ok();
     wait_until_in_sync(&nodes[0], "db");
     let losses = |node: &Node| node.ursa_json(&["volume", "show", "db"])["losses"].to_string();
-    assert_eq!(losses(&nodes[0]).matches("goes on after about a second").count(), 2, "{}", losses(&nodes[0]));
+    assert_eq!(losses(&nodes[0]).matches("still available, after a pause of about a second").count(), 2, "{}", losses(&nodes[0]));
     let shown = nodes[0].ursa(&["volume", "show", "db"]).expect_ok();
-    assert!(shown.contains("etcd, which has the cluster's record, decides which nodes go on"), "{shown}");
+    assert!(
+        shown.contains("etcd, which keeps the cluster's record, decides which nodes continue"),
+        "{shown}"
+    );
 
     etcd_is_away(&mut etcd, &nodes);
     a_node_is_killed(&mut nodes);
@@ -223,7 +226,7 @@ fn a_cluster_has_its_record_in_etcd() {
     nodes[1].set(&[]);
     nodes[1].restart();
     let said = problems(&nodes[1]);
-    assert!(said.contains("this node's cluster has its record in etcd, and `etcd` is not set"), "{said}");
+    assert!(said.contains("this node's cluster keeps its record in etcd, but `etcd` is not set"), "{said}");
     nodes[1].stop();
     let mut alone = Node::start();
     alone.ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
@@ -231,7 +234,7 @@ fn a_cluster_has_its_record_in_etcd() {
     alone.set(&with_etcd);
     alone.restart();
     let said = problems(&alone);
-    assert!(said.contains("has its record in its nodes, and `etcd` is set"), "{said}");
+    assert!(said.contains("keeps its record in its nodes, but `etcd` is set"), "{said}");
 
     nodes[0].ursa(&["volume", "copy", "remove", "db", "--on", "2", "--yes"]).expect_ok();
     nodes[0].ursa(&["node", "remove", "2", "--yes"]).expect_ok();
@@ -254,7 +257,7 @@ fn etcd_is_away(etcd: &mut Etcd, nodes: &[Node; 2]) {
     assert!(nodes[0].metrics().contains("\nursa_cluster_record_up 0"), "its metrics say so");
     let began = Instant::now();
     let text = refusal(&nodes[0], &["host", "create", "h1", "--initiator", "iqn.2026-11.io.ursa:h1"]);
-    assert!(text.contains("etcd, which has the cluster's record, did not answer"), "{text}");
+    assert!(text.contains("etcd, which holds the cluster's record, did not respond"), "{text}");
     assert!(began.elapsed() < REFUSAL_MAX, "after {:?}", began.elapsed());
     let shown = nodes[0].ursa_json(&["volume", "show", "db"]);
     assert!(shown["losses"].to_string().contains("or etcd answers again"), "{shown}");

@@ -143,7 +143,7 @@ fn split() -> [Node; 2] {
 fn what_both_have_written_alone_is_kept_until_somebody_decides() {
     let nodes = split();
     let words = nodes[1].ursa(&["volume", "show", "db"]).expect_ok();
-    assert!(words.contains("THE VOLUME IS SPLIT"), "{words}");
+    assert!(words.contains("SPLIT BRAIN"), "{words}");
     assert!(serves(&nodes[0]) && !serves(&nodes[1]));
     assert!(
         !nodes[0].ursa(&["volume", "copy", "remove", "db", "--on", "2", "--yes"]).ok(),
@@ -153,9 +153,11 @@ fn what_both_have_written_alone_is_kept_until_somebody_decides() {
         let words = ["volume", "resolve-fork", "db", "--keep", keep, "--discard-other"];
         nodes[0].ursa(&[&words[..], more].concat()).expect_ok()
     };
-    for (keep, lost, stops) in [("1", "what node 2 ", false), ("2", "what node 1 ", true)] {
+    for (keep, lost, stops) in
+        [("1", "writes made only on node 2 ", false), ("2", "writes made only on node 1 ", true)]
+    {
         let would = decide(keep, &["--dry-run"]);
-        assert!(would.contains(lost) && would.contains("alone has written is given up for good"), "{would}");
+        assert!(would.contains(lost) && would.contains("are discarded permanently"), "{would}");
         assert_eq!(would.contains("stops serving it"), stops, "{would}");
     }
     assert!(serves(&nodes[0]) && !serves(&nodes[1]), "that was only asked");

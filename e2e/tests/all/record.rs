@@ -258,9 +258,9 @@ fn a_node_that_was_removed_comes_back_with_its_local_volumes() {
         said.contains("ursa node leave --forget") && !said.contains("systemctl start ursa")
     });
     let said = problems(&nodes[1]);
-    assert!(said.contains("was given up") || said.contains("was removed"), "{said}");
+    assert!(said.contains("was left behind") || said.contains("was removed"), "{said}");
     let refused = nodes[0].ursa(&["node", "leave", "--forget", "--yes"]);
-    assert!(!refused.ok() && refused.output.contains("takes part in its cluster"), "{refused}");
+    assert!(!refused.ok() && refused.output.contains("is an active member of its cluster"), "{refused}");
     let would = nodes[1].ursa(&["node", "leave", "--forget", "--dry-run"]).expect_ok();
     assert!(would.contains("local volume local is served as before"), "{would}");
     assert!(would.contains("the copy of volume shared stays in its pool"), "{would}");

@@ -172,7 +172,7 @@ fn a_record_that_was_set_back_in_a_black_out_votes_no_more() {
     nodes.iter_mut().rev().for_each(Node::restart);
     let forgotten = |nodes: &[Node; 3]| {
         wait(SERVES_LIMIT, "the second node says what is wrong", || {
-            has_cause(&nodes[1], "has forgotten changes of the cluster's record")
+            has_cause(&nodes[1], "has lost changes of the cluster's record")
         });
     };
     forgotten(&nodes);

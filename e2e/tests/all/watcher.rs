@@ -64,7 +64,7 @@ fn a_node_of_a_cluster_has_a_watcher_that_needs_next_to_nothing() {
     nodes[0].kill();
     nodes[0].restart();
     wait(END_LIMIT, "the end of the watcher", || watchers(dead).is_empty());
-    assert!(nodes[0].log().contains("2 other nodes were told"), "{}", nodes[0].log());
+    assert!(nodes[0].log().contains("2 other nodes were notified"), "{}", nodes[0].log());
     // Stopped in order, it has nothing to tell.
     watcher(&nodes[0]);
     let stopped = nodes[0].pid();

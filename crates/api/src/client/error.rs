@@ -11,7 +11,7 @@ use crate::Problem;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody answers there.
-    #[error("no node answers at {url}: start one with `ursa serve`, or name another with --api")]
+    #[error("no node answers at {url}: start one with `ursa serve`, or choose another with --api")]
     Unreachable {
         /// Where.
         url: String,
@@ -20,7 +20,7 @@ pub enum ClientError {
         source: Box<ureq::Error>,
     },
     /// The connection was there, and no whole answer came: a change may be carried out all the same.
-    #[error("the node at {url} did not answer: look whether the change was made before you repeat it")]
+    #[error("the node at {url} did not answer: check whether the change was made before you repeat it")]
     NoAnswer {
         /// Where.
         url: String,
@@ -30,7 +30,7 @@ pub enum ClientError {
     },
     /// Nothing was said by which its certificate is known. Nothing was sent.
     #[error(
-        "say by what the certificate of {url} is known: --fingerprint, which the node prints at its start, or --ca FILE"
+        "cannot verify the certificate of {url}: give --fingerprint (the node prints it when it starts) or --ca FILE"
     )]
     Unknown {
         /// Where.
@@ -40,7 +40,7 @@ pub enum ClientError {
         source: Box<ureq::Error>,
     },
     /// Whoever answers there has another certificate, or none that can be used. Nothing was sent.
-    #[error("what answers at {url} has not proved that it is the node: nothing was sent to it")]
+    #[error("certificate verification failed for {url}: nothing was sent to it")]
     Untrusted {
         /// Where.
         url: String,
@@ -52,7 +52,7 @@ pub enum ClientError {
     #[error("{0}")]
     Problem(Box<Problem>),
     /// Something answers there that is not a node of this version.
-    #[error("what answers at {url} is no Ursa node of this version: check the address")]
+    #[error("the server at {url} is not an Ursa node of this version: check the address")]
     NotUrsa {
         /// Where.
         url: String,

@@ -33,7 +33,7 @@ pub enum Trust {
 pub enum TrustError {
     /// Not a fingerprint.
     #[error(
-        "{0:?} is no fingerprint: it is the SHA-256 of the certificate, as in 3A:0F:..., 64 hexadecimal digits"
+        "{0:?} is not a fingerprint: it is the SHA-256 of the certificate, 64 hexadecimal digits such as 3A:0F:..."
     )]
     Fingerprint(String),
     /// No certificates of authorities.

@@ -131,36 +131,36 @@ fn notes(driver: &Driver, workload: &Workload, outcome: &Outcome, noise: &Noise)
     let units = driver.setup.targets.iter().any(|target| matches!(target, Target::Unit(_)));
     if workload.reads() && driver.found.iter().any(|found| found.empty == Some(true)) {
         notes.push(
-            "The target was empty where it was looked at. Blocks that were never written may be cheaper to read: --precondition random writes them first.".to_owned(),
+            "The target looks empty. Blocks that were never written may be cheaper to read; --precondition random writes them first.".to_owned(),
         );
     }
     if units && driver.servers.is_empty() {
         notes.push(
-            "The server's CPU time is not known: no process of this machine listens at the portal. --server-pid names one.".to_owned(),
+            "The server's CPU time is unknown: no process on this machine listens at the portal. Use --server-pid to name one.".to_owned(),
         );
     }
     if let Some(percent) = noise.others_percent.filter(|percent| *percent > OTHERS_PERCENT_MAX) {
         // With a server that was not found its share is among the others'.
         if !units || !driver.servers.is_empty() {
             notes.push(format!(
-                "Others used {percent:.0} % of a processor meanwhile: another run may give other figures. `ursa bench compare --rounds` measures in turn."
+                "Other processes used {percent:.0} % of a CPU during the run, so figures may not repeat. `ursa bench compare --rounds` alternates the runs."
             ));
         }
     }
     if outcome.never_begun > 0 {
         notes.push(format!(
-            "The target does not keep up with the rate: {} requests were due and never got their turn. They count with the time that they had waited.",
+            "The target cannot keep up with the rate: {} requests were due and never sent. They count with the time they had waited.",
             crate::grouped(outcome.never_begun as f64)
         ));
     }
     if outcome.unchecked > 0 {
         notes.push(
-            "Reads of blocks that this run had not written could not be checked: with --precondition random all are.".to_owned(),
+            "Reads of blocks that this run had not written could not be checked; --precondition random writes all of them first.".to_owned(),
         );
     }
     if workload.thread_stride == 0 && workload.threads > 1 && is_own_sequence(workload) {
         notes.push(
-            "All threads go through the same blocks from the start on, as with DISKSPD: -T sets them apart, -si lets them share the way.".to_owned(),
+            "All threads access the same blocks from the start, as with DISKSPD: -T spaces them apart, -si makes them share one sequence.".to_owned(),
         );
     }
     notes

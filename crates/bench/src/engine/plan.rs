@@ -60,7 +60,7 @@ pub(crate) struct Preparation {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {
     /// Requests that the target cannot take.
-    #[error("{what} of {bytes} bytes is no multiple of its blocks of {block} bytes")]
+    #[error("{what} of {bytes} bytes is not a multiple of its block size of {block} bytes")]
     Alignment {
         /// Which quantity.
         what: &'static str,
@@ -70,7 +70,7 @@ pub enum Misfit {
         block: u32,
     },
     /// Requests that are too long.
-    #[error("it takes at most {max} bytes in one command: choose a smaller -b than {block}")]
+    #[error("it takes at most {max} bytes per command; use a smaller -b than {block}")]
     TooLong {
         /// Bytes of a request.
         block: u32,
@@ -78,9 +78,7 @@ pub enum Misfit {
         max: u64,
     },
     /// A span that is not there.
-    #[error(
-        "it has {size} bytes, and {wanted} bytes from {base} on are to be used: choose a smaller -f or -B"
-    )]
+    #[error("it has {size} bytes, too few for {wanted} bytes from offset {base}; use a smaller -f or -B")]
     TooSmall {
         /// Bytes of the target.
         size: u64,
@@ -90,7 +88,7 @@ pub enum Misfit {
         wanted: u64,
     },
     /// A part of a target that is too small for what it is to be.
-    #[error("{what} would have {bytes} bytes, and needs {min}: use a larger target, or more of it")]
+    #[error("{what} would have {bytes} bytes but needs {min}; use a larger target, or more of it")]
     SmallPart {
         /// What it is to be.
         what: &'static str,
@@ -101,7 +99,7 @@ pub enum Misfit {
     },
     /// Too few blocks for `--verify`.
     #[error(
-        "--verify needs room for four times as many requests as are under way, and {outstanding} do not leave that in {blocks}"
+        "--verify needs space for four times the outstanding requests; {outstanding} are too many for {blocks}"
     )]
     Crowded {
         /// Requests that fit.
@@ -110,9 +108,7 @@ pub enum Misfit {
         outstanding: u64,
     },
     /// Too many blocks for `--verify`.
-    #[error(
-        "--verify keeps track of at most {max} requests' worth of space, and this is {blocks}: choose -f"
-    )]
+    #[error("--verify tracks space for at most {max} requests, and this is {blocks}; limit it with -f")]
     TooLarge {
         /// Requests that fit.
         blocks: u64,
@@ -126,10 +122,10 @@ pub(crate) fn region(workload: &Workload, size: u64, block: u32, request_max: u6
     let (crate::Access::Random { align: step } | crate::Access::Sequential { stride: step, .. }) =
         workload.access;
     for (what, bytes) in [
-        ("a request", u64::from(workload.block)),
-        ("a distance between requests", step),
+        ("a request size", u64::from(workload.block)),
+        ("an alignment or stride", step),
         ("an offset", workload.base),
-        ("a distance between threads", workload.thread_stride),
+        ("a thread stride", workload.thread_stride),
     ] {
         if !bytes.is_multiple_of(block.into()) {
             return Err(Misfit::Alignment { what, bytes, block });

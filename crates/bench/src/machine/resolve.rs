@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 /// The first address of a name, or the address itself.
 pub(crate) fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
     let mut addresses = (host, port).to_socket_addrs()?;
-    addresses.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
+    addresses
+        .next()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name does not resolve to an address"))
 }
 
 /// Whether an address is one of this machine: only there is a socket allowed to be.

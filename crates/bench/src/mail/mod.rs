@@ -52,18 +52,16 @@ pub struct MailProfile {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MailProfileError {
     /// Nobody is there.
-    #[error("a mail server needs users with tasks: --users and --tasks take 1 and more")]
+    #[error("--users and --tasks must be at least 1")]
     Nobody,
     /// A day without length.
-    #[error("--day takes a time above zero")]
+    #[error("--day must be greater than zero")]
     Day,
     /// Time that stands still.
-    #[error("--compress takes a factor above zero")]
+    #[error("--compress must be greater than zero")]
     Compression,
     /// The time.
-    #[error(
-        "the windows in which steady state is looked for must be told apart: -d takes 2 seconds and more"
-    )]
+    #[error("-d must be at least 2 seconds, so that steady state can be detected")]
     Duration,
 }
 
@@ -92,7 +90,7 @@ impl MailProfile {
     /// What it is called.
     pub fn title(&self) -> String {
         let users = grouped(self.users.into());
-        format!("Mail: {users} users, {} tasks a user and day", self.tasks)
+        format!("Mail: {users} users, {} tasks per user and day", self.tasks)
     }
 
     /// All of it in a line.
@@ -161,7 +159,7 @@ mod tests {
         assert!((profile().rate() - 9.1).abs() < 0.01);
         let fast = MailProfile { compression: 100.0, ..profile() };
         assert!((fast.rate() - 910.0).abs() < 1.0);
-        assert_eq!(profile().title(), "Mail: 2,000 users, 131 tasks a user and day");
+        assert_eq!(profile().title(), "Mail: 2,000 users, 131 tasks per user and day");
         assert_eq!(fast.letters(), "--users 2000 --tasks 131 --day 8 --compress 100 -z0 -d60");
         assert_eq!(profile().workload().check(), Ok(()));
     }

@@ -190,7 +190,7 @@ impl Mail {
     /// What "send mail" took, judged, in a sentence.
     pub fn verdict(&self) -> &'static str {
         match (&self.send().latency, self.is_degraded()) {
-            (None, _) => "no mail was sent while it counted",
+            (None, _) => "no mail was sent in the measured time",
             (Some(_), true) => "DEGRADED: above 1,000 ms",
             (Some(_), false) => "good: below 1,000 ms",
         }
@@ -200,23 +200,23 @@ impl Mail {
     pub fn steadiness(&self) -> String {
         let (below, above) = self.band_percent;
         let band = format!(
-            "the windows' mean latencies then were {below:.0} % below to {above:.0} % above their mean"
+            "mean latencies of the windows were then {below:.0} % below to {above:.0} % above their mean"
         );
         let from = self.from;
         match (self.steady, self.unsteady) {
             (Some(0.0), _) => format!("from the start; {band}"),
             (Some(_), _) => format!("after {from:.1} s of warm-up; {band}"),
             (None, Some(Unsteady::FewTasks)) => format!(
-                "not told: fewer than {WINDOW_TASKS_MIN:.0} tasks a window. The figures are from {from:.1} s on; a longer -d or a higher --compress has more"
+                "unknown: fewer than {WINDOW_TASKS_MIN:.0} tasks per window. Figures are from {from:.1} s on; use a longer -d or a higher --compress"
             ),
             (None, Some(Unsteady::Incomplete)) => {
-                format!("not told: the run has not come to its end. The figures are from {from:.1} s on")
+                format!("unknown: the run did not complete. Figures are from {from:.1} s on")
             }
             (None, Some(Unsteady::Overloaded)) => format!(
-                "NOT STEADY: more tasks were due than could be carried out. The figures are from {from:.1} s on"
+                "NOT STEADY: more tasks were due than could be completed. Figures are from {from:.1} s on"
             ),
             (None, _) => format!(
-                "NOT STEADY: latency has changed beyond half of the run. The figures are from {from:.1} s on; {band}"
+                "NOT STEADY: latency kept changing for more than half of the run. Figures are from {from:.1} s on; {band}"
             ),
         }
     }
@@ -304,7 +304,7 @@ impl MailVolume {
         let gib = self.size as f64 / (1u64 << 30) as f64;
         let kib = PAGE_BYTES >> 10;
         match self.role {
-            Role::Log => format!("{gib:.2} GiB, written from start to end"),
+            Role::Log => format!("{gib:.2} GiB, written sequentially"),
             Role::Database1 | Role::Database2 => format!("{gib:.2} GiB, pages of {kib} KiB"),
         }
     }

@@ -83,7 +83,7 @@ pub(crate) fn lost() -> Run {
         at: 7.0,
         last_answer: Some(6.5),
         request: "write at byte 4096".to_owned(),
-        reason: "the session is over: the target closed the connection".to_owned(),
+        reason: "session ended: the target closed the connection".to_owned(),
         wrong_data: false,
     };
     let ending = Ending { complete: false, losses: vec![loss], unanswered_reads: 3, unanswered_writes: 2 };

@@ -37,7 +37,7 @@ pub enum StartError {
     #[error(transparent)]
     File(#[from] FileError),
     /// No thread could be started.
-    #[error("no thread for the cluster's record")]
+    #[error("cannot start a thread for the cluster's record")]
     Thread(#[source] std::io::Error),
 }
 
@@ -99,7 +99,7 @@ impl Embedded {
                 Err(_) => {
                     door.stall(Some(Stall::Defect));
                     tracing::error!(
-                        "the cluster's record has stopped by a defect: restart the node and report this"
+                        "the cluster's record has stopped because of a bug in Ursa: restart the node and report this"
                     );
                 }
             }
@@ -225,7 +225,7 @@ impl Driver {
         let mut stall = error.stall();
         tracing::error!(
             error = error as &dyn std::error::Error,
-            "the cluster's record cannot be written: this node takes no part in it until that works again"
+            "the cluster's record cannot be written: this node does not take part in it until it can be written again"
         );
         if let Some(file) = self.file.take() {
             file.abandon();
@@ -263,7 +263,7 @@ impl Driver {
                 Err(error) => {
                     stall = error.stall();
                     self.door.stall(Some(stall));
-                    tracing::debug!(error = &error as &dyn std::error::Error, "it still cannot");
+                    tracing::debug!(error = &error as &dyn std::error::Error, "it still cannot be written");
                 }
             }
             next = Instant::now() + REOPEN_EVERY;
@@ -324,7 +324,7 @@ impl Driver {
         const AGAIN: Duration = Duration::from_secs(60);
         let known = self.refused.get(&from);
         if known.is_none_or(|(before, at)| *before != refused || at.elapsed() >= AGAIN) {
-            tracing::warn!(%from, %refused, "messages about the cluster's record are refused");
+            tracing::warn!(%from, %refused, "messages about the cluster's record were refused");
             self.refused.insert(from, (refused, Instant::now()));
         }
     }

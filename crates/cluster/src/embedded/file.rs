@@ -65,13 +65,13 @@ pub struct File {
 #[derive(Debug, Error)]
 pub enum FileError {
     /// There is one already.
-    #[error("{0} exists: a node is founded or added once")]
+    #[error("{0} already exists: a node can be created or added only once")]
     Exists(PathBuf),
     /// Also when it is empty.
-    #[error("{0} is not the cluster's record, or of a version that this program does not know")]
+    #[error("{0} is not a cluster's record, or has a version that this version of Ursa does not know")]
     Foreign(PathBuf),
     /// Another process has it.
-    #[error("{0} is in use: does another ursa serve run on this data directory?")]
+    #[error("{0} is in use: is another `ursa serve` running on this data directory?")]
     InUse(PathBuf),
     /// Bytes decayed.
     #[error(
@@ -102,7 +102,7 @@ pub enum FileError {
         source: std::io::Error,
     },
     /// The directory.
-    #[error("{path} cannot be made")]
+    #[error("{path} cannot be created")]
     Making {
         /// Which file.
         path: PathBuf,
@@ -204,7 +204,7 @@ impl File {
             generation,
             voters = ?before.voters,
             learners = ?before.learners,
-            "this node was made a new cluster of its own; the nodes that were in the old one are removed"
+            "this node was forced into a new cluster of its own; the nodes of the old one are removed"
         );
         Ok(saved.identity)
     }
@@ -246,7 +246,7 @@ impl File {
             let mut statement = self.connection.prepare(sql).map_err(sqlite)?;
             let mut rows = statement.query([]).map_err(sqlite)?;
             while let Some(row) = rows.next().map_err(sqlite)? {
-                each(row).map_err(sqlite)?.ok_or_else(|| damaged("a row that makes no sense"))?;
+                each(row).map_err(sqlite)?.ok_or_else(|| damaged("an invalid row"))?;
             }
             Ok(())
         };

@@ -97,7 +97,7 @@ pub struct Batch {
 
 /// Why a node cannot be made a new cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("this node has never heard from its cluster: there is nothing to go on with")]
+#[error("this node has never received the record of its cluster: there is nothing to continue with")]
 pub struct Unforceable;
 
 impl Saved {
@@ -219,10 +219,13 @@ impl Saved {
         holds(indices.eq(self.compacted.index + 1..=self.last().index), "the log has a gap")?;
         holds(self.compacted.index <= self.applied, "the log lacks what was not applied")?;
         holds(self.applied <= self.vote.commit, "more was applied than committed")?;
-        holds(self.vote.commit <= self.last().index, "more was committed than there is")?;
+        holds(self.vote.commit <= self.last().index, "more was committed than the log has")?;
         holds(self.last().term <= self.vote.term, "the log is newer than the term")?;
         holds(self.members.voters.is_disjoint(&self.members.learners), "a node has two roles")?;
-        holds(!self.members.gone.iter().any(|node| self.members.has(*node)), "a node that is gone is there")?;
+        holds(
+            !self.members.gone.iter().any(|node| self.members.has(*node)),
+            "a removed node is still listed",
+        )?;
         self.record.verify()
     }
 

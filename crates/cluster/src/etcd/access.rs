@@ -32,16 +32,16 @@ pub struct Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AccessError {
     /// URLs.
-    #[error("its endpoints are missing, or one is not http://HOST:PORT or https://HOST:PORT")]
+    #[error("the endpoints of etcd are missing, or one is not http://HOST:PORT or https://HOST:PORT")]
     Endpoints,
     /// `http` to another machine: the record has the CHAP secrets and whose word counts.
     #[error(
-        "etcd on another machine must be reached by https://: the cluster's record holds CHAP secrets, and whoever can change it on the way controls the cluster"
+        "etcd on another machine must be reached by https://: the cluster's record holds CHAP secrets, and anyone who can change it in transit controls the cluster"
     )]
     Plain,
     /// `https` alone says nothing.
     #[error(
-        "nobody says who has signed its certificate: name the file with the authority's, in PEM (etcd-ca)"
+        "the CA of etcd's certificate is not set: name the file with the CA certificate, in PEM (etcd-ca)"
     )]
     NoAuthorities,
 }

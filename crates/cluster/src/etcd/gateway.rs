@@ -206,7 +206,8 @@ fn never_sent(error: &ureq::Error) -> bool {
 /// What etcd means by an error, and says. Its messages are part of its API (`rpctypes`); gRPC's codes alone do not tell these apart.
 fn refusal(answer: &Value) -> (Failed, String) {
     // Later versions name it `message` alone.
-    let said = answer["error"].as_str().or(answer["message"].as_str()).unwrap_or("an error without a word");
+    let said =
+        answer["error"].as_str().or(answer["message"].as_str()).unwrap_or("an error without a message");
     let failed = match said {
         "etcdserver: mvcc: database space exceeded" => Failed::Refused(Refused::Full),
         "etcdserver: requested lease not found" => Failed::Refused(Refused::Lease),

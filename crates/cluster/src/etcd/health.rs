@@ -62,14 +62,16 @@ impl Wrong {
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Missing => f.write_str("it has no record of this cluster: is it the right etcd?"),
-            Wrong::Version => f.write_str("what it has of this cluster was made by another version of Ursa"),
+            Wrong::Missing => f.write_str("it does not have this cluster's record: is it the right etcd?"),
+            Wrong::Version => {
+                f.write_str("its record of this cluster was written by another version of Ursa")
+            }
             Wrong::Older { found, seen } => write!(
                 f,
-                "it has gone back to {found}, and this node has seen {seen}: was it restored from a backup?"
+                "it has gone back to {found}, but this node has seen {seen}: was it restored from a backup?"
             ),
             Wrong::Another => {
-                f.write_str("it is not the etcd that this node has known: was it replaced by a copy?")
+                f.write_str("it is not the etcd that this node knows: was it replaced by a copy?")
             }
         }
     }
@@ -149,7 +151,7 @@ impl Shared {
         let health = self.health();
         let lately = health.answered.is_some_and(|answered| answered.elapsed() < ANSWER_AGE_MAX);
         let quorum = lately && health.wrong.is_none();
-        let silent = || self.gateway.trouble().unwrap_or_else(|| "it has not answered yet".to_owned());
+        let silent = || self.gateway.trouble().unwrap_or_else(|| "it has not responded yet".to_owned());
         let trouble = || health.wrong.map_or_else(silent, |wrong| wrong.to_string());
         Status {
             node: None,

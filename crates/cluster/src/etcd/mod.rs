@@ -69,16 +69,18 @@ pub enum StartError {
     #[error("cannot read the password for etcd from {0}")]
     Password(PathBuf, #[source] std::io::Error),
     /// A file.
-    #[error("{0} has no password, or more than one line or 1024 bytes")]
+    #[error(
+        "{0} is empty, or has more than one line or more than 1024 bytes: write the password on one line"
+    )]
     NoPassword(PathBuf),
     /// A setting.
-    #[error("the prefix of keys in etcd has to end with / and may have 128 bytes")]
+    #[error("the key prefix in etcd must end with / and have at most 128 bytes")]
     Prefix,
     /// No thread could be started.
-    #[error("no thread for etcd")]
+    #[error("cannot start a thread for etcd")]
     Thread(#[source] std::io::Error),
     /// What it has said, or that it has not.
-    #[error("etcd does not take the record: {0}")]
+    #[error("etcd does not accept the record: {0}")]
     Refused(String),
 }
 
@@ -111,12 +113,12 @@ impl Etcd {
         let put = move || {
             let version = json!({ "key": shared.layout.version(), "value": base64(VERSION.as_bytes()) });
             let put = shared.gateway.ask("kv/put", &version, Instant::now() + FOUND);
-            let why = || shared.gateway.trouble().unwrap_or_else(|| "it has not answered".to_owned());
+            let why = || shared.gateway.trouble().unwrap_or_else(|| "it has not responded".to_owned());
             sender.send(put.map(drop).map_err(|_| StartError::Refused(why())));
         };
         let thread = thread::Builder::new().name("etcd-found".to_owned()).spawn(put);
         thread.map_err(StartError::Thread)?;
-        done.await.unwrap_or_else(|_| Err(StartError::Refused("it has not answered".to_owned())))
+        done.await.unwrap_or_else(|_| Err(StartError::Refused("it has not responded".to_owned())))
     }
 
     /// Begins to follow. Whether etcd answers shows in [`Etcd::status`].

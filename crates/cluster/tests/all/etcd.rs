@@ -310,7 +310,7 @@ fn an_etcd_that_was_emptied_or_set_back_is_not_followed() {
     // A node that comes new to one that has nothing finds that, too, and nothing else.
     let late = Etcd::start(&server.settings()).unwrap();
     let missing = status_when(&late, |status| status.trouble.as_ref().is_some_and(|it| !it.contains("yet")));
-    assert!(missing.trouble.unwrap().contains("no record of this cluster"));
+    assert!(missing.trouble.unwrap().contains("does not have this cluster's record"));
     server.kill();
     fs::remove_dir_all(server.data()).unwrap();
     copy(&older, &server.data());

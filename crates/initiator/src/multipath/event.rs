@@ -42,16 +42,19 @@ pub enum What {
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            What::Up(path) => write!(f, "path {path} can be used"),
-            What::Lost(path, why) => write!(f, "path {path} is lost: {why}"),
-            What::Refused(path, why) => write!(f, "path {path} does not lead to the unit: {why}"),
+            What::Up(path) => write!(f, "path {path} is up"),
+            What::Lost(path, why) => write!(f, "path {path} lost: {why}"),
+            What::Refused(path, why) => write!(f, "path {path} does not lead to the LUN: {why}"),
             What::Access(path, state) => write!(f, "path {path} is {state}"),
             What::Fenced(path) => {
-                write!(f, "path {path} is not registered: the unit does not know this host's key any more")
+                write!(
+                    f,
+                    "path {path} is not registered: this host's reservation key was removed from the LUN"
+                )
             }
-            What::NoPath => f.write_str("no path can be used"),
-            What::Resumed => f.write_str("a path can be used again"),
-            What::Resized(capacity) => write!(f, "the unit has {} blocks now", capacity.blocks.0),
+            What::NoPath => f.write_str("no usable path; I/O is queued"),
+            What::Resumed => f.write_str("a path is usable again; I/O resumes"),
+            What::Resized(capacity) => write!(f, "the LUN was resized to {} blocks", capacity.blocks.0),
         }
     }
 }

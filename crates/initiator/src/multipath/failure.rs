@@ -91,19 +91,19 @@ impl fmt::Display for Failure {
         match &self.0.why {
             Why::Answer(error) => write!(f, "{error}")?,
             Why::NoPath(waited, paths) => {
-                write!(f, "no path to the unit for {waited:.1?}")?;
+                write!(f, "no path to the LUN for {waited:.1?}")?;
                 paths.iter().try_for_each(|path| write!(f, "; {path}"))?;
             }
             Why::GivenUp(after) => write!(f, "the command did not succeed within {after:.1?}")?,
-            Why::Once => f.write_str("nobody knows what came of the command, and it cannot be repeated")?,
+            Why::Once => f.write_str("the outcome of the command is unknown, and it cannot be retried")?,
         }
         for tried in self.0.tried.iter().rev().take(TRIED_SHOWN) {
-            write!(f, "; by {}: {}", tried.path, tried.error)?;
+            write!(f, "; via {}: {}", tried.path, tried.error)?;
         }
         match self.0.effect {
             EffectKnown::Answered | EffectKnown::None => Ok(()),
             EffectKnown::Perhaps => f.write_str("; it may have taken effect"),
-            EffectKnown::PerhapsLater => f.write_str("; it may have taken effect, or still do so"),
+            EffectKnown::PerhapsLater => f.write_str("; it may have taken effect, or may still do so"),
         }
     }
 }

@@ -43,9 +43,9 @@ const BUSY_PAUSE: Duration = Duration::from_millis(100);
 enum Unfit {
     #[error(transparent)]
     Error(#[from] Error),
-    #[error("no unit of this target has the name {0}")]
+    #[error("no LUN of this target has the name {0}")]
     NoSuchUnit(crate::command::UnitName),
-    #[error("the unit has blocks of another size than through other paths")]
+    #[error("block size differs from that of the other paths")]
     BlockSize,
 }
 

@@ -69,13 +69,13 @@ pub struct Multipath {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No portal told of a target that may have it.
-    #[error("no target was found{}", each(.0))]
+    #[error("no target found{}", each(.0))]
     NoTarget(Vec<(SocketAddr, Error)>),
     /// There are targets, but the unit was found at none.
-    #[error("the unit was not found at any target{}", each(.0))]
+    #[error("LUN not found at any target{}", each(.0))]
     NoUnit(Vec<(SocketAddr, Error)>),
     /// The unit was there, and then no path to it.
-    #[error("no path to the unit can be used{}", paths(.0))]
+    #[error("no usable path to the LUN{}", paths(.0))]
     NoPath(Vec<PathStatus>),
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn run(shared: Rc<Shared>) {
 
 async fn escalate(shared: &Rc<Shared>, mut overdue: Vec<Overdue>) {
     let peer = shared.stream.peer_address();
-    tracing::warn!(%peer, commands = overdue.len(), "commands are not answered in time: aborting them");
+    tracing::warn!(%peer, commands = overdue.len(), "commands timed out: aborting them");
     overdue.retain(|command| !withdraw(shared, command.task));
     let aborts = overdue.iter().map(|command| {
         manage(shared, TaskFunction::AbortTask, command.lun, Some(command.task), shared.timeouts.abort)
@@ -37,14 +37,14 @@ async fn escalate(shared: &Rc<Shared>, mut overdue: Vec<Overdue>) {
     if overdue.is_empty() {
         return;
     }
-    tracing::warn!(%peer, commands = overdue.len(), "commands cannot be aborted: resetting their units");
+    tracing::warn!(%peer, commands = overdue.len(), "commands cannot be aborted: resetting their LUNs");
     let units: BTreeSet<_> = overdue.iter().map(|command| command.lun).collect();
     let resets = units
         .into_iter()
         .map(|lun| manage(shared, TaskFunction::LogicalUnitReset, lun, None, shared.timeouts.reset));
     rt::join_all(resets).await;
     if overdue.iter().any(|command| shared.waiters.borrow().is_unanswered(command.task)) {
-        tracing::error!(%peer, "a reset did not end the commands: giving the session up");
+        tracing::error!(%peer, "the LUN reset did not end the commands: dropping the session");
         shared.end(Ended::Unresponsive);
     }
 }

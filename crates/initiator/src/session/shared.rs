@@ -118,7 +118,7 @@ impl Shared {
 
     /// RFC 7143 11.9.1: what the target tells, and what it expects of us; whether the session is over.
     fn handle_async(&self, event: AsyncEvent) -> Option<Ended> {
-        tracing::info!(?event, peer = %self.stream.peer_address(), "the target tells something");
+        tracing::info!(?event, peer = %self.stream.peer_address(), "asynchronous event from the target");
         match event {
             AsyncEvent::LogoutRequested { .. } | AsyncEvent::NegotiationRequested { .. }
                 if !self.obedient =>

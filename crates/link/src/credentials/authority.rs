@@ -38,7 +38,7 @@ impl ClusterAuthority {
     /// # Errors
     /// If the system has no randomness for a key.
     pub fn create(cluster: ClusterId) -> Result<ClusterAuthority, CredentialsError> {
-        let make = |source| CredentialsError::Make { what: "the cluster's authority", source };
+        let make = |source| CredentialsError::Make { what: "the cluster CA", source };
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(make)?;
         let certificate = authority_params(cluster).self_signed(&key).map_err(make)?.der().clone();
         Ok(ClusterAuthority { cluster, issuer: Issuer::new(authority_params(cluster), key), certificate })
@@ -74,9 +74,9 @@ impl ClusterAuthority {
         certificate: &str,
     ) -> Result<ClusterAuthority, CredentialsError> {
         let key = KeyPair::from_pem(key)
-            .map_err(|_| CredentialsError::Invalid { what: "the key of the cluster's authority" })?;
+            .map_err(|_| CredentialsError::Invalid { what: "the key of the cluster CA" })?;
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())
-            .map_err(|_| CredentialsError::Invalid { what: "the certificate of the cluster's authority" })?;
+            .map_err(|_| CredentialsError::Invalid { what: "the certificate of the cluster CA" })?;
         let authority =
             ClusterAuthority { cluster, issuer: Issuer::new(authority_params(cluster), key), certificate };
         // That the three belong together shows in a certificate that is signed and checked.

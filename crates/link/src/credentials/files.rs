@@ -20,9 +20,9 @@ impl FileError {
     fn new(action: &'static str, path: &Path, source: io::Error) -> FileError {
         let hint = match source.kind() {
             io::ErrorKind::NotFound => {
-                "it is not there; let this node join a cluster, or restore it from a backup"
+                "it is missing; let this node join a cluster, or restore it from a backup"
             }
-            io::ErrorKind::PermissionDenied => "the user that runs Ursa must own it",
+            io::ErrorKind::PermissionDenied => "it must be owned by the user that runs Ursa",
             _ => "see the system's message",
         };
         FileError { action, path: path.to_owned(), hint, source }

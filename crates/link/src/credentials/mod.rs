@@ -35,7 +35,7 @@ pub enum CredentialsError {
         what: &'static str,
     },
     /// A key or certificate could not be made.
-    #[error("cannot make {what}")]
+    #[error("cannot create {what}")]
     Make {
         /// Which of them.
         what: &'static str,
@@ -45,7 +45,7 @@ pub enum CredentialsError {
     },
     /// Key, certificate and authority do not belong together.
     #[error(
-        "the node's key, its certificate and the cluster's authority do not belong together: restore them from one backup, or let the node join the cluster again"
+        "the node's key, its certificate and the cluster CA do not match: restore them from one backup, or let the node join the cluster again"
     )]
     Mismatch(#[source] rustls::Error),
 }

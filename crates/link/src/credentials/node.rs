@@ -65,7 +65,7 @@ impl NodeCredentials {
         let certificate = CertificateDer::from_pem_slice(read(CERTIFICATE_FILE)?.as_bytes())
             .map_err(|_| CredentialsError::Invalid { what: "the node's certificate" })?;
         let authority = CertificateDer::from_pem_slice(read(AUTHORITY_FILE)?.as_bytes())
-            .map_err(|_| CredentialsError::Invalid { what: "the certificate of the cluster's authority" })?;
+            .map_err(|_| CredentialsError::Invalid { what: "the certificate of the cluster CA" })?;
         NodeCredentials::new(cluster, node, key, certificate, authority)
     }
 

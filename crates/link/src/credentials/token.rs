@@ -51,14 +51,14 @@ impl fmt::Debug for Token {
 pub enum TokenError {
     /// It does not begin as one.
     #[error(
-        "this is no token of a cluster: tokens begin with \"ursa1-\"; a member that runs another version may make others"
+        "this is not a join token: tokens begin with \"ursa1-\"; a member that runs another version may create other ones"
     )]
     Foreign,
     /// Something is missing or changed.
     #[error("the token is damaged: copy all of it, without spaces")]
     Damaged,
     /// Too late.
-    #[error("the token has expired: make a new one on a member of the cluster")]
+    #[error("the token has expired: create a new one on a member of the cluster")]
     Expired,
 }
 
@@ -166,10 +166,10 @@ pub struct OpenToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unredeemed {
     /// No open token has it.
-    #[error("no such token is open: it was used before, withdrawn, or made by another member")]
+    #[error("the token is not valid: it was used, withdrawn, or created by another member")]
     Unknown,
     /// It is too late.
-    #[error("the token has expired: make a new one")]
+    #[error("the token has expired: create a new one")]
     Expired,
 }
 

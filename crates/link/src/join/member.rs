@@ -25,10 +25,10 @@ pub(crate) async fn serve(
     let request = rt::timeout(handshake, JoinRequest::receive(wire)).await.map_err(late)??;
     let decided = rt::timeout(DECISION, admission(request)).await;
     let verdict =
-        decided.unwrap_or_else(|_| Err("the cluster did not decide in time: look at its state".to_owned()));
+        decided.unwrap_or_else(|_| Err("the cluster did not decide in time: check its state".to_owned()));
     let verdict = verdict.and_then(|answer: JoinAnswer| {
         if answer.about.len() > ABOUT_MAX {
-            Err("the cluster has more to say than fits".to_owned())
+            Err("the cluster's answer is too long".to_owned())
         } else {
             Ok(answer)
         }

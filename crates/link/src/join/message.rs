@@ -50,7 +50,7 @@ pub struct JoinAnswer {
 pub(crate) enum JoinWireError {
     #[error("{0}")]
     Wire(#[from] WireError),
-    #[error("the other side says what does not belong here")]
+    #[error("the peer sent an unexpected message")]
     Malformed,
 }
 

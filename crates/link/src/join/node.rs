@@ -35,7 +35,7 @@ pub enum JoinError {
     Token(#[from] TokenError),
     /// Nobody answers at any of its addresses.
     #[error(
-        "no member could be reached at {addresses}: check that it runs, and that this machine reaches it ({reason})"
+        "no member could be reached at {addresses}: check that it is running and that this machine can reach it ({reason})"
     )]
     Unreachable {
         /// All that were tried.
@@ -53,7 +53,7 @@ pub enum JoinError {
     },
     /// It is not clear whether the member took the token.
     #[error(
-        "the connection with the member at {address} ended before it answered ({reason}): make a new token, the old one may have been used"
+        "the connection to the member at {address} ended before it answered ({reason}): create a new token, the old one may have been used"
     )]
     Unanswered {
         /// Where.
@@ -85,7 +85,7 @@ pub async fn join(
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(make)?;
     let public_key = key.der_bytes().try_into().expect("keys are made of P-256, whose points have 65 bytes");
     let request = JoinRequest { secret: token.secret.clone(), about, public_key };
-    let mut reason = "the token names none".to_owned();
+    let mut reason = "the token names no address".to_owned();
     for address in &token.addresses {
         match reach(token, *address, limits).await {
             Ok(wire) => return ask(token, wire, *address, request, key).await,
@@ -130,7 +130,7 @@ async fn ask(
     let chain = wire.tls().map(|tls| tls.peer_chain()).unwrap_or_default();
     let authority = chain.iter().find(|certificate| fingerprint(certificate) == token.authority).cloned();
     let authority =
-        authority.ok_or_else(|| unanswered("it does not show the authority's certificate".to_owned()))?;
+        authority.ok_or_else(|| unanswered("it does not present the CA certificate".to_owned()))?;
     let credentials =
         NodeCredentials::new(token.cluster, answer.node, key, answer.certificate, authority.into_owned())?;
     Ok(Joined { credentials, about: answer.about })

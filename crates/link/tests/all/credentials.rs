@@ -45,7 +45,7 @@ fn what_does_not_belong_together_is_refused() {
     let load = || NodeCredentials::load(path, CLUSTER, NODE);
     let absent = load().unwrap_err();
     assert!(matches!(&absent, CredentialsError::File(error) if error.is_absent()));
-    assert!(absent.to_string().contains("node-key.pem: it is not there"), "{absent}");
+    assert!(absent.to_string().contains("node-key.pem: it is missing"), "{absent}");
     let authority = authority();
     authority.save(path).unwrap();
     authority.issue(NODE).unwrap().save(path).unwrap();
@@ -65,7 +65,7 @@ fn what_does_not_belong_together_is_refused() {
     assert!(matches!(load(), Err(CredentialsError::Mismatch(_))));
     fs::write(path.join("authority.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
     let damaged = load().unwrap_err();
-    assert!(damaged.to_string().contains("certificate of the cluster's authority is not valid"), "{damaged}");
+    assert!(damaged.to_string().contains("certificate of the cluster CA is not valid"), "{damaged}");
 
     authority.save(path).unwrap();
     let other = ClusterAuthority::create(CLUSTER).unwrap();

@@ -94,7 +94,7 @@ fn a_node_with_a_token_becomes_a_member() {
     node.wait_for_links(3);
 
     let again = join_with(&token, Vec::new()).unwrap_err().to_string();
-    assert!(again.contains("refused") && again.contains("it was used before"), "{again}");
+    assert!(again.contains("refused") && again.contains("it was used, withdrawn"), "{again}");
 }
 
 #[test]
@@ -115,17 +115,17 @@ fn who_may_not_join_is_told_why() {
     let member = Member::start();
     let error = |token: &Token| join_with(token, Vec::new()).unwrap_err().to_string();
     let late = error(&Token { expires: NOW, ..member.token() });
-    assert!(late.contains("expired: make a new one"), "{late}");
+    assert!(late.contains("expired: create a new one"), "{late}");
     let unknown = error(&member.authority.token(NodeId(1), vec![member.node.address], LATER).0);
-    assert!(unknown.contains("no such token is open"), "{unknown}");
+    assert!(unknown.contains("the token is not valid"), "{unknown}");
     assert_eq!(member.asked(), 1);
     let nowhere = error(&Token { addresses: Vec::new(), ..member.token() });
     assert!(nowhere.contains("no member could be reached"), "{nowhere}");
     member.node.on(0, || rt::local::<Held>().unwrap().links.let_nobody_join());
     let closed = error(&member.token());
-    assert!(closed.contains("lets nobody join"), "{closed}");
+    assert!(closed.contains("does not admit new nodes"), "{closed}");
     let plain = Node::start(1, None);
     let closed = error(&Token { addresses: vec![plain.address], ..member.token() });
-    assert!(closed.contains("lets nobody join"), "{closed}");
+    assert!(closed.contains("does not admit new nodes"), "{closed}");
     assert_eq!(member.asked(), 1);
 }

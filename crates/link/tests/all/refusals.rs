@@ -115,13 +115,13 @@ fn said_once(members: [Member; 2], wanted: &str) {
 /// says to that it says once, too.
 fn said_by_each(members: [Member; 2], dialler: &str, acceptor: &str) {
     let is_asked =
-        |line: &String| line.contains("a connection to this node did not become a link address=10.0.0.1:");
+        |line: &String| line.contains("an incoming connection was not accepted as a link address=10.0.0.1:");
     let (asked, warnings): (Vec<String>, Vec<String>) = warnings(members).into_iter().partition(is_asked);
     assert!(asked.len() <= 1, "{asked:#?}");
     assert_eq!(warnings.len(), 2, "{warnings:#?}");
     for (what, why) in [
-        ("the control link with node 1 cannot be made", dialler),
-        ("a connection to this node did not become a link", acceptor),
+        ("the control link with node 1 cannot be established", dialler),
+        ("an incoming connection was not accepted as a link", acceptor),
     ] {
         let said = warnings.iter().filter(|line| line.contains(what) && line.contains(why));
         assert_eq!(said.count(), 1, "{what}, {why}: {warnings:#?}");
@@ -163,8 +163,8 @@ fn the_wrong_node_is_said_once() {
     let authority = ClusterAuthority::create(CLUSTER).unwrap();
     said_by_each(
         pair(&|id| Some(authority.issue(NodeId(id)).unwrap())),
-        "the certificate is another node's: correct the address",
-        "the other side does not accept this node; its log says why",
+        "the certificate belongs to another node: correct the address",
+        "the peer does not accept this node; see its log for the cause",
     );
 }
 
@@ -185,8 +185,8 @@ fn another_authority_is_said_once() {
     };
     said_by_each(
         [with(1), with(2)],
-        "the certificate is not signed by this cluster's authority",
-        "the other side does not accept this node; its log says why",
+        "the certificate is not signed by this cluster's CA",
+        "the peer does not accept this node; see its log for the cause",
     );
 }
 
@@ -200,8 +200,8 @@ fn versions_that_do_not_fit_are_said_once_with_both_ranges() {
             Member { tls, protocol, ..Member::new(id) }
         };
         let now = Protocol::default();
-        let of_now = "this node speaks version 1 of the protocol and the other node versions 2 to 4";
-        let of_later = "this node speaks versions 2 to 4 of the protocol and the other node version 1";
+        let of_now = "this node speaks protocol version 1, the other node versions 2 to 4";
+        let of_later = "this node speaks protocol versions 2 to 4, the other node version 1";
         said_by_each([member(1, now), member(2, later)], of_later, of_now);
         said_by_each([member(1, later), member(2, now)], of_now, of_later);
     }

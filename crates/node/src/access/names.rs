@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub enum InvalidName {
     /// Of a volume, pool or host group.
     #[error(
-        "{0:?} is not a valid name: use 1 to 63 letters, digits, '-', '_' and '.', beginning with a letter or digit"
+        "{0:?} is not a valid name: use 1 to 63 letters, digits, '-', '_' and '.', starting with a letter or digit"
     )]
     Object(String),
     /// Of a target.

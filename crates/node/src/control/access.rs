@@ -100,7 +100,7 @@ const ALIAS_BYTES_MAX: usize = 255;
 fn check_alias(alias: Option<&str>) -> Result<(), ControlError> {
     match alias {
         Some(alias) if alias.len() > ALIAS_BYTES_MAX || alias.contains('\0') => {
-            let reason = "an alias has at most 255 bytes, and no null characters";
+            let reason = "an alias has at most 255 bytes and no null characters";
             Err(ControlError::Invalid { field: "alias", reason })
         }
         _ => Ok(()),
@@ -122,7 +122,7 @@ fn check_chap(chap: Option<&ChapSecret>) -> Result<(), ControlError> {
     let Some(chap) = chap else { return Ok(()) };
     if chap.secret.chars().count() < SECRET_CHARACTERS_MIN || chap.secret.len() > SECRET_BYTES_MAX {
         let reason =
-            "a CHAP secret has 12 characters or more, and 255 bytes at most (Windows takes no more than 16)";
+            "a CHAP secret has at least 12 characters and at most 255 bytes (Windows accepts at most 16)";
         return Err(ControlError::Invalid { field: "chap secret", reason });
     }
     if chap.user.is_empty() || chap.user.len() > 255 || chap.user.contains('\0') {
@@ -135,7 +135,7 @@ fn check_chap(chap: Option<&ChapSecret>) -> Result<(), ControlError> {
 fn check_one_way(chap: Option<&ChapSecret>, used: &[&ChapSecret]) -> Result<(), ControlError> {
     match chap {
         Some(chap) if used.iter().any(|used| used.secret == chap.secret) => {
-            let reason = "the same secret is set for the other direction: what targets prove themselves with must differ from what initiators prove";
+            let reason = "the same secret is set for the other direction: the secrets of targets and of initiators must differ";
             Err(ControlError::Invalid { field: "chap secret", reason })
         }
         _ => Ok(()),
@@ -383,7 +383,7 @@ impl Control {
         match access.targets_of(volume).any(meets) {
             true => Err(ControlError::Invalid {
                 field: "target",
-                reason: "another target of the volume has the same port number in the cluster: map it in a new target",
+                reason: "another target of this volume has the same port number in the cluster: map the volume in a new target",
             }),
             false => Ok(()),
         }
@@ -477,7 +477,7 @@ impl Control {
         let Some(repair) = self.record.borrow().repair()? else { return Ok(()) };
         let disk = outlive(async || repair.write().await).await?;
         self.record.borrow_mut().repaired(repair, disk);
-        tracing::info!("the node's record takes changes again");
+        tracing::info!("the node's record accepts changes again");
         Ok(())
     }
 
@@ -495,7 +495,7 @@ impl Control {
                     control.repair_record().await
                 });
             if let Err(error) = repair.await {
-                tracing::debug!(%error, "the node's record still takes no changes");
+                tracing::debug!(%error, "the node's record still accepts no changes");
             }
         }
     }

@@ -111,14 +111,13 @@ impl Control {
         }
         let entries = keeper.list::<AddressEntry>(ADDRESSES);
         if entries.len() >= ADDRESSES_MAX {
-            let reason =
-                "there are 32 floating addresses already, which is the most: remove some that are not used";
+            let reason = "limit reached: at most 32 floating IPs; remove unused ones";
             return Err(ControlError::Invalid { field: "address", reason });
         }
         let last = keeper.get::<u16>(LAST_GROUP);
         let group = free_group(last.as_ref().map(|(group, _)| *group), &entries);
         let group =
-            group.ok_or(ControlError::Internal("fewer addresses than portal groups have used them up"))?;
+            group.ok_or(ControlError::Internal("fewer floating IPs than portal groups have used them up"))?;
         let entry = AddressEntry { address, prefix, device, nodes, prefer, group };
         let transaction = Keeper::transaction()
             .expect(&key, None)
@@ -205,26 +204,23 @@ fn check_address(spec: &AddressSpec) -> Result<(), ControlError> {
     let invalid = |field, reason| Err(ControlError::Invalid { field, reason });
     let is_mapped = matches!(address, IpAddr::V6(six) if six.to_ipv4_mapped().is_some());
     if address.is_unspecified() || address.is_multicast() || is_mapped {
-        return invalid(
-            "address",
-            "write the address of one host and its network's length, as in 192.0.2.10/24",
-        );
+        return invalid("address", "write a host address with its prefix length, such as 192.0.2.10/24");
     }
     if matches!(address, IpAddr::V6(six) if six.is_unicast_link_local()) {
         return invalid(
             "address",
-            "a link-local address is another one on each link: choose one of your networks",
+            "a link-local address is valid on one link only: choose an address of your network",
         );
     }
     let bits = if address.is_ipv4() { 32 } else { 128 };
     if !(1..=bits).contains(prefix) {
-        return invalid("address", "the network's length is 1 to 32 bits, of IPv6 1 to 128");
+        return invalid("address", "the prefix length is 1 to 32, for IPv6 1 to 128");
     }
     if *prefix == bits && device.is_none() {
         // No other address of a machine is in that network.
         return invalid(
             "address",
-            "write the length of its network, as in 192.0.2.10/24, or name the device (--device)",
+            "add the prefix length, as in 192.0.2.10/24, or name the device (--device)",
         );
     }
     let is_device = |name: &String| {
@@ -233,7 +229,10 @@ fn check_address(spec: &AddressSpec) -> Result<(), ControlError> {
             && name.chars().all(|c| c.is_ascii_graphic() && c != '/' && c != ':')
     };
     if device.as_ref().is_some_and(|name| !is_device(name)) {
-        return invalid("device", "a network device as `ip link` shows it, such as eth0: up to 15 letters");
+        return invalid(
+            "device",
+            "a network device as shown by `ip link`, such as eth0: up to 15 characters",
+        );
     }
     Ok(())
 }
@@ -245,20 +244,20 @@ fn check_nodes(keeper: &Keeper, spec: &AddressSpec) -> Result<(), ControlError> 
         let known = keeper.get::<NodeEntry>(&node_key(NodeId(*number)));
         let (entry, _) = known.ok_or_else(|| ControlError::not_found("node", &number.to_string()))?;
         if entry.witness {
-            return invalid("nodes", "a witness has no volumes: name nodes that have");
+            return invalid("nodes", "a witness has no volumes: choose nodes that have");
         }
     }
     if spec.prefer.is_some_and(|node| !spec.nodes.is_empty() && !spec.nodes.contains(&node)) {
         return invalid(
             "prefer",
-            "the preferred node is none of those that may have the address: name it there, too",
+            "the preferred node is not among the nodes that may hold the address: add it there, too",
         );
     }
     let has = |addresses: &[SocketAddr]| addresses.iter().any(|own| own.ip() == spec.address);
     if keeper.nodes().iter().any(|(node, _)| has(&node.addresses) || has(&node.portals)) {
         return invalid(
             "address",
-            "a node has this address for itself (`ursa node list`): choose one that no machine has",
+            "this is a node's own address (`ursa node list`): choose one that no machine uses",
         );
     }
     Ok(())

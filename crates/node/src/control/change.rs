@@ -87,17 +87,17 @@ impl fmt::Display for WaitsFor {
             disks.iter().map(|disk| disk.display().to_string()).collect::<Vec<_>>().join(", ")
         };
         match self {
-            WaitsFor::Turn(work) => write!(f, "the end of {work}"),
-            WaitsFor::Disks(disks) => write!(f, "an answer from {}", list(disks)),
+            WaitsFor::Turn(work) => write!(f, "{work} to finish"),
+            WaitsFor::Disks(disks) => write!(f, "a response from {}", list(disks)),
             WaitsFor::Commands(disks) => {
-                write!(f, "commands of initiators to come back from {}", list(disks))
+                write!(f, "host commands to return from {}", list(disks))
             }
-            WaitsFor::Record(path) => write!(f, "an answer from the disk of {}", path.display()),
+            WaitsFor::Record(path) => write!(f, "a response from the disk of {}", path.display()),
             WaitsFor::Cores => f.write_str("the node's cores"),
-            WaitsFor::ClusterRecord => f.write_str("a majority of the cluster's record"),
+            WaitsFor::ClusterRecord => f.write_str("quorum for the cluster's record"),
             WaitsFor::Nodes(nodes) => {
                 let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-                write!(f, "an answer of nodes {}", nodes.join(", "))
+                write!(f, "a response from nodes {}", nodes.join(", "))
             }
         }
     }
@@ -266,8 +266,8 @@ impl Changing {
     fn unfinished(&self) -> ControlError {
         self.late.set(true);
         let status = self.status();
-        tracing::warn!(work = %status.work, waits_for = %status.waits_for, "a change takes long; it goes on");
-        let text = format!("{} takes long, and goes on: it waits for {}", status.work, status.waits_for);
+        tracing::warn!(work = %status.work, waits_for = %status.waits_for, "a change is taking long; it continues");
+        let text = format!("{} is taking long and continues: it waits for {}", status.work, status.waits_for);
         self.control.events().tell(self.event(CHANGE_LATE, text));
         ControlError::Unfinished(Box::new(status))
     }
@@ -280,13 +280,13 @@ impl Changing {
             None if !self.late.get() => self.tell(),
             Some(_) if !self.late.get() => {}
             None => {
-                tracing::info!(work = %self.work, "a change that took long has ended");
+                tracing::info!(work = %self.work, "a long-running change has finished");
                 self.tell();
             }
             Some(error) => {
                 let error = error as &dyn std::error::Error;
-                tracing::error!(work = %self.work, error, "a change that took long has failed");
-                let text = format!("{} took long and has failed: {error}", self.work);
+                tracing::error!(work = %self.work, error, "a long-running change has failed");
+                let text = format!("{} took long and failed: {error}", self.work);
                 self.control.events().tell(self.event(CHANGE_FAILED, text));
             }
         }
@@ -354,30 +354,30 @@ impl Changing {
 fn told_as(work: &Work) -> Option<(Code, bool, String)> {
     let name = &work.name;
     let (code, is_shared, text) = match work.doing {
-        Doing::MakeVolume => (VOLUME_MADE, false, format!("volume {name} was made")),
-        Doing::GrowVolume => (VOLUME_GROWN, false, format!("volume {name} was made larger")),
-        Doing::DeleteVolume => (VOLUME_DELETED, false, format!("volume {name} was deleted")),
-        Doing::MakeTarget => (TARGET_MADE, true, format!("target {name} was made")),
-        Doing::ChangeTarget => (TARGET_CHANGED, true, format!("target {name} was changed")),
-        Doing::DeleteTarget => (TARGET_DELETED, true, format!("target {name} was deleted")),
-        Doing::MapVolume => (MAPS_CHANGED, true, format!("volume {name} is a LUN more")),
-        Doing::Unmap => (MAPS_CHANGED, true, format!("target {name} has a LUN less")),
-        Doing::MakeHost => (HOST_MADE, true, format!("host group {name} was made")),
-        Doing::ChangeHost => (HOST_CHANGED, true, format!("host group {name} was changed")),
-        Doing::DeleteHost => (HOST_DELETED, true, format!("host group {name} was deleted")),
-        Doing::MakePool => (POOL_MADE, false, format!("pool {name} was made")),
-        Doing::ImportPool => (POOL_IMPORTED, false, format!("the pool of {name} was imported")),
-        Doing::GrowPool => (POOL_GROWN, false, format!("pool {name} has one more disk")),
-        Doing::ExportPool => (POOL_EXPORTED, false, format!("pool {name} was exported")),
-        Doing::ReopenPool => (POOL_REOPENED, false, format!("pool {name} was reopened")),
-        Doing::ForgetPool => {
-            (POOL_FORGOTTEN, false, format!("pool {name} was forgotten, and what was on it"))
-        }
-        Doing::MakeCluster => (CLUSTER_MADE, false, format!("{name} has made a cluster")),
-        Doing::JoinCluster => (CLUSTER_JOINED, false, format!("{name} is in a cluster")),
-        Doing::ForceCluster => {
-            (CLUSTER_FORCED, false, format!("{name} was made a cluster of its own, without the others"))
-        }
+        Doing::MakeVolume => (VOLUME_MADE, false, format!("volume {name} created")),
+        Doing::GrowVolume => (VOLUME_GROWN, false, format!("volume {name} grown")),
+        Doing::DeleteVolume => (VOLUME_DELETED, false, format!("volume {name} deleted")),
+        Doing::MakeTarget => (TARGET_MADE, true, format!("target {name} created")),
+        Doing::ChangeTarget => (TARGET_CHANGED, true, format!("target {name} changed")),
+        Doing::DeleteTarget => (TARGET_DELETED, true, format!("target {name} deleted")),
+        Doing::MapVolume => (MAPS_CHANGED, true, format!("volume {name} mapped")),
+        Doing::Unmap => (MAPS_CHANGED, true, format!("LUN unmapped from target {name}")),
+        Doing::MakeHost => (HOST_MADE, true, format!("host group {name} created")),
+        Doing::ChangeHost => (HOST_CHANGED, true, format!("host group {name} changed")),
+        Doing::DeleteHost => (HOST_DELETED, true, format!("host group {name} deleted")),
+        Doing::MakePool => (POOL_MADE, false, format!("pool {name} created")),
+        Doing::ImportPool => (POOL_IMPORTED, false, format!("pool on {name} imported")),
+        Doing::GrowPool => (POOL_GROWN, false, format!("disk added to pool {name}")),
+        Doing::ExportPool => (POOL_EXPORTED, false, format!("pool {name} exported")),
+        Doing::ReopenPool => (POOL_REOPENED, false, format!("pool {name} reopened")),
+        Doing::ForgetPool => (POOL_FORGOTTEN, false, format!("pool {name} forgotten, with everything on it")),
+        Doing::MakeCluster => (CLUSTER_MADE, false, format!("node {name} created a cluster")),
+        Doing::JoinCluster => (CLUSTER_JOINED, false, format!("node {name} joined a cluster")),
+        Doing::ForceCluster => (
+            CLUSTER_FORCED,
+            false,
+            format!("node {name} was forced into a cluster of its own, without the other nodes"),
+        ),
         // Steps of other changes, what is told where it is done, and what viewers are not shown.
         Doing::RenameVolume
         | Doing::MakeCopy

@@ -83,21 +83,20 @@ pub struct Member {
 #[derive(Debug, thiserror::Error)]
 pub enum EnterError {
     /// The node is in one.
-    #[error("this node is in a cluster already: a node is in one at most")]
+    #[error("this node is already in a cluster: a node can be in only one")]
     Already,
     /// The settings say that the record is in etcd, and it is not.
     #[error(
-        "this node's cluster has its record in its nodes, and `etcd` is set: take `etcd` out of the node's settings (a cluster's record does not move: for one with its record in \
-         etcd make a new cluster)"
+        "this node's cluster keeps its record in its nodes, but `etcd` is set: remove `etcd` from the node's settings (a cluster's record cannot be moved: to keep it in etcd, create a new cluster)"
     )]
     NotInEtcd,
     /// The record is in etcd, and the settings do not say where.
     #[error(
-        "this node's cluster has its record in etcd, and `etcd` is not set: put it, and the files that belong to it, into the node's settings"
+        "this node's cluster keeps its record in etcd, but `etcd` is not set: add it, and its files, to the node's settings"
     )]
     InEtcd,
     /// etcd, or what is set about it.
-    #[error("etcd cannot have the cluster's record")]
+    #[error("etcd cannot hold the cluster's record")]
     Etcd(#[from] cluster::etcd::StartError),
     /// Certificates.
     #[error("the node's certificates cannot be used")]
@@ -106,10 +105,10 @@ pub enum EnterError {
     #[error("the cluster's record cannot be opened")]
     Record(#[from] cluster::embedded::StartError),
     /// The record's file could not be made.
-    #[error("the cluster's record cannot be made")]
+    #[error("the cluster's record cannot be created")]
     File(#[from] cluster::embedded::FileError),
     /// The record's file could not be made a new cluster's.
-    #[error("this node cannot be made a new cluster")]
+    #[error("this node cannot be forced into a new cluster")]
     Force(#[from] cluster::embedded::ForceError),
     /// The record does not answer.
     #[error("the cluster's record cannot be followed")]
@@ -121,16 +120,15 @@ pub enum EnterError {
     #[error(transparent)]
     Links(#[from] link::StartError),
     /// What the node's own record has of it cannot be read.
-    #[error("the node's record names a cluster that cannot be: {0:?}")]
+    #[error("the node's record names an invalid cluster: {0:?}")]
     Malformed(String),
     /// Certificates and the record are gone.
     #[error(
-        "{0} is missing or empty, where this node has its certificates and its copy of the cluster's record: if it is on a file system of its own, mount that; if it was deleted, let \
-         the node join again with a token (`ursa node join`)"
+        "{0} is missing or empty: this node keeps its certificates and its copy of the cluster's record there. If it is on a separate file system, mount that; if it was deleted, let the node join again with a token (`ursa node join`)"
     )]
     Lost(PathBuf),
     /// The directory for certificates and the record.
-    #[error("cannot make the directory {0}")]
+    #[error("cannot create the directory {0}")]
     Directory(PathBuf, #[source] std::io::Error),
 }
 
@@ -260,7 +258,7 @@ impl Control {
             let place = control.place().ok_or(ControlError::NoCluster)?;
             tracing::warn!(
                 node = place.node,
-                "with its next start this node is a new cluster of its own: the other nodes are given up and must never be started with what they have"
+                "from its next start this node is a new cluster of its own: the other nodes are abandoned and must never be started with their old data directories"
             );
             control.commit(&changing, vec![set(CLUSTER.into(), &Place { force_new: true, ..place })]).await
         })
@@ -275,8 +273,8 @@ impl Control {
         let keeper = self.keeper_or_why_not()?;
         if !keeper.nodes_vote() {
             return Err(ControlError::RecordInEtcd {
-                what: "nothing of a node makes a new cluster",
-                instead: "volumes go on without etcd; if it is lost for good, restore it from its newest backup, as docs/use/cluster.md says",
+                what: "a node cannot be forced into a new cluster",
+                instead: "volumes keep running without etcd; if it is lost for good, restore it from its newest backup (see docs/use/cluster.md)",
             });
         }
         // A read that only a majority can answer; and nobody else must be there who could be one.
@@ -306,7 +304,7 @@ impl Control {
             // The life in which it made the cluster may have ended before everything was moved. Nothing is heard of it if there is nothing left.
             match control.move_own_to_cluster(&changing).await {
                 Err(error) if founded => {
-                    tracing::warn!(%error, "targets, hosts and users of this node are not the cluster's yet: it is tried again");
+                    tracing::warn!(%error, "targets, hosts and users of this node could not be moved to the cluster yet: retrying");
                     rt::spawn(Rc::clone(&control).move_later()).detach();
                     Ok(())
                 }
@@ -416,7 +414,7 @@ impl Control {
             match self.announce_node(&keeper, &self.host.name, portals, authority).await {
                 Ok(()) => {}
                 Err(error) => {
-                    tracing::debug!(%error, "the cluster's record does not know yet that this node is there")
+                    tracing::debug!(%error, "the cluster's record does not know of this node yet")
                 }
             }
             // Copies are not opened before.

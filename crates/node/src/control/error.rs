@@ -18,7 +18,7 @@ use crate::shard::SilentCore;
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// There is no such object.
-    #[error("there is no {kind} {name:?}: `ursa {kind} list` shows those that exist")]
+    #[error("{kind} {name:?} not found: `ursa {kind} list` shows what exists")]
     NotFound {
         /// "volume", "pool", "target", "host".
         kind: &'static str,
@@ -26,7 +26,7 @@ pub enum ControlError {
         name: String,
     },
     /// The name is taken.
-    #[error("{kind} {name:?} exists already: choose another name")]
+    #[error("{kind} {name:?} already exists: choose another name")]
     Exists {
         /// What.
         kind: &'static str,
@@ -46,7 +46,7 @@ pub enum ControlError {
     },
     /// The volume is mapped.
     #[error(
-        "volume {volume:?} is LUN {lun} of target {target}: take it away with `ursa map delete {target} {lun}`, or delete with --force"
+        "volume {volume:?} is LUN {lun} of target {target}: unmap it with `ursa map delete {target} {lun}`, or delete with --force"
     )]
     Mapped {
         /// The volume's name.
@@ -71,7 +71,7 @@ pub enum ControlError {
         lun: u16,
     },
     /// The target has LUNs.
-    #[error("target {target} has {luns} LUNs: take them away first, or delete with --force")]
+    #[error("target {target} has {luns} LUNs: unmap them first, or delete with --force")]
     HasLuns {
         /// The target.
         target: String,
@@ -88,7 +88,7 @@ pub enum ControlError {
     },
     /// A later version has written it into the cluster's record.
     #[error(
-        "this node cannot read what the cluster's record has of {kind} {name:?}, since a later version of ursa has written it, and leaves it as it is: ask a node of that version"
+        "this node cannot read {kind} {name:?} in the cluster's record, because a later version of ursa wrote it, and does not change it: run the command on a node of that version"
     )]
     EntryUnreadable {
         /// What.
@@ -97,13 +97,13 @@ pub enum ControlError {
         name: String,
     },
     /// Somebody was first.
-    #[error("there is a user already: log in, or let an administrator make another user")]
+    #[error("a user already exists: log in, or have an administrator create another user")]
     SetUpAlready,
     /// Nobody could make users any more.
-    #[error("user {0:?} is the only administrator: make another one first")]
+    #[error("user {0:?} is the only administrator: create another one first")]
     LastAdmin(String),
     /// There are enough of them.
-    #[error("there are {most} of the kind {kind} already, which is the most: delete some that are not used")]
+    #[error("limit reached: at most {most} {kind}s; delete unused ones")]
     TooMany {
         /// What.
         kind: &'static str,
@@ -111,10 +111,10 @@ pub enum ControlError {
         most: usize,
     },
     /// `any` and `local` are always there.
-    #[error("host {0:?} is built in and cannot be changed: make a host of your own")]
+    #[error("host {0:?} is built in and cannot be changed: create a host of your own")]
     BuiltIn(String),
     /// The LUN is taken for this host.
-    #[error("LUN {lun} of target {target} is taken for host {host:?}: choose another LUN or name none")]
+    #[error("LUN {lun} of target {target} is already used for host {host:?}: choose another LUN, or omit it")]
     LunTaken {
         /// The number.
         lun: u16,
@@ -124,10 +124,10 @@ pub enum ControlError {
         host: String,
     },
     /// All LUNs are taken.
-    #[error("target {0} has all of its LUNs (0 to {max}): use another target", max = LUN_MAX)]
+    #[error("target {0} has no free LUN (0 to {max}): use another target", max = LUN_MAX)]
     NoLunFree(String),
     /// Several pools could be meant.
-    #[error("there are several pools: name one with --pool ({0})")]
+    #[error("this node has several pools: choose one with --pool ({0})")]
     ChoosePool(String),
     /// The cluster's record is in etcd.
     #[error("the cluster's record is in etcd, where nodes have no votes: {what}; {instead}")]
@@ -139,29 +139,28 @@ pub enum ControlError {
     },
     /// The newcomer's settings do not name etcd.
     #[error(
-        "this cluster has its record in etcd: set `etcd` on the node that is to join, as on the others, start it again, and use the same token"
+        "this cluster keeps its record in etcd: set `etcd` on the joining node as on the others, restart it, and use the same token"
     )]
     JoinsWithoutEtcd,
     /// The newcomer's settings name etcd.
     #[error(
-        "this cluster has its record in its nodes: take `etcd` out of the settings of the node that is to join, start it again, and use the same token"
+        "this cluster keeps its record in its nodes: remove `etcd` from the settings of the joining node, restart it, and use the same token"
     )]
     JoinsWithEtcd,
     /// There is no pool.
-    #[error("there is no pool yet: make one with `ursa pool create`")]
+    #[error("no pool exists yet: create one with `ursa pool create`")]
     NoPool,
     /// The pool is in use.
-    #[error("pool {0:?} is open and takes changes: close it with `ursa pool export`")]
+    #[error("pool {0:?} is open and working: close it with `ursa pool export`")]
     PoolOpen(String),
     /// The name belongs to another pool, which is not open.
     #[error(
-        "another pool is called {0:?} here, which is not open: choose another name with --name, or bring that one back (`ursa pool reopen {0}`) or give it up (`ursa pool forget {0}`)"
+        "another pool named {0:?} exists on this node and is not open: choose another name with --name, reopen that pool (`ursa pool reopen {0}`), or give it up (`ursa pool forget {0}`)"
     )]
     PoolOfThatName(String),
     /// Reopening the pool would lose the only good copy of a volume.
     #[error(
-        "volume {volume:?} is in memory, and no other node has a copy of it in sync: it would be lost with the reopening of pool {pool:?}; \
-         wait until another copy is in sync, make one (`ursa volume copy add {volume} --on NODE`), or delete the volume"
+        "volume {volume:?} is a RAM volume, and no other node has a copy of it in sync: reopening pool {pool:?} would lose its data; wait until another copy is in sync, add one (`ursa volume copy add {volume} --on NODE`), or delete the volume"
     )]
     OnlyInMemory {
         /// The pool.
@@ -170,14 +169,14 @@ pub enum ControlError {
         volume: String,
     },
     /// There is no reason to reopen the pool.
-    #[error("pool {0:?} works: there is no reason to reopen it")]
+    #[error("pool {0:?} is working: no need to reopen it")]
     PoolWorks(String),
     /// There is no older data to be accepted.
-    #[error("pool {0:?} has no volume whose only copy in sync was set back: there is nothing to accept")]
+    #[error("pool {0:?} has no volume whose only copy in sync was set back: nothing to accept")]
     NothingOlder(String),
     /// The pool's disks have not answered since the node started.
     #[error(
-        "pool {name:?} is not open yet: its disks have not answered for {} seconds; it comes when they do", .since.as_secs()
+        "pool {name:?} is not open yet: its disks have not responded for {} seconds; it opens when they do", .since.as_secs()
     )]
     PoolOpening {
         /// The pool.
@@ -187,14 +186,14 @@ pub enum ControlError {
     },
     /// What a unit keeps in its pool cannot be read.
     #[error(
-        "the reservations of volume {0:?} cannot be read: they are damaged, or a newer version of ursa wrote them. It is not served, because hosts that were fenced off could write to it: start the newest version that has served it; or, when no host relies on reservations, copy the volume's data by a new volume and delete it"
+        "the reservations of volume {0:?} cannot be read: they are damaged, or a newer version of ursa wrote them. The volume is not served, because hosts that were fenced off could write to it: start the newest version that has served it; or, if no host relies on reservations, copy the data to a new volume and delete this one"
     )]
     LuStateUnreadable(String),
     /// The pool could not be opened when the node started.
     #[error("pool {0:?} is not open: {1}")]
     PoolClosed(String, String),
     /// Volumes do not shrink.
-    #[error("volume {volume:?} has {} bytes and would lose data at {}: volumes only grow", .from.0, .to.0)]
+    #[error("volume {volume:?} has {} bytes and would lose data at {}: volumes can only grow", .from.0, .to.0)]
     WouldShrink {
         /// The volume.
         volume: String,
@@ -205,11 +204,11 @@ pub enum ControlError {
     },
     /// Some of its slices are empty.
     #[error(
-        "volume {0:?} is so small that it does not use all of its slices, and cannot grow with its copies: make a larger one and copy the data"
+        "volume {0:?} is too small to use all of its slices and cannot grow with its copies: create a larger volume and copy the data"
     )]
     TooSmallToGrow(String),
     /// An earlier change has what this one is about. Nothing was done.
-    #[error("{work} was not begun: {first} comes first and waits for {waits_for}", first = .first.work, waits_for = .first.waits_for)]
+    #[error("{work} was not started: {first} comes first and waits for {waits_for}", first = .first.work, waits_for = .first.waits_for)]
     Busy {
         /// What was to be done.
         work: Work,
@@ -218,7 +217,7 @@ pub enum ControlError {
     },
     /// The change goes on, and nobody waits for it any more.
     #[error(
-        "{work} has not ended within {seconds} seconds and goes on: it waits for {waits_for}; `ursa status` shows whether it still does",
+        "{work} has not finished within {seconds} seconds and continues: it waits for {waits_for}; `ursa status` shows whether it still does",
         work = .0.work, seconds = .0.age.as_secs(), waits_for = .0.waits_for
     )]
     Unfinished(Box<ChangeStatus>),
@@ -235,14 +234,18 @@ pub enum ControlError {
     #[error("this node cannot take part in its cluster now: {0}")]
     ClusterFailed(String),
     /// It takes part in its cluster, and was to leave it as if it did not.
-    #[error("this node takes part in its cluster: on another node, `ursa node remove {0}` takes it out")]
+    #[error(
+        "this node is an active member of its cluster: to remove it, run `ursa node remove {0}` on another node"
+    )]
     TakesPart(u16),
     /// The node is in no cluster.
-    #[error("this node is in no cluster: make one with `ursa node init`, or join one with `ursa node join`")]
+    #[error(
+        "this node is not in a cluster: create one with `ursa node init`, or join one with `ursa node join`"
+    )]
     NoCluster,
     /// Going on alone is for volumes of two nodes.
     #[error(
-        "volume {volume:?} cannot be one with which a node goes on alone: that is for two nodes without a witness and a volume with a copy on each ({nodes} nodes, {copies} copies here); of three nodes a majority goes on, which needs no such risk"
+        "volume {volume:?} cannot have a node continue alone: that is for two nodes without a witness and a volume with a copy on each ({nodes} nodes, {copies} copies here); with three nodes a majority continues, without that risk"
     )]
     NotOfTwo {
         /// The volume.
@@ -253,16 +256,16 @@ pub enum ControlError {
         copies: usize,
     },
     /// No node has gone on alone.
-    #[error("there is nothing to decide about volume {0:?}: no node has gone on alone with it")]
+    #[error("nothing to resolve for volume {0:?}: no node has continued alone with it")]
     NoFork(String),
     /// A node has gone on alone.
     #[error(
-        "a node has gone on alone with volume {0:?}, which is not settled: `ursa volume show {0}` says what to do; then try again"
+        "a node has continued alone with volume {0:?}, and that is not resolved yet: `ursa volume show {0}` says what to do; then try again"
     )]
     Forked(String),
     /// The node has not been heard by the record since.
     #[error(
-        "node {node} goes on alone with volume {volume:?}, and settles that by itself when it reaches the cluster's record: there is something to decide only if `ursa volume show {volume}` says then that the volume is split"
+        "node {node} continues alone with volume {volume:?} and resolves that automatically when it reaches the cluster's record: a decision is needed only if `ursa volume show {volume}` then reports a split brain"
     )]
     NotSplitYet {
         /// The volume.
@@ -272,7 +275,7 @@ pub enum ControlError {
     },
     /// Others have copies of what the record's side has.
     #[error(
-        "volume {volume:?} has got more copies since it was split: what node {node} has can be kept only beside one other; take away what is too much with `ursa volume copy remove {volume} --node N`, then try again"
+        "copies were added to volume {volume:?} after the split brain: the data of node {node} can be kept only beside one other copy; remove the extra copies with `ursa volume copy remove {volume} --node N`, then try again"
     )]
     SplitAmongMore {
         /// The volume.
@@ -282,7 +285,7 @@ pub enum ControlError {
     },
     /// It could not be served.
     #[error(
-        "node {node} could not serve what it has of volume {volume:?}: its copy is not open, or one of its disks has failed, or it does not know yet that the volume is split (`ursa volume show {volume}`, and the node's log); nothing was changed"
+        "node {node} could not serve its data of volume {volume:?}: its copy is not open, one of its disks has failed, or it does not know of the split brain yet (see `ursa volume show {volume}` and the node's log); nothing was changed"
     )]
     ForkUnwell {
         /// The volume.
@@ -302,11 +305,11 @@ pub enum ControlError {
     },
     /// A copy cannot be put there.
     #[error(
-        "node {0} cannot be given a copy: it is down, in maintenance, a witness, or none of the cluster (`ursa node list`)"
+        "node {0} cannot take a copy: it is down, in maintenance, a witness, or not in the cluster (`ursa node list`)"
     )]
     NodeNotThere(u16),
     /// It has one.
-    #[error("node {node} has a copy of volume {volume:?} already: `ursa volume show {volume}`")]
+    #[error("node {node} already has a copy of volume {volume:?}: see `ursa volume show {volume}`")]
     HasCopy {
         /// The volume.
         volume: String,
@@ -314,7 +317,7 @@ pub enum ControlError {
         node: u16,
     },
     /// It has none.
-    #[error("node {node} has no copy of volume {volume:?}: `ursa volume show {volume}`")]
+    #[error("node {node} has no copy of volume {volume:?}: see `ursa volume show {volume}`")]
     HasNoCopy {
         /// The volume.
         volume: String,
@@ -322,7 +325,7 @@ pub enum ControlError {
         node: u16,
     },
     /// The cluster's record does not know this life of the node yet, so nothing is known of what it has.
-    #[error("the cluster's record does not know yet that this node has started")]
+    #[error("the cluster's record does not know of this start of the node yet")]
     LifeUnknown,
     /// The pool was set back, and there is no other copy in sync.
     #[error(
@@ -336,7 +339,7 @@ pub enum ControlError {
     },
     /// A copy that was taken off the node is still there.
     #[error(
-        "an older copy of volume {volume:?} is still in pool {pool:?}: it is deleted by itself if it was taken off this node, so try again in a moment; if not, another pool must be chosen, or that one forgotten"
+        "an older copy of volume {volume:?} is still in pool {pool:?}: if it was removed from this node, it is deleted automatically, so try again in a moment; if not, choose another pool, or forget that one"
     )]
     OldCopy {
         /// The volume.
@@ -345,9 +348,7 @@ pub enum ControlError {
         pool: String,
     },
     /// There is no slot.
-    #[error(
-        "volume {0:?} has four copies, which is all that it can have: take one off its node first (`ursa volume copy remove`)"
-    )]
+    #[error("volume {0:?} has four copies, the maximum: remove one first (`ursa volume copy remove`)")]
     FourCopies(String),
     /// Nobody would have the data.
     #[error(
@@ -360,7 +361,9 @@ pub enum ControlError {
         node: u16,
     },
     /// There is nothing to pause or to resume.
-    #[error("the copy of volume {volume:?} on node {node} is given nothing: it is in sync, or leaves")]
+    #[error(
+        "the copy of volume {volume:?} on node {node} is not resyncing: it is in sync, or is being removed"
+    )]
     NothingToPause {
         /// The volume.
         volume: String,
@@ -369,7 +372,7 @@ pub enum ControlError {
     },
     /// There is nothing to take back.
     #[error(
-        "the copy of volume {volume:?} on node {node} is in sync by now: take it away with `ursa volume copy remove`"
+        "the copy of volume {volume:?} on node {node} is in sync by now: remove it with `ursa volume copy remove`"
     )]
     CopyInSync {
         /// The volume.
@@ -378,7 +381,7 @@ pub enum ControlError {
         node: u16,
     },
     /// The volume's shape is not known here.
-    #[error("this node has no copy of volume {volume:?}: say it on node {node}, which has one")]
+    #[error("no copy of volume {volume:?} on this node; run the command on node {node}")]
     ElsewhereOnly {
         /// The volume.
         volume: String,
@@ -386,21 +389,23 @@ pub enum ControlError {
         node: u16,
     },
     /// What was asked for is about copies, and this node has the volume alone.
-    #[error("volume {0:?} has no copies: it is this node's alone")]
+    #[error("volume {0:?} has no copies on other nodes: it is local to this node")]
     NotReplicated(String),
     /// It could not join.
     #[error(transparent)]
     Join(Box<link::JoinError>),
     /// Only who has the cluster's authority can let others in.
-    #[error("this node has no key to let others in with: make the token on the node that made the cluster")]
+    #[error(
+        "this node does not hold the cluster CA key: create the token on the node that created the cluster"
+    )]
     NoAuthority,
     /// Names could collide.
     #[error(
-        "this node has targets or hosts of its own, and those of a cluster are the same on all nodes: delete them first (`ursa target list`, `ursa host list`), or make the cluster here and have the other node join"
+        "this node has its own targets or hosts, and all nodes of a cluster share theirs: delete them first (`ursa target list`, `ursa host list`), or create the cluster on this node and let the other node join"
     )]
     OwnAccess,
     /// The node is needed.
-    #[error("node {node} has a copy of volume {volume:?}: move that copy or take it away first")]
+    #[error("node {node} has a copy of volume {volume:?}: move or remove that copy first")]
     NodeHasCopies {
         /// The node.
         node: u16,
@@ -409,24 +414,24 @@ pub enum ControlError {
     },
     /// Nobody could decide without it.
     #[error(
-        "without node {0} the nodes that are up would be no majority of those that vote, and nothing could be changed: bring back those that are down first (`ursa node list`)"
+        "without node {0} the nodes that are up would have no quorum, and nothing could be changed: bring back the nodes that are down first (`ursa node list`)"
     )]
     NodeNeeded(u16),
     /// There is a majority.
     #[error(
-        "the cluster works: a majority of the nodes that vote is reached, so there is nothing to force (`ursa node list`)"
+        "the cluster is working: a majority of the voters is reachable, so there is nothing to force (`ursa node list`)"
     )]
     ClusterWorks,
     /// It is not alone.
     #[error(
-        "node {0} is up: only the last survivor can be made a new cluster; bring back a majority of the nodes that vote, or stop node {0} for good"
+        "node {0} is up: only the last surviving node can be forced into a new cluster; bring back a majority of the voters, or stop node {0} for good"
     )]
     NodeIsThere(u16),
     /// What the cluster said.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// This should not happen.
-    #[error("{0}: this is a defect of the program, please report it")]
+    #[error("{0}: this is a bug in Ursa, please report it")]
     Internal(&'static str),
     /// The pool refused.
     #[error(transparent)]

@@ -38,10 +38,10 @@ pub struct PoolRemains {
 #[derive(Debug, thiserror::Error)]
 pub enum Muteness {
     /// It hangs.
-    #[error("it does not answer")]
+    #[error("it does not respond")]
     Silent,
     /// Its path leads to another pool's disk now.
-    #[error("it is a disk of pool {0:?} now")]
+    #[error("it is now a disk of pool {0:?}")]
     OtherPool(String),
     /// It cannot be read, or nothing that is a pool is there.
     #[error(transparent)]

@@ -115,12 +115,7 @@ impl Control {
             .expect(&key, keeper.revision_of(&key))
             .put(&key, json(&chosen));
         keeper.commit(transaction).await?;
-        tracing::warn!(
-            volume = entry.name,
-            ?strategy,
-            by,
-            "what becomes of a volume without the record has been chosen"
-        );
+        tracing::warn!(volume = entry.name, ?strategy, by, "the split-brain policy of a volume was set");
         Ok(change)
     }
 
@@ -139,7 +134,7 @@ impl Control {
         if strategy == Strategy::Heartbeat {
             if !keeper.nodes_vote() {
                 return Err(ControlError::RecordInEtcd {
-                    what: "no node goes on alone",
+                    what: "no node continues alone",
                     instead: ETCD_VOTES,
                 });
             }
@@ -178,7 +173,7 @@ impl Control {
         until_heard(&keeper, serves).await;
         match keeper.ask(serves, Ask::YieldToFork { id: entry.id.clone(), epoch: entry.epoch }).await? {
             Answer::Done { .. } => Ok(()),
-            _ => Err(ControlError::Internal("a strange answer")),
+            _ => Err(ControlError::Internal("an unexpected answer")),
         }
     }
 
@@ -313,7 +308,7 @@ impl Decision {
     fn for_fork(&self) -> Result<Transaction, ControlError> {
         let Decision { id, entry, split, .. } = self;
         let next = only(entry, split.node, self.life, entry.epoch.max(split.epoch) + 1)
-            .ok_or(ControlError::Internal("a split volume has a copy on both nodes"))?;
+            .ok_or(ControlError::Internal("a volume with a split brain has a copy on both nodes"))?;
         let decided = SplitEntry { keep: Some(split.node), ..split.clone() };
         Ok(Keeper::transaction()
             .expect(&volume_key(*id), Some(self.revision))

@@ -18,7 +18,7 @@ use crate::events::{Event, tell};
 use crate::record::set;
 
 /// What people are told of a node that has forgotten what it confirmed.
-const FORGOTTEN: &str = "this node was set back to an earlier state: it has forgotten changes of the cluster's record that it had confirmed, so it no longer votes and takes no part in the cluster; remove it from the cluster on another node (`ursa node remove`) and let it join again";
+const FORGOTTEN: &str = "this node was set back to an earlier state: it has lost changes of the cluster's record that it had confirmed, so it no longer votes and does not take part in the cluster; remove it from the cluster on another node (`ursa node remove`) and let it join again";
 
 impl Control {
     /// Whether this start may be the life that it takes itself for, by what the record has of the node.
@@ -39,7 +39,7 @@ impl Control {
         }
         keeper.withdraw().await;
         let text = format!(
-            "this node was set back to an earlier state, or runs twice: it began life {}, and the cluster knows of life {used}; it takes no part in the cluster until it is restarted",
+            "this node was set back to an earlier state, or runs twice: this is its start {}, and the cluster has already seen start {used}; it does not take part in the cluster until it is restarted",
             keeper.incarnation().0
         );
         tracing::error!("{text}");
@@ -72,7 +72,7 @@ impl Control {
         }
         let used = self.used_life.get()?;
         let text = format!(
-            "this node was set back to an earlier state, or runs twice (the cluster knows a later start of it, life {used}): it takes no part in the cluster; make sure that no second machine runs with a copy of its data directory, then `systemctl restart ursa` here: its copies are resynced in full where they are older"
+            "this node was set back to an earlier state, or runs twice (the cluster has already seen its start {used}): it does not take part in the cluster; make sure that no second machine runs with a copy of its data directory, then run `systemctl restart ursa` here: copies that are older are resynced in full"
         );
         Some(Trouble::new(NODE_SET_BACK.as_str(), "", text))
     }

@@ -26,7 +26,7 @@ const PREFERRED: &str = "preferred-node";
 
 /// What stands instead of nodes' votes.
 pub(super) const ETCD_VOTES: &str =
-    "whichever of two nodes is lost, the other one goes on as long as etcd answers";
+    "if either of two nodes is lost, the other one continues as long as etcd responds";
 
 /// How long a change of the record's members may take.
 const MEMBERS_DEADLINE: Duration = Duration::from_secs(10);
@@ -128,11 +128,11 @@ impl Control {
         if bytes_per_second.is_some_and(|limit| limit < SYNC_LIMIT_MIN) {
             return Err(ControlError::Invalid {
                 field: "bytes_per_second",
-                reason: "at least 1 MiB a second: a copy that never comes in sync is none when the next fault comes",
+                reason: "at least 1 MiB/s: a copy that never comes in sync is no redundancy when the next fault happens",
             });
         }
         if bytes_per_second.is_some_and(|limit| limit > SYNC_LIMIT_MAX) {
-            let reason = "at most 1 TiB a second: take the limit away instead";
+            let reason = "at most 1 TiB/s: remove the limit instead";
             return Err(ControlError::Invalid { field: "bytes_per_second", reason });
         }
         Ok(keeper.set_sync_limit(bytes_per_second).await?)
@@ -158,7 +158,7 @@ impl Control {
     ) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let entry = node_entry(&keeper, number)?;
-        let reason = "no address that the node listens at for others: `ursa node list` shows them";
+        let reason = "not an address at which the node listens for other nodes: see `ursa node list`";
         let unknown = ControlError::Invalid { field: "address", reason };
         entry.addresses.contains(&address).then_some(()).ok_or(unknown)?;
         let key = link_roles_key(NodeId(number));
@@ -172,7 +172,8 @@ impl Control {
         roles.retain(|kept, _| entry.addresses.contains(kept));
         // Heartbeats may go where data goes; not the other way round.
         if entry.addresses.iter().all(|address| roles.get(address) == Some(&LinkRole::Heartbeat)) {
-            let reason = "no address of the node would be left for the data of volumes: have it listen at another one, too";
+            let reason =
+                "no address of the node would be left for replication: let it listen at another address, too";
             return Err(ControlError::Invalid { field: "role", reason });
         }
         let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&roles));

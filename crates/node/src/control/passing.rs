@@ -147,7 +147,7 @@ impl Control {
         request: String,
     ) -> Result<CarriedOut, String> {
         if VolumeId::parse(volume).is_none() {
-            return Err("it does not know such an identity of a volume".into());
+            return Err("it does not know this volume ID".into());
         }
         follow(keeper, revision).await?;
         if !self.has_here(keeper, volume) {
@@ -181,7 +181,7 @@ pub(super) async fn carry_out_here(
 async fn follow(keeper: &Keeper, revision: u64) -> Result<(), String> {
     match keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await {
         true => Ok(()),
-        false => Err("it does not follow the cluster's record at the moment".into()),
+        false => Err("it does not follow the cluster's record now".into()),
     }
 }
 
@@ -193,16 +193,16 @@ async fn carried(keeper: &Keeper, request: String) -> Result<CarriedOut, String>
 
 async fn try_node(keeper: &Rc<Keeper>, node: NodeId, ask: Ask, request: &Request) -> Tried {
     if node == keeper.me() {
-        return Tried::NotBegun("the pool of the copy here is not open".into());
+        return Tried::NotBegun("the pool of the copy on this node is not open".into());
     }
     // From here to where it is sent nothing comes in between.
     if !keeper.hears(node) || !keeper.reaches(node) {
-        return Tried::NotBegun("nothing is heard of it".into());
+        return Tried::NotBegun("it is unreachable".into());
     }
     match keeper.ask_within(node, ask, request.deadline()).await {
         Ok(Answer::CarriedOut(Ok(done))) => Tried::Answered(done),
         Ok(Answer::CarriedOut(Err(reason))) => Tried::NotBegun(reason),
-        Ok(_) => Tried::Unknown("it gave a strange answer".into()),
+        Ok(_) => Tried::Unknown("it gave an unexpected answer".into()),
         // It could not read it, or is starting.
         Err(ClusterError::Refused { reason, .. }) => Tried::NotBegun(reason),
         Err(error) if request.changes => Tried::Unknown(error.to_string()),

@@ -85,7 +85,7 @@ impl Control {
                     }
                     Err(error) => {
                         again = TRY_AGAIN;
-                        tracing::debug!(pool = pool.name(), %error, "how far a pool has come could not be compared with the cluster's record yet");
+                        tracing::debug!(pool = pool.name(), %error, "the state of a pool could not be compared with the cluster's record yet");
                     }
                 }
                 if is_new && pool.is_vouched_for() {
@@ -124,7 +124,7 @@ impl Control {
             Ok(()) => {}
             // Its copies are what they were, and may be all there is. That it takes no changes is said where pools are shown.
             Err(error) if !set_back => {
-                tracing::error!(pool = pool.name(), %error, "a pool does not count on: were it set back to an image of now, nobody would notice");
+                tracing::error!(pool = pool.name(), %error, "the mark of a pool cannot be advanced: if the pool were set back to an image of now, this would not be detected");
                 pool.vouch_for();
                 return Ok(());
             }
@@ -221,14 +221,14 @@ impl Control {
             let stuck: Vec<String> = older.iter().filter(is_stuck).map(|info| info.name.clone()).collect();
             let resynced = older.len() - stuck.len();
             let mut text = format!(
-                "pool {name} ({disks}) was set back: it holds an older state than when it was last in use"
+                "pool {name} ({disks}) was set back: it holds an older state than when it was last used"
             );
             if resynced > 0 {
                 text.push_str(&format!("; {resynced} of its copies are resynced in full"));
             }
             if !stuck.is_empty() {
                 text.push_str(&format!(
-                    "; volume {} has no other copy in sync that is up, so nobody serves it: bring back the node with the other copy, or put the newer disks back and restart this node, or accept the older data with `ursa pool accept-older {name}`",
+                    "; volume {} has no other copy in sync that is up, so it is unavailable: bring back the node with the other copy, or put the newer disks back and restart this node, or accept the older data with `ursa pool accept-older {name}`",
                     stuck.join(", ")
                 ));
             }
@@ -265,7 +265,7 @@ fn tell_set_back(keeper: &Keeper, pool: &Pool, held: PoolMark, known: PoolMark) 
     let (name, disks) = (pool.name(), disks_of(pool));
     let age = known.at.saturating_sub(held.at);
     let text = format!(
-        "pool {name} ({disks}) was set back to an older state: it was last seen at mark {}, and now has mark {}, which is {age} seconds older; its copies are resynced in full",
+        "pool {name} ({disks}) was set back to an older state: it was last seen at mark {} and is now at mark {}, which is {age} seconds older; its copies are resynced in full",
         known.count, held.count
     );
     tracing::error!("{text}");

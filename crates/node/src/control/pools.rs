@@ -440,7 +440,7 @@ fn status(name: &str, known: &KnownPool) -> PoolStatus {
             })
         }
         Opened::NotYet(began) => {
-            Err(format!("its disks have not answered for {} seconds", rt::now().since(*began).as_secs()))
+            Err(format!("its disks have not responded for {} seconds", rt::now().since(*began).as_secs()))
         }
         Opened::No(error) => Err(error.to_string()),
     };

@@ -254,7 +254,7 @@ impl Control {
         let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
         let volume_name = self.shown_name(&info);
         let text = format!(
-            "disk {disk} of pool {name}: byte {} (LBA {lba} of volume {volume_name}) was rewritten from another copy",
+            "disk {disk} of pool {name}: bad block at byte {} (LBA {lba} of volume {volume_name}) repaired from another copy",
             bad.disk_offset
         );
         let block = u64::from(info.block_size.bytes());
@@ -300,13 +300,13 @@ impl Control {
         let (count, more) = (open.blocks.len(), if open.more { "more than " } else { "" });
         let blocks = if count == 1 { "block" } else { "blocks" };
         let state = match bad.first() {
-            None => "all of them have been rewritten from another copy and can be read".to_owned(),
+            None => "all were repaired from another copy and can be read".to_owned(),
             Some(first) => {
                 let volume =
                     self.volume(&first.volume.to_string()).map(|VolumeStatus { info, .. }| info.name);
                 let volume = volume.unwrap_or_else(|_| first.volume.to_string());
                 format!(
-                    "{} still cannot be read, first LBA {} of volume {volume}; if no other copy of it is in sync, a host's write of the whole block repairs it",
+                    "{} still cannot be read, first LBA {} of volume {volume}; if no other copy of it is in sync, a host repairs it by writing the whole block",
                     bad.len(),
                     first.lba
                 )

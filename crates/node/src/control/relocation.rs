@@ -96,7 +96,7 @@ impl Control {
         let asker = new.asker;
         let (node, size) = (NodeId(added.node), entry.size);
         let Answer::Done { incarnation } = keeper.ask(node, Ask::MakeCopy(new)).await? else {
-            return Err(ControlError::Internal("a strange answer"));
+            return Err(ControlError::Internal("an unexpected answer"));
         };
         // The life that made it must be the one that the record knows: one that is restarted meanwhile has deleted it. Of one that has just begun the record hears in a moment.
         let known = || keeper.get::<NodeEntry>(&node_key(node));
@@ -331,7 +331,7 @@ impl Control {
             }
             for (entry, dropped) in keeper.dropped_here().await {
                 if let Err(error) = self.drop_left_copy(&keeper, &entry, dropped).await {
-                    tracing::warn!(volume = entry.name, %error, "the copy that was taken off this node could not be deleted yet");
+                    tracing::warn!(volume = entry.name, %error, "the copy that was removed from this node could not be deleted yet");
                 }
             }
             self.tidy_deleted(&keeper).await;
@@ -353,7 +353,7 @@ impl Control {
         });
         // A volume of this node alone may be called so. It does no harm: the record's names come first.
         if let Err(error) = renamed.await {
-            tracing::debug!(volume = called, %error, "the pool calls its copy of a volume what it was called before");
+            tracing::debug!(volume = called, %error, "the pool still has a volume's former name for its copy");
         }
     }
 
@@ -424,7 +424,7 @@ impl Control {
             tracing::info!(
                 volume = info.name,
                 pool = pool.name(),
-                "the copy that was taken off this node is deleted"
+                "the copy that was removed from this node is deleted"
             );
             Ok(())
         })

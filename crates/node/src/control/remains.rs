@@ -18,13 +18,13 @@ impl Control {
     pub(super) async fn tidy_deleted(self: &Rc<Control>, keeper: &Rc<Keeper>) {
         for (id, deleted) in keeper.deleted_here() {
             if let Err(error) = self.drop_deleted(keeper, id, &deleted).await {
-                tracing::warn!(volume = deleted.name, %error, "what is left here of a deleted volume could not be deleted yet");
+                tracing::warn!(volume = deleted.name, %error, "the remains of a deleted volume on this node could not be deleted yet");
             }
         }
         for (id, deleted) in keeper.deleted_on_nobody() {
             let nodes: Vec<NodeId> = deleted.nodes.iter().copied().map(NodeId).collect();
             if let Err(error) = note_dropped(keeper, id, &nodes).await {
-                tracing::debug!(volume = deleted.name, %error, "a deleted volume is still remembered");
+                tracing::debug!(volume = deleted.name, %error, "a deleted volume is still in the record");
             }
         }
     }
@@ -38,7 +38,10 @@ impl Control {
         let is_ours = |info: &VolumeInfo| info.copy.is_some_and(|copy| copy.cluster.0 == keeper.cluster().0);
         if self.copies_of(id).iter().any(|(_, info)| is_ours(info)) {
             self.drop_copy(&id.to_string(), None).await?;
-            tracing::info!(volume = deleted.name, "what was left here of a deleted volume is deleted");
+            tracing::info!(
+                volume = deleted.name,
+                "the remains of a deleted volume on this node were deleted"
+            );
         }
         let is_left = self.copies_of(id).iter().any(|(_, info)| is_ours(info));
         // A pool that is not open may have it.
@@ -54,11 +57,11 @@ impl Control {
         let Some(keeper) = self.keeper() else {
             return Some(match self.place() {
                 Some(_) if self.cluster_failure().is_some() => {
-                    "this node takes no part in its cluster (`ursa status` says why): nobody may use the copy here until it does".into()
+                    "this node does not take part in its cluster (see `ursa status`): the copy on this node cannot be used until it does".into()
                 }
-                Some(_) => "the cluster's record is not known here yet".into(),
+                Some(_) => "this node has not read the cluster's record yet".into(),
                 None => {
-                    "it is a copy of a volume of a cluster, and this node is in none: nobody may use it here"
+                    "it is a copy of a cluster's volume, and this node is not in a cluster: it cannot be used here"
                         .into()
                 }
             });
@@ -69,17 +72,17 @@ impl Control {
         if keeper.has(info.id) {
             let is_one = |volume: CopiesStatus| volume.entry.copy_on(keeper.me()).is_some();
             return keeper.volume(info.id).is_some_and(|volume| !is_one(volume)).then(|| {
-                "what is here is no copy of the volume any more: it is of an earlier time of this node in the cluster, or is about to be deleted; nobody may use it".into()
+                "the data on this node is no longer a copy of the volume: it is from an earlier membership of this node, or is about to be deleted; it cannot be used".into()
             });
         }
         Some(if keeper.acts_by().0 == 0 {
-            "the cluster's record is not known here yet".into()
+            "this node has not read the cluster's record yet".into()
         } else if keeper.has_fork(info.id) {
-            "it was deleted while this node had gone on alone with it: what was written here is kept, and nobody may use it, until `ursa volume delete` on this node".into()
+            "it was deleted while this node continued alone with it: the data written here is kept, unused, until `ursa volume delete` is run on this node".into()
         } else if keeper.is_deleted(info.id) {
-            "it is deleted, and what is left of it here goes in a moment".into()
+            "it is deleted, and its remains on this node will be deleted in a moment".into()
         } else {
-            "the cluster has no such volume: this is left of one that was deleted, or of another cluster's, and `ursa volume delete` on this node gives it up. If the cluster's record was set back to before the volume was made it is the volume: then do not delete it".into()
+            "the cluster does not have this volume: it was deleted, or belongs to another cluster, and `ursa volume delete` on this node discards the data. But if the cluster's record was set back to a time before the volume was created, this is the volume: then do not delete it".into()
         })
     }
 }

@@ -31,12 +31,12 @@ impl Control {
             let keeper = Rc::clone(&keeper);
             async move {
                 if !keeper.hears(NodeId(node)) {
-                    return (node, Err("nothing is heard of it".to_owned()));
+                    return (node, Err("heartbeat timeout".to_owned()));
                 }
                 let answer = keeper.ask_within(NodeId(node), Ask::Show { what }, SHOW_DEADLINE).await;
                 let shown = match answer {
                     Ok(Answer::Shown(Some(text))) => Ok(text),
-                    Ok(_) => Err("its version does not show that".to_owned()),
+                    Ok(_) => Err("its version does not support this".to_owned()),
                     Err(error) => Err(error.to_string()),
                 };
                 (node, shown)

@@ -57,20 +57,20 @@ pub enum StartError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The disk of its record hangs.
-    #[error("the disk of the node's record {0} has not answered for {seconds} seconds", seconds = RECORD_DEADLINE.as_secs())]
+    #[error("the disk of the node's record {0} has not responded for {seconds} seconds", seconds = RECORD_DEADLINE.as_secs())]
     RecordSilent(PathBuf),
     /// It could not write down who it is.
     #[error("cannot write the node's record")]
     Identity(#[source] ControlError),
     /// The first pool could not be made.
-    #[error("cannot make the first pool")]
+    #[error("cannot create the first pool")]
     DefaultPool(#[source] ControlError),
     /// A volume that is to be there could not be made.
-    #[error("cannot make the volume {0:?}")]
+    #[error("cannot create volume {0:?}")]
     Volume(String, #[source] ControlError),
     /// A portal could not be opened.
     #[error(
-        "cannot listen for iSCSI at {0}: is another target running there? (`ss -ltnp` shows it; --iscsi-listen chooses another address)"
+        "cannot listen for iSCSI at {0}: is another target running there? (check with `ss -ltnp`; choose another address with --iscsi-listen)"
     )]
     Listen(SocketAddr, #[source] std::io::Error),
 }
@@ -189,7 +189,7 @@ impl Control {
         let options = OpenPool { joining: joining.clone(), ..self.opening_pool() };
         match outlive(async || Pool::open(&paths, options.clone()).await).await {
             _ if !self.is_awaited(&name) => {
-                tracing::info!(pool = name, "a pool that was forgotten has answered and is closed again");
+                tracing::info!(pool = name, "a forgotten pool has responded and is closed again");
                 Ok(())
             }
             Ok(pool) => {
@@ -223,7 +223,7 @@ impl Control {
             if self.has_closed_pools() {
                 tracing::warn!(
                     volume = name,
-                    "a volume that is to be there was not made: it may be in the pool that could not be opened"
+                    "a configured volume was not created: it may be in the pool that could not be opened"
                 );
                 continue;
             }

@@ -85,8 +85,7 @@ impl Control {
     fn record_lost(&self) -> Option<Trouble> {
         let why = self.keeper()?.record_trouble()?;
         let text = format!(
-            "etcd, which has the cluster's record, cannot be used ({why}): volumes go on with the copies that are in sync, but nothing can be changed, no lost node can be given \
-             up and no node that starts can serve volumes with copies; bring etcd back, or set `etcd` right"
+            "etcd, which holds the cluster's record, cannot be used ({why}): volumes keep running with the copies that are in sync, but nothing can be changed, a lost node cannot be excluded, and a node that starts cannot serve volumes with copies; bring etcd back, or correct the `etcd` setting"
         );
         Some(Trouble::new(RECORD_LOST.as_str(), "", text))
     }
@@ -101,8 +100,7 @@ impl Control {
         };
         let shown = keys.get(..SHOWN.min(keys.len()))?.join(", ");
         let text = format!(
-            "this node cannot read entries of the cluster's record that a later version of Ursa has written ({shown}{more}): it goes by what they said before and leaves them as \
-             they are. A volume whose copies it cannot read any more is served by the other nodes only; update Ursa on this node"
+            "this node cannot read entries of the cluster's record that were written by a later version of Ursa ({shown}{more}): it uses their previous content and does not change them. If the entry of a volume's copies is among them, only the other nodes serve that volume; update Ursa on this node"
         );
         (!keys.is_empty()).then(|| Trouble::new(ENTRIES_UNREADABLE, "", text))
     }
@@ -112,11 +110,11 @@ impl Control {
         let what = match self.keeper()?.expelled()? {
             Expelled::Removed => "this node was removed from the cluster: the other nodes refuse it",
             Expelled::GivenUp => {
-                "this node was given up: a survivor was made a new cluster, which refuses it"
+                "this node was left behind: a surviving node was forced into a new cluster, which refuses it"
             }
         };
         let text = format!(
-            "{what}. It serves its local volumes. `ursa node leave --forget` and a restart make it a node of its own, which can join the cluster again"
+            "{what}. It serves its local volumes. To let it join the cluster again, run `ursa node leave --forget` and restart it"
         );
         Some(Trouble::new(EXPELLED, "", text))
     }
@@ -125,8 +123,7 @@ impl Control {
     fn failed_in_cluster(&self) -> Option<Trouble> {
         let failure = self.cluster_failure()?;
         let text = format!(
-            "cluster failed: {}. This node takes no part in its cluster. It serves its local volumes; copies of volumes here are closed, and nothing of the cluster can be changed here. \
-             The node tries again every {} seconds; if it cannot be repaired, `ursa node leave --forget` makes it a node of its own that can join again",
+            "cluster failed: {}. This node does not take part in its cluster. It serves its local volumes; its copies of cluster volumes are closed, and the cluster cannot be changed from here. The node retries every {} seconds; if it cannot be repaired, `ursa node leave --forget` makes it a standalone node that can join again",
             failure.why,
             TRY_EVERY.as_secs()
         );
@@ -138,7 +135,7 @@ impl Control {
         let missing = self.keeper().map(|keeper| keeper.links().missing_addresses()).unwrap_or_default();
         let trouble = |(address, why): (SocketAddr, String)| {
             let text = format!(
-                "this node cannot listen for other nodes at {address} ({why}): bring up the interface with this address. The node tries again; its other addresses work"
+                "this node cannot listen for other nodes at {address} ({why}): bring up the interface with this address. The node keeps trying; its other addresses work"
             );
             Trouble::new(LINK_ADDRESS_MISSING, address.to_string(), text)
         };
@@ -149,8 +146,7 @@ impl Control {
     fn record_stalled(&self) -> Option<Trouble> {
         let (stall, age) = self.keeper()?.stalled()?;
         let text = format!(
-            "this node's copy of the cluster's record cannot be written: {stall}. Its vote is missing, and it learns of no changes. Look after the disk and the space of \
-             {}; the node then recovers by itself",
+            "this node's copy of the cluster's record cannot be written: {stall}. Its vote is missing, and it does not see changes. Check the disk and the free space of {}; the node then recovers automatically",
             Shard::current().config().data_dir.display()
         );
         Some(Trouble::new(RECORD_STALLED.as_str(), "", text).lasting(age))
@@ -177,14 +173,13 @@ impl Control {
         let trouble = |(node, lasts): (NodeId, Duration)| {
             let (name, seconds) = (names.get(&node.0)?, lasts.as_secs());
             let known = if keeper.hears(node) {
-                format!("is up, but this node has not reached it for replication for {seconds} seconds")
+                format!("is up, but this node has had no replication link to it for {seconds} seconds")
             } else {
                 let by = reached(&keeper, node, &names);
-                format!("has not answered this node by any link for {seconds} seconds{by}")
+                format!("has not responded to this node on any link for {seconds} seconds{by}")
             };
             let text = format!(
-                "node {} ({name}) {known}: of a volume with copies on both, only one of these can be in sync; look after the network between the two (cables, switches, \
-                 firewalls, port 3270): `ursa node links` says which links are down and why",
+                "node {} ({name}) {known}: a volume with copies on both can have only one of them in sync; check the network between the two nodes (cables, switches, firewalls, port 3270): `ursa node links` shows which links are down and why",
                 node.0
             );
             Some(Trouble::new(NODE_CUT_OFF, node.0.to_string(), text).lasting(lasts))
@@ -220,13 +215,12 @@ fn of_pool(pool: &PoolStatus) -> Vec<Trouble> {
     let disk = |disk: &FailedDisk| {
         let (path, error, age) = (disk.path.display(), &disk.error, disk.age.as_secs());
         let text = format!(
-            "disk {path} of pool {name} is out of service since a write or a flush failed {age} seconds ago ({error}): \
-             look after it, then `ursa pool reopen {name}`"
+            "disk {path} of pool {name} is out of service: a write or flush failed {age} seconds ago ({error}); check the disk, then run `ursa pool reopen {name}`"
         );
         Trouble::new(DISK_FAILED.as_str(), path.to_string(), text).lasting(disk.age)
     };
     let read_only = (open.metadata == MetadataState::Failed).then(|| {
-        let text = format!("pool {name} takes no changes since its metadata could not be written");
+        let text = format!("pool {name} is locked: a metadata write failed. I/O continues");
         Trouble::new(POOL_READ_ONLY.as_str(), name, text)
     });
     open.failed.iter().map(disk).chain(read_only).collect()

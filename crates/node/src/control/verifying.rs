@@ -373,7 +373,10 @@ impl Control {
         part: (u64, u64),
     ) -> Result<Vec<(u64, u64, BTreeSet<u16>)>, String> {
         if !is_in_sync_here(keeper, id) {
-            return Err("the copy of the node that was asked is not in sync: ask one whose copy is".into());
+            return Err(
+                "the copy on this node is out of sync: run the command on a node whose copy is in sync"
+                    .into(),
+            );
         }
         let mut last = Err(String::new());
         for attempt in 0..ATTEMPTS {
@@ -392,7 +395,7 @@ impl Control {
 /// What has come of a comparison that has ended, and what somebody should know of it.
 fn how_ended(found: &Verification) -> (JobOutcome, Option<String>) {
     let unchecked = (found.unchecked > 0).then(|| {
-        let why = found.problem.as_deref().unwrap_or("nobody knows why");
+        let why = found.problem.as_deref().unwrap_or("cause unknown");
         format!("{} bytes could not be compared: {why}", found.unchecked)
     });
     let differ = (found.different > 0).then(|| format!("copies differ in {} bytes", found.different));
@@ -402,11 +405,11 @@ fn how_ended(found: &Verification) -> (JobOutcome, Option<String>) {
     };
     match found.state {
         VerificationState::Stopped => {
-            let stopped = "it was stopped before its end";
+            let stopped = "stopped before it was complete";
             (JobOutcome::Cancelled, Some(said.map_or(stopped.into(), |said| format!("{stopped}; {said}"))))
         }
         _ if found.done < found.total => {
-            (JobOutcome::Failed, Some("the volume has no copy on this node any more".into()))
+            (JobOutcome::Failed, Some("the volume no longer has a copy on this node".into()))
         }
         _ if found.unchecked >= found.total => (JobOutcome::Failed, said),
         _ => (JobOutcome::Done, said),
@@ -428,7 +431,7 @@ async fn compare_once(
 ) -> Result<Vec<(u64, u64, BTreeSet<u16>)>, String> {
     let volume = Shard::current().volume(id).ok_or("the copy here is not open")?;
     let taken = volume.take_part(slice, ByteOffset(at), ByteLen(len)).await;
-    let taken = taken.map_err(|_| "its nodes did not keep hosts' writes away from it for a moment")?;
+    let taken = taken.map_err(|_| "host writes to it could not be held back for a moment")?;
     let entry = keeper.volume(id).ok_or("the volume was deleted")?.entry;
     let in_sync = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
     let nodes: BTreeSet<u16> = in_sync.map(|copy| copy.node).collect();
@@ -444,7 +447,7 @@ async fn compare_once(
                     "{node} cannot read LBA {lba} of its copy (byte {disk_offset} of its disk {disk})"
                 ))
             }
-            Ok(_) => Err(format!("{} gave a strange answer", NodeId(*node))),
+            Ok(_) => Err(format!("{} gave an unexpected answer", NodeId(*node))),
             Err(error) => Err(error.to_string()),
         }
     });
@@ -454,7 +457,7 @@ async fn compare_once(
     verifying.found.borrow_mut().nodes.retain(|node| nodes.contains(node));
     let count = len.div_ceil(DIGEST_BYTES) as usize;
     if let Some((node, _)) = found.iter().find(|(_, digests)| digests.len() != count) {
-        return Err(format!("{} has less of it than the others", NodeId(*node)));
+        return Err(format!("{} has less of it than the other nodes", NodeId(*node)));
     }
     let differing = (0..count).filter_map(|index| {
         let of: Vec<(u16, &[u8; 32])> =
@@ -518,7 +521,7 @@ mod tests {
         let (outcome, reason) = how_ended(&compared(Stopped, &[1, 2], &[2]));
         assert_eq!(
             (outcome, reason.as_deref()),
-            (JobOutcome::Cancelled, Some("it was stopped before its end; copies differ in 65536 bytes"))
+            (JobOutcome::Cancelled, Some("stopped before it was complete; copies differ in 65536 bytes"))
         );
         let silent = |unchecked| Verification {
             unchecked,

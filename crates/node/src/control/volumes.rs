@@ -186,7 +186,7 @@ impl Control {
         let maps = self.maps_of_volume(info.id);
         let failed = self.keeper().filter(|keeper| keeper.has_failed(info.id)).map(|_| {
             format!(
-                "a write to this copy failed, and it takes no part since: look after its disk (`ursa pool show {pool}`), then `ursa pool reopen {pool}`"
+                "a write to this copy failed, and the copy is out of service: check its disk (`ursa pool show {pool}`), then run `ursa pool reopen {pool}`"
             )
         });
         let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string).or(failed);
@@ -239,7 +239,7 @@ pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, C
     size.0.checked_next_multiple_of(u64::from(block.bytes())).filter(|size| *size > 0).map(ByteLen).ok_or(
         ControlError::Invalid {
             field: "size",
-            reason: "a volume has at least one block and less than 2^64 bytes",
+            reason: "a volume has at least one block and fewer than 2^64 bytes",
         },
     )
 }

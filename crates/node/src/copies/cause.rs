@@ -48,54 +48,54 @@ macro_rules! causes {
 
 causes! {
     /// The volume was made.
-    VolumeMade = "volume_made", "the volume was made";
+    VolumeMade = "volume_made", "volume created";
     /// The volume was made larger.
-    VolumeGrown = "volume_grown", "the volume was made larger";
+    VolumeGrown = "volume_grown", "volume grown";
     /// Somebody wanted another copy.
-    CopyAdded = "copy_added", "a copy was added";
+    CopyAdded = "copy_added", "copy added";
     /// The copy was never in sync.
     #[default]
-    NewCopy = "new_copy", "it is a new copy";
+    NewCopy = "new_copy", "new copy";
     /// [`Reason::Restarted`]
-    Restarted = "restarted", "its node was restarted";
+    Restarted = "restarted", "its node restarted";
     /// [`Reason::Died`]
     Died = "died", "its process died";
     /// [`Reason::Silent`]
-    Silent = "silent", "nothing was heard from its node";
+    Silent = "silent", "heartbeat timeout";
     /// [`Reason::Overdue`]
-    Overdue = "overdue", "it did not finish writes";
+    Overdue = "overdue", "write timeout";
     /// [`Reason::Leaves`]: its node was stopped.
     Stopped = "stopped", "its node was stopped";
     /// [`Reason::Leaves`]: its node is in maintenance.
     Maintenance = "maintenance", "its node is in maintenance";
     /// [`Reason::Leaves`]: somebody wanted the copy off its node.
-    TakenOff = "taken_off", "it was taken off its node";
+    TakenOff = "taken_off", "copy removed";
     /// [`Reason::Unreadable`]
-    Unreadable = "unreadable", "the only copy in sync cannot read all that it misses";
+    Unreadable = "unreadable", "the only copy in sync cannot read some of the blocks to resync";
     /// [`Reason::DiskFailed`]
-    DiskFailed = "disk_failed", "a disk of it failed";
+    DiskFailed = "disk_failed", "its disk failed";
     /// [`Reason::NoSpace`]
-    NoSpace = "no_space", "the file system of its pool is full";
+    NoSpace = "no_space", "the file system under its pool is full";
     /// [`Reason::Unrepaired`]
-    BlockUnrepaired = "block_unrepaired", "a block of its disk cannot be read, and could not be rewritten";
+    BlockUnrepaired = "block_unrepaired", "a bad block on its disk could not be rewritten";
     /// [`Reason::DiskFailing`]
-    DiskFailing = "disk_failing", "too many blocks of its disk cannot be read";
+    DiskFailing = "disk_failing", "too many bad blocks on its disk";
     /// [`Reason::DiskSilent`]
-    DiskSilent = "disk_silent", "its disk does not answer";
+    DiskSilent = "disk_silent", "its disk does not respond";
     /// [`Reason::SourceFailed`]
-    SourceFailed = "source_failed", "a disk of the only copy that could bring it up to date failed";
+    SourceFailed = "source_failed", "a disk of the only possible resync source failed";
     /// [`Reason::Complete`]
-    Complete = "complete", "it has all that it missed";
+    Complete = "complete", "resync complete";
     /// [`Reason::CaughtUp`]
-    CaughtUp = "caught_up", "it has nearly all that it missed and takes new writes";
+    CaughtUp = "caught_up", "caught up, receiving new writes";
     /// [`Reason::Alone`], of the copy that was back first.
-    Alone = "alone", "it was in sync when it was lost, and no other copy that was is back";
+    Alone = "alone", "it was in sync when it was lost, and no other in-sync copy has returned";
     /// [`Reason::Alone`], of the others.
-    LeftBehind = "left_behind", "all copies were lost, and another one was back first";
+    LeftBehind = "left_behind", "all copies were lost, and another one returned first";
     /// Of two nodes the other one went on alone.
-    WentOnAlone = "went_on_alone", "its node was not there, and the other one went on alone";
+    WentOnAlone = "went_on_alone", "its node was unreachable, and the other node continued alone";
     /// Of two nodes that had each gone on alone one has what counts.
-    ForkDecided = "fork_decided", "it was decided whose data is kept";
+    ForkDecided = "fork_decided", "split brain resolved: an administrator chose which data to keep";
 }
 
 impl Serialize for Cause {

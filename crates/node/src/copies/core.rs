@@ -462,7 +462,7 @@ impl Copies {
             _ => copy.receive(from, &frame.head, frame.payload),
         };
         if let Err(malformed) = read {
-            tracing::error!(%from, copy = %address, error = %malformed, "a message of another node's copy cannot be read");
+            tracing::error!(%from, copy = %address, error = %malformed, "a message from a copy on another node cannot be read");
             self.close_links(from);
         }
     }

@@ -31,7 +31,7 @@ pub const UNKNOWN: u8 = 255;
 pub fn answer_unknown(link: &Link, unknown: &Frame) {
     tracing::debug!(
         kind = unknown.kind,
-        "{} sent a frame of a kind that this version does not know",
+        "{} sent a kind of frame that this version does not know",
         link.name()
     );
     link.send(frame(UNKNOWN, unknown.channel, vec![unknown.kind]));

@@ -36,8 +36,8 @@ pub struct CopyEnd {
 }
 
 const DELETED: &str = "the volume was deleted";
-const TAKEN_AWAY: &str = "the copy was taken away before it was in sync";
-const STAYS: &str = "somebody has decided that the copy stays";
+const TAKEN_AWAY: &str = "the copy was removed before it was in sync";
+const STAYS: &str = "an administrator decided to keep the copy";
 
 impl VolumeEntry {
     /// What is done with a copy of it; `None`: it is in sync, and stays.

@@ -54,17 +54,17 @@ macro_rules! codes {
 
 codes! {
     /// Nothing is heard of a node any more, or its process is known to be dead: the cause says which.
-    NODE_LOST = "node_lost", Critical, "look after the node, its power and its links";
+    NODE_LOST = "node_lost", Critical, "check the node, its power and its links";
     /// A node has said that it stops.
-    NODE_STOPPED = "node_stopped", Warning, "start it again when the work on it is done";
+    NODE_STOPPED = "node_stopped", Warning, "start it again when the work is done";
     /// A node is heard of again.
     NODE_RETURNED = "node_returned", Info;
     /// etcd, which has the cluster's record, cannot be used.
-    RECORD_LOST = "record_lost", Critical, "bring etcd back: volumes go on, but nothing can be changed and no lost node can be given up";
+    RECORD_LOST = "record_lost", Critical, "bring etcd back: volumes keep running, but nothing can be changed and a lost node cannot be excluded";
     /// It can be used again.
     RECORD_RETURNED = "record_returned", Info;
     /// A node's copy of the cluster's record cannot be written: its vote is missing, and it learns of no changes.
-    RECORD_STALLED = "record_stalled", Critical, "free space on the file system of its data directory, or replace the disk; it recovers by itself";
+    RECORD_STALLED = "record_stalled", Critical, "free space on the file system of its data directory, or replace the disk; it then recovers automatically";
     /// It can be written again.
     RECORD_RESUMED = "record_resumed", Info;
     /// A node refuses new logins because its access rules may be outdated.
@@ -72,9 +72,9 @@ codes! {
     /// It accepts logins again.
     LOGINS_ALLOWED = "logins_allowed", Info;
     /// A node has started with a life that another start of it had used: it was set back to an earlier day, or runs twice.
-    NODE_SET_BACK = "node_set_back", Critical, "make sure that it does not run twice, then restart it: `systemctl restart ursa`";
+    NODE_SET_BACK = "node_set_back", Critical, "make sure that the node does not run twice, then restart it: `systemctl restart ursa`";
     /// This node cannot take part in its cluster: it serves its local volumes, and tries again.
-    CLUSTER_FAILED = "cluster_failed", Critical, "`ursa status` says why";
+    CLUSTER_FAILED = "cluster_failed", Critical, "run `ursa status` for the cause";
     /// This node has left its cluster, and is alone with its local volumes.
     CLUSTER_LEFT = "cluster_left", Warning;
     /// It takes part in its cluster.
@@ -97,7 +97,7 @@ codes! {
     /// A volume was made larger.
     VOLUME_GROWN = "volume_grown", Info;
     /// A volume is not served by this node though it should be.
-    VOLUME_UNSERVED = "volume_unserved", Critical, "`ursa volume show` says why";
+    VOLUME_UNSERVED = "volume_unserved", Critical, "run `ursa volume show` for the cause";
     /// A volume is served again.
     VOLUME_SERVED = "volume_served", Info;
 
@@ -106,46 +106,46 @@ codes! {
     /// A copy was taken off its node.
     COPY_REMOVED = "copy_removed", Info;
     /// A copy is not in sync any more; the cause says why.
-    COPY_LOST = "copy_lost", Warning, "look after the node that has it; it comes in sync by itself when it can";
+    COPY_LOST = "copy_lost", Warning, "check the node of the copy; the copy resyncs automatically when it can";
     /// A node begins to give copies what they miss.
     SYNC_STARTED = "sync_started", Info;
     /// A copy has all that it missed and is in sync.
     SYNC_ENDED = "sync_ended", Info;
     /// Somebody has paused what a copy is given.
-    SYNC_PAUSED = "sync_paused", Warning, "`ursa job resume` when it may go on: until it is in sync fewer losses are survived";
+    SYNC_PAUSED = "sync_paused", Warning, "run `ursa job resume` to resume it: until the copy is in sync, the volume has reduced redundancy";
     /// It goes on.
     SYNC_RESUMED = "sync_resumed", Info;
 
     /// Somebody has chosen what becomes of a volume when its two nodes do not hear of each other.
     STRATEGY_CHANGED = "strategy_changed", Info;
     /// This node goes on alone with a volume, as was agreed to.
-    WENT_ON_ALONE = "went_on_alone", Warning, "bring the other node or the links to it back";
+    WENT_ON_ALONE = "went_on_alone", Warning, "bring back the other node, or the links to it";
     /// Two nodes have gone on alone with a volume, and each has data that the other has not.
-    FORK_FOUND = "fork_found", Critical, "decide whose data is kept: `ursa volume resolve-fork`";
+    FORK_FOUND = "fork_found", Critical, "choose which data to keep: `ursa volume resolve-fork`";
     /// Somebody has decided whose data is kept.
     FORK_DECIDED = "fork_decided", Info;
     /// A volume is not split any more.
     FORK_ENDED = "fork_ended", Info;
 
     /// Copies of a volume that are in sync were compared, and differ.
-    COPIES_DIFFER = "copies_differ", Critical, "look which copies differ (`ursa volume verify`), take the wrong one away and add it anew: `ursa volume copy remove`, `ursa volume copy add`";
+    COPIES_DIFFER = "copies_differ", Critical, "find the copies that differ (`ursa volume verify`), remove the wrong one and add it again: `ursa volume copy remove`, `ursa volume copy add`";
 
     /// A disk is out of service since a write or a flush failed.
-    DISK_FAILED = "disk_failed", Critical, "look after the disk, then `ursa pool reopen`";
+    DISK_FAILED = "disk_failed", Critical, "check the disk, then run `ursa pool reopen`";
     /// A disk failed to read a block: the cause says whether the medium or the device is at fault.
-    READ_FAILED = "read_failed", Warning, "check the disk (SMART, kernel log) and replace it if errors continue; `ursa pool acknowledge` when you have seen it";
+    READ_FAILED = "read_failed", Warning, "check the disk (SMART, kernel log) and replace it if errors continue; acknowledge with `ursa pool acknowledge`";
     /// A block that could not be read was rewritten with another copy's data, and can be read.
     BLOCK_REPAIRED = "block_repaired", Info;
     /// A disk is in service again.
     DISK_RETURNED = "disk_returned", Info;
     /// A pool is not open.
-    POOL_CLOSED = "pool_closed", Critical, "`ursa pool show` says why; look after its disks";
+    POOL_CLOSED = "pool_closed", Critical, "run `ursa pool show` for the cause; check its disks";
     /// A pool is open again.
     POOL_OPENED = "pool_opened", Info;
     /// A pool takes no changes since its metadata could not be written.
-    POOL_READ_ONLY = "pool_read_only", Critical, "look after its disks, then `ursa pool reopen`";
+    POOL_READ_ONLY = "pool_read_only", Critical, "check its disks, then run `ursa pool reopen`";
     /// A pool holds an older state than it had: its disks were set back.
-    POOL_SET_BACK = "pool_set_back", Critical, "find out who restored or reverted its disks; copies are resynced by themselves, volumes without copies hold the older data";
+    POOL_SET_BACK = "pool_set_back", Critical, "find out who restored or reverted its disks; copies resync automatically, volumes without copies hold the older data";
     /// A pool was made.
     POOL_MADE = "pool_made", Info;
     /// A pool was imported.
@@ -181,25 +181,25 @@ codes! {
     /// Another node has a floating address, or another life of one: the cause says why.
     ADDRESS_MOVED = "address_moved", Info;
     /// No node has had a floating address for long: the cause says why.
-    ADDRESS_LOST = "address_lost", Critical, "`ursa address list` says which nodes cannot have it, and why; else bring a node back that may have it, or end its maintenance";
+    ADDRESS_LOST = "address_lost", Critical, "run `ursa address list` to see which nodes cannot hold it, and why; otherwise bring back a node that may hold it, or end its maintenance";
     /// A node has it again.
     ADDRESS_RETURNED = "address_returned", Info;
     /// This node could not put a floating address on a device, or take it off.
-    ADDRESS_FAILED = "address_failed", Warning, "`ursa address list` says why: most often the right to change addresses is missing, or the device has another name here";
+    ADDRESS_FAILED = "address_failed", Warning, "run `ursa address list` for the cause: usually Ursa lacks permission to change addresses, or the device has another name on this node";
 
     /// An initiator has logged in to a target.
     SESSION_OPENED = "session_opened", Info;
     /// A session has ended in an orderly way.
     SESSION_ENDED = "session_ended", Info;
     /// A session has ended in another way: the cause says which.
-    SESSION_LOST = "session_lost", Warning, "look at the initiator's log and at the network between";
+    SESSION_LOST = "session_lost", Warning, "check the initiator's log, and the network between host and node";
     /// An initiator was not let in.
-    INITIATOR_DENIED = "initiator_denied", Warning, "`ursa host list` shows who may; `ursa target show` shows for whom a volume is mapped";
+    INITIATOR_DENIED = "initiator_denied", Warning, "run `ursa host list` for the allowed initiators, `ursa target show` for the host groups a volume is mapped to";
 
     /// A login was not let into a session that exists, or not in its place.
     JOIN_REFUSED = "join_refused", Warning, "find out who sends the initiator's name from that address; give each host group on the target its own initiator names";
     /// Connections in their login are closed to make room for others.
-    LOGINS_CROWDED = "logins_crowded", Warning, "find out who opens connections to the iSCSI portals and does not log in; keep them away with a firewall";
+    LOGINS_CROWDED = "logins_crowded", Warning, "find out what opens connections to the iSCSI portals without logging in; block it with a firewall";
     /// A session has one more connection.
     CONNECTION_ADDED = "connection_added", Info;
     /// A new connection has taken the place of one of its session.
@@ -212,7 +212,7 @@ codes! {
     /// The node was made a cluster of its own, without the others' agreement.
     CLUSTER_FORCED = "cluster_forced", Warning;
     /// A change takes longer than somebody waits for it.
-    CHANGE_LATE = "change_late", Warning, "`ursa node show` says what it waits for";
+    CHANGE_LATE = "change_late", Warning, "run `ursa node show` to see what it waits for";
     /// A change that took long has failed.
-    CHANGE_FAILED = "change_failed", Warning, "look, and do it again";
+    CHANGE_FAILED = "change_failed", Warning, "fix the cause, then repeat the change";
 }

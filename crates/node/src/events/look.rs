@@ -64,16 +64,14 @@ fn of_pool(pool: &PoolStatus, wrong: &mut Wrong) {
     };
     for disk in &open.failed {
         let path = disk.path.display().to_string();
-        let text = format!(
-            "disk {path} of pool {name} is out of service since a write or a flush failed: {}",
-            disk.error
-        );
+        let text =
+            format!("disk {path} of pool {name} is out of service: a write or flush failed: {}", disk.error);
         let lost = Event::new(DISK_FAILED, &path, text).because("io_error");
-        let back = Event::new(DISK_RETURNED, &path, format!("disk {path} of pool {name} is in service"));
+        let back = Event::new(DISK_RETURNED, &path, format!("disk {path} of pool {name} is back in service"));
         note(DISK_FAILED, path, lost, Some(back));
     }
     if open.metadata == MetadataState::Failed {
-        let text = format!("pool {name} takes no changes since its metadata could not be written");
+        let text = format!("pool {name} is locked: a metadata write failed. I/O continues");
         note(POOL_READ_ONLY, name.clone(), Event::new(POOL_READ_ONLY, name, text), None);
     }
 }

@@ -203,8 +203,7 @@ mod tests {
     fn only_what_has_happened_to_the_same_subject_is_not_told_again() {
         let events = Events::default();
         let second = |at: u64| Instant(at * 1_000_000_000);
-        let grown =
-            |name: &str| Event::new(code::VOLUME_GROWN, name, format!("volume {name} was made larger"));
+        let grown = |name: &str| Event::new(code::VOLUME_GROWN, name, format!("volume {name} grown"));
         events.tell_at(second(5), grown("db2"));
         assert!(events.is_told(second(5), &grown("db2")));
         assert!(!events.is_told(second(5), &grown("db")), "its name is in the text of the other one");

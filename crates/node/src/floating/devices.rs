@@ -60,7 +60,7 @@ impl Default for Devices {
     fn default() -> Devices {
         Devices::new(|work| {
             let answer = match work {
-                AddressWork::PutOn { .. } => Err("this node has no way to its network devices".into()),
+                AddressWork::PutOn { .. } => Err("this node cannot configure its network devices".into()),
                 AddressWork::TakeOff(_) => Ok(()),
             };
             Box::pin(std::future::ready(answer))

@@ -15,11 +15,11 @@ pub(crate) fn tell_address(
     tell: &dyn Fn(Event),
 ) {
     let (code, address, what) = match (before, now) {
-        (None, Some(now)) => (ADDRESS_MADE, now.address, "was added"),
-        (Some(before), None) => (ADDRESS_REMOVED, before.address, "was removed"),
+        (None, Some(now)) => (ADDRESS_MADE, now.address, "added"),
+        (Some(before), None) => (ADDRESS_REMOVED, before.address, "removed"),
         _ => return,
     };
-    tell(Event::new(code, address.to_string(), format!("the floating address {address} {what}")));
+    tell(Event::new(code, address.to_string(), format!("floating IP {address} {what}")));
 }
 
 /// Tells that another node holds an address, or another life of one.
@@ -35,14 +35,14 @@ pub(crate) fn tell_holder(
         Some(before) if now.unsure => (
             "silent",
             format!(
-                "{name} gets the floating address {address} in a moment: {} is silent",
+                "{name} is about to take over floating IP {address}: {} is down (heartbeat timeout)",
                 named(before.node)
             ),
         ),
         Some(before) if before.node != now.node => {
-            ("moved", format!("{name} has the floating address {address}, which {} had", named(before.node)))
+            ("moved", format!("floating IP {address} moved to {name} from {}", named(before.node)))
         }
-        _ => ("taken", format!("{name} has the floating address {address}")),
+        _ => ("taken", format!("{name} holds floating IP {address}")),
     };
     tell(Event::new(ADDRESS_MOVED, address.to_string(), text).because(cause).of_node(now.node));
 }
@@ -51,7 +51,7 @@ pub(crate) fn tell_holder(
 pub(super) fn absence_event(keeper: &Keeper, entry: &AddressEntry) -> Event {
     let (cause, why) = why_nobody(keeper, entry);
     let (address, seconds) = (entry.address, ABSENT_LENGTH.as_secs());
-    let text = format!("no node has had the floating address {address} for {seconds} seconds: {why}");
+    let text = format!("no node has held floating IP {address} for {seconds} seconds: {why}");
     Event::new(ADDRESS_LOST, address.to_string(), text).because(cause)
 }
 
@@ -59,7 +59,7 @@ pub(super) fn absence_event(keeper: &Keeper, entry: &AddressEntry) -> Event {
 pub(crate) fn absence_trouble(keeper: &Keeper, entry: &AddressEntry) -> String {
     let (address, (_, why)) = (entry.address, why_nobody(keeper, entry));
     format!(
-        "no node has the floating address {address}, and hosts that come by it have no disks: {why}; `ursa address list` says which nodes cannot have it, and why"
+        "no node holds floating IP {address}, and hosts that use it have lost their disks: {why}; run `ursa address list` to see which nodes cannot hold it, and why"
     )
 }
 
@@ -70,14 +70,14 @@ fn why_nobody(keeper: &Keeper, entry: &AddressEntry) -> (&'static str, &'static 
         is_named && !node.witness && !keeper.is_in_maintenance(NodeId(node.id))
     };
     match keeper.nodes().iter().any(|(node, is_heard)| *is_heard && may(node)) {
-        true => ("failed", "nodes that may have it are there, and have it not on a device"),
-        false => ("no_node", "of those that may have it none is up and out of maintenance"),
+        true => ("failed", "nodes that may hold it are up, but none has it on a network device"),
+        false => ("no_node", "no node that may hold it is up and out of maintenance"),
     }
 }
 
 /// That a node has it again.
 pub(super) fn return_event(address: IpAddr, name: &str) -> Event {
-    let text = format!("{name} has the floating address {address}, which nobody had");
+    let text = format!("floating IP {address} is back: {name} holds it");
     Event::new(ADDRESS_RETURNED, address.to_string(), text)
 }
 
@@ -104,7 +104,7 @@ mod tests {
             told.into_inner().pop()
         };
         let taken = told(None, Some(holder(1, 4, false))).unwrap();
-        assert_eq!(taken, (Some("taken"), Some(1), "san1 has the floating address 192.0.2.10".into()));
+        assert_eq!(taken, (Some("taken"), Some(1), "san1 holds floating IP 192.0.2.10".into()));
         let moved = told(Some(holder(1, 4, false)), Some(holder(2, 7, false))).unwrap();
         assert_eq!((moved.0, moved.1), (Some("moved"), Some(2)));
         let silent = told(Some(holder(1, 4, false)), Some(holder(2, 7, true))).unwrap();

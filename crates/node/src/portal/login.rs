@@ -35,7 +35,7 @@ pub(super) async fn log_in(stream: DetachedStream, peer: SocketAddr, show: impl 
     match rt::timeout(deadline, negotiate(&stream, peer, show)).await {
         Ok(Some((admitted, outcome))) => hand_over(stream, peer, admitted, outcome).await,
         Ok(None) => {}
-        Err(_) => tracing::info!(%peer, "a login was not finished in time"),
+        Err(_) => tracing::info!(%peer, "login not completed in time"),
     }
 }
 
@@ -118,7 +118,7 @@ async fn negotiate(
                     if let (LoginStatus::AuthenticationFailure, Some(asked)) = (status, &request) {
                         let target = asked.target.as_deref().unwrap_or("discovery");
                         let text =
-                            format!("{} at {peer} was not let in to {target}: {reason}", asked.initiator);
+                            format!("login of {} at {peer} to {target} refused: {reason}", asked.initiator);
                         tell(Event::new(INITIATOR_DENIED, &asked.initiator, text).because("authentication"));
                     }
                     Control::current().count_refused_login(status);
@@ -131,7 +131,7 @@ async fn negotiate(
             batch = match stream.send(batch).await {
                 Ok(batch) => batch,
                 Err(error) => {
-                    tracing::debug!(%peer, %error, "the connection ended in its login");
+                    tracing::debug!(%peer, %error, "the connection ended during login");
                     return None;
                 }
             };
@@ -205,10 +205,10 @@ fn authorize(request: &LoginRequest, peer: SocketAddr, local: IpAddr) -> Authori
         Err(denied) => {
             tracing::warn!(%peer, initiator = request.initiator, target, ?denied, "initiator denied");
             let (cause, why) = match denied {
-                Denied::NoSuchTarget => ("no_such_target", "there is no such target"),
-                Denied::NotMapped => ("not_mapped", "nothing there is mapped for it"),
+                Denied::NoSuchTarget => ("no_such_target", "target not found"),
+                Denied::NotMapped => ("not_mapped", "no LUN is mapped to it"),
             };
-            let text = format!("{} at {peer} was not let in to {target}: {why}", request.initiator);
+            let text = format!("login of {} at {peer} to {target} refused: {why}", request.initiator);
             tell(Event::new(INITIATOR_DENIED, &request.initiator, text).because(cause));
             Authorization::Deny(match denied {
                 Denied::NoSuchTarget => LoginStatus::NotFound,
@@ -335,17 +335,21 @@ fn refuse(name: &SessionName, peer: SocketAddr, barred: Barred) -> LoginStatus {
 
 fn tell_refused(name: &SessionName, peer: SocketAddr, refused: Refused) {
     let (cause, why) = match refused {
-        Refused::NoSuchSession => ("no_such_session", "it has no session with the TSIH that the login gave"),
-        Refused::Barred(Barred::Secret) => ("secret", "the login did not prove the secret of that session"),
+        Refused::NoSuchSession => {
+            ("no_such_session", "the initiator has no session with the TSIH in the login")
+        }
+        Refused::Barred(Barred::Secret) => {
+            ("secret", "the login did not authenticate with the CHAP secret of that session")
+        }
         Refused::Barred(Barred::Address) => {
-            ("address", "a host group of that session does not admit this address")
+            ("address", "a host group of that session does not allow this address")
         }
     };
     let SessionName { initiator, target, .. } = name;
     let target = target.as_deref().unwrap_or("discovery");
-    tracing::warn!(%peer, %initiator, target, ?refused, "a login was refused a session that exists");
+    tracing::warn!(%peer, %initiator, target, ?refused, "a login was refused access to an existing session");
     let text =
-        format!("a login as {initiator} from {peer} was refused access to a session with {target}: {why}");
+        format!("login as {initiator} from {peer} was refused access to a session with {target}: {why}");
     tell(Event::new(JOIN_REFUSED, &**initiator, text).because(cause));
 }
 
@@ -355,7 +359,7 @@ async fn hand_over(stream: Stream, peer: SocketAddr, admitted: Admitted, outcome
     match admitted {
         Admitted::New(New { core, birth, place, reinstates }) => {
             if !place.begin() {
-                return tracing::info!(tsih = birth.tsih, "another login has taken the place of this one");
+                return tracing::info!(tsih = birth.tsih, "this login was superseded by another one");
             }
             tracing::info!(
                 tsih = birth.tsih,
@@ -363,15 +367,15 @@ async fn hand_over(stream: Stream, peer: SocketAddr, admitted: Admitted, outcome
                 target = birth.peer.target,
                 address = %birth.peer.address,
                 %core,
-                "session began"
+                "session started"
             );
             if let Some(target) = &birth.peer.target {
                 let (initiator, address) = (&birth.peer.name.initiator.name, birth.peer.address);
                 let event = |text| Event::new(SESSION_OPENED, &**initiator, text);
                 tell(match reinstates {
-                    false => event(format!("{initiator} has logged in to {target} from {address}")),
+                    false => event(format!("{initiator} logged in to {target} from {address}")),
                     true => event(format!(
-                        "{initiator} has logged in to {target} from {address}; this replaced its former session"
+                        "{initiator} logged in to {target} from {address}, replacing its previous session"
                     ))
                     .because("reinstated"),
                 });

@@ -78,9 +78,9 @@ impl Logins {
             return;
         }
         self.told.set(Some(now));
-        tracing::warn!(%peer, "connections that do not log in were closed to make room for others");
+        tracing::warn!(%peer, "connections that had not logged in were closed to make room for others");
         let text = format!(
-            "too many connections are in their login: those that did not log in are closed for new ones, last for one from {}",
+            "too many connections in login: connections that have not logged in are closed to make room for new ones, most recently for one from {}",
             peer.ip()
         );
         tell(Event::new(LOGINS_CROWDED, peer.ip().to_string(), text).because("no_room"));
@@ -150,21 +150,21 @@ pub fn session_ended(tsih: u16, why: Option<CloseReason>) {
 /// What is told of the end of a session.
 fn end_of_session(initiator: &str, target: &str, why: Option<CloseReason>) -> Event {
     let (code, cause, how) = match why {
-        Some(CloseReason::LoggedOut) => (SESSION_ENDED, "logged_out", "has logged out"),
+        Some(CloseReason::LoggedOut) => (SESSION_ENDED, "logged_out", "logged out"),
         Some(CloseReason::Drained) => (SESSION_ENDED, "asked_to", "was asked to log out"),
-        Some(CloseReason::Reinstated) => (SESSION_ENDED, "replaced", "has logged in anew"),
-        Some(CloseReason::Reset) => (SESSION_LOST, "reset", "was cut off"),
-        None | Some(CloseReason::PeerClosed) => (SESSION_LOST, "connection_lost", "has lost its connection"),
-        Some(CloseReason::NopTimeout) => (SESSION_LOST, "no_answer", "does not answer any more"),
+        Some(CloseReason::Reinstated) => (SESSION_ENDED, "replaced", "was replaced by a new login"),
+        Some(CloseReason::Reset) => (SESSION_LOST, "reset", "was reset"),
+        None | Some(CloseReason::PeerClosed) => (SESSION_LOST, "connection_lost", "lost its connection"),
+        Some(CloseReason::NopTimeout) => (SESSION_LOST, "no_answer", "stopped responding"),
         Some(CloseReason::HeaderDigest | CloseReason::DataDigest) => {
-            (SESSION_LOST, "digest", "has sent data whose checksum is wrong")
+            (SESSION_LOST, "digest", "sent data with a wrong digest")
         }
-        Some(CloseReason::ProtocolError) => (SESSION_LOST, "protocol_error", "has broken the protocol"),
+        Some(CloseReason::ProtocolError) => (SESSION_LOST, "protocol_error", "violated the protocol"),
         Some(CloseReason::AbortTimeout) => {
-            (SESSION_LOST, "abort_timeout", "was cut off since what it wants aborted does not end")
+            (SESSION_LOST, "abort_timeout", "was cut off: a task it asked to abort did not end")
         }
     };
-    Event::new(code, initiator, format!("{initiator} {how}: its session with {target} has ended"))
+    Event::new(code, initiator, format!("session of {initiator} with {target} ended: the initiator {how}"))
         .because(cause)
 }
 

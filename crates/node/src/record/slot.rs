@@ -127,7 +127,7 @@ pub(super) fn choose(path: &Path, slots: Vec<Slot>) -> Result<Chosen, RecordErro
             Slot::Broken(header) if header.generation < used => {
                 tracing::info!(
                     generation = used + 1,
-                    "a change of the node's record was cut off before it was answered, and is not made"
+                    "a change of the node's record was interrupted before it was acknowledged, and was not made"
                 );
             }
             Slot::Unreadable(_, error) => unreadable = Some(error),
@@ -193,18 +193,18 @@ impl fmt::Display for RecordFault {
                 write!(f, "copy {slot} of the node's record {path} cannot be read ({why})")?;
             }
         }
-        write!(f, "; the node goes on with the other one, change {used}. ")?;
+        write!(f, "; the node uses the other copy, change {used}. ")?;
         match self.missing {
             Missing::Nothing => f.write_str("Nothing is missing. ")?,
             Missing::Perhaps => f.write_str(
-                "If the newer one is lost, then the last change of pools, targets, LUN maps or hosts is missing: look at them. ",
+                "If the newer copy is the lost one, the last change of pools, targets, LUN maps or hosts is missing: check them. ",
             )?,
             Missing::Change(lost) => write!(
                 f,
-                "Change {lost} of pools, targets, LUN maps or hosts is lost: look at them, and make it again. ",
+                "Change {lost} of pools, targets, LUN maps or hosts is lost: check them and repeat the change. ",
             )?,
         }
-        f.write_str("Look after the disk")
+        f.write_str("Check the disk")
     }
 }
 

@@ -79,7 +79,7 @@ impl Caller {
             if now >= until {
                 tracing::info!(
                     tsih = self.session.tsih(),
-                    "a command of several steps ends: its initiator is not heard any more"
+                    "a command of several steps was ended: its initiator is unreachable"
                 );
                 return Err(BlockError::Unknown);
             }

@@ -79,7 +79,7 @@ impl Session {
     /// Adds the first connection.
     pub fn add_leading_connection(self: &Rc<Session>, stream: Stream, login: LoginOutcome) {
         let expected = self.brain.borrow_mut().expect_connection(login.request.cid);
-        let id = expected.expect("a new session takes a connection");
+        let id = expected.expect("a new session accepts a connection");
         self.add_connection(id, stream, login);
     }
 
@@ -98,11 +98,7 @@ impl Session {
         match rt::timeout(QUIET_DEADLINE, self.quiet(Some(cid))).await {
             Ok(()) => Ok(seat),
             Err(_) => {
-                tracing::error!(
-                    tsih = self.tsih(),
-                    cid,
-                    "commands of a lost connection do not come to their end"
-                );
+                tracing::error!(tsih = self.tsih(), cid, "timed out draining commands of a lost connection");
                 Err(NoSeat::Status(LoginStatus::ServiceUnavailable))
             }
         }
@@ -139,7 +135,7 @@ impl Session {
             tracing::error!(
                 tsih = self.tsih(),
                 cid,
-                "commands that were logged out do not come to their end"
+                "timed out draining commands of a connection that logged out"
             );
         }
         self.brain.borrow_mut().logout_done(id, quiet.is_ok());

@@ -68,7 +68,7 @@ impl Session {
                 tracing::error!(
                     tsih = self.birth.tsih,
                     ?function,
-                    "commands that are to be aborted do not come back from their disk, or from another node that they ask; the session is ended"
+                    "timed out aborting commands: they do not return from their disk, or from another node; the session is ended"
                 );
                 self.end(CloseReason::AbortTimeout);
                 work.await
@@ -76,7 +76,11 @@ impl Session {
         };
         let has_come = || !self.brain.borrow().awaits_data(id);
         if rt::timeout(DATA_DEADLINE, self.arrived.until(has_come)).await.is_err() {
-            tracing::debug!(tsih = self.birth.tsih, ?function, "no data comes any more for what was aborted");
+            tracing::debug!(
+                tsih = self.birth.tsih,
+                ?function,
+                "data of the aborted commands did not arrive in time"
+            );
         }
         let answered = rt::now();
         // A session that ended meanwhile has reset nothing, and nobody waits for that any more.

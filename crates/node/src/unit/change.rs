@@ -72,7 +72,7 @@ async fn waiting_for<T>(id: VolumeId, what: &'static str, part: impl Future<Outp
     match rt::timeout(ANSWER_DEADLINE, part.as_mut()).await {
         Ok(done) => done,
         Err(rt::Elapsed) => {
-            tracing::warn!(volume = %id, what, "a change of reservations or mode pages waits; its initiator is told so");
+            tracing::warn!(volume = %id, what, "a change of reservations or mode pages is waiting; its initiator is informed");
             part.await
         }
     }
@@ -145,7 +145,7 @@ pub async fn until_orphans_ended(id: VolumeId) {
             unit.volume().orphans_ended().await;
         }
     });
-    waiting_for(id, "writes of hosts that were lost", ended).await;
+    waiting_for(id, "writes of lost hosts", ended).await;
 }
 
 /// Installs what was decided on every core, tells initiators, and waits until nothing that the change aborts can take effect.
@@ -171,6 +171,6 @@ pub async fn install_on_all_cores(id: VolumeId, state: Option<LuState>, notices:
                 }
             }
         });
-        waiting_for(id, "commands that it aborts", aborted).await;
+        waiting_for(id, "commands to be aborted", aborted).await;
     }
 }

@@ -131,8 +131,8 @@ fn a_volume_with_commands_at_a_silent_disk_is_deleted_when_it_answers_and_holds_
         assert!(matches!(error, ControlError::Busy { .. }), "{said}");
         assert_eq!(
             said,
-            "growing volume \"thick\" was not begun: deleting volume \"thick\" comes first and waits for \
-             commands of initiators to come back from /dev/disk"
+            "growing volume \"thick\" was not started: deleting volume \"thick\" comes first and waits for \
+             host commands to return from /dev/disk"
         );
 
         let (error, took) = end(&rig, deletion);
@@ -205,7 +205,7 @@ fn a_volume_that_is_made_on_a_silent_disk_is_there_when_it_answers() {
         // Who was told that it goes on learns how it has ended.
         let ended = rig.control(|control| async move { control.ended_jobs() });
         let is_done =
-            |job: &EndedJob| job.subject == "making volume \"late\"" && job.outcome == JobOutcome::Done;
+            |job: &EndedJob| job.subject == "creating volume \"late\"" && job.outcome == JobOutcome::Done;
         let done: Vec<_> = ended.iter().map(|(_, job)| job).filter(|job| is_done(job)).collect();
         assert_eq!(done.len(), 1, "{ended:?}");
         assert!(done[0].took.is_some_and(|took| took > CHANGE_DEADLINE), "{done:?}");
@@ -258,7 +258,7 @@ fn a_node_starts_without_a_pool_that_does_not_answer_and_takes_it_in_when_it_doe
             Rc::new(session)
         });
         let pool = rig.control(|control| async move { control.pool(POOL) }).unwrap();
-        assert!(pool.state.unwrap_err().to_string().contains("have not answered"));
+        assert!(pool.state.unwrap_err().to_string().contains("have not responded"));
         let shape = Shape { name: "new", ..Shape::thick() };
         let error =
             rig.control(move |control| async move { control.create_volume(new_volume(POOL, shape)).await });

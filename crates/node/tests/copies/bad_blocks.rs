@@ -132,10 +132,7 @@ fn a_bad_block_on_one_copy_is_read_from_the_other_and_written_again() {
         assert!(expected.iter().all(|event| told.iter().filter(|it| *it == event).count() == 2), "{told:?}");
         let troubles = cluster.troubles(0);
         assert_eq!(troubles.len(), 1);
-        assert!(
-            troubles[0].contains("failed to read 2 blocks: all of them have been rewritten"),
-            "{troubles:?}"
-        );
+        assert!(troubles[0].contains("failed to read 2 blocks: all were repaired"), "{troubles:?}");
         assert!(cluster.troubles(1).is_empty(), "the other node's disk is well");
         let errors = cluster.control(0, |control| async move {
             control.pool(POOL).unwrap().state.unwrap().read_errors.remove(0)
@@ -157,7 +154,7 @@ fn what_a_disk_did_not_read_is_shown_after_a_restart_until_somebody_has_seen_it(
         cluster.assert_reads(0, [3, 700]);
         cluster.world.run_for(Duration::from_secs(15));
         let shown = cluster.troubles(0);
-        assert!(shown[0].contains("failed to read 2 blocks: all of them have been rewritten"), "{shown:?}");
+        assert!(shown[0].contains("failed to read 2 blocks: all were repaired"), "{shown:?}");
         let restart = || {
             cluster.world.crash(cluster.servers[0]);
             cluster.start(0);

@@ -74,7 +74,7 @@ fn what_the_record_says_nothing_of_is_kept_and_shown_as_unusable() {
     cluster.start(1);
     cluster.world.run_for(Duration::from_secs(10));
     let problem = cluster.control(1, |control| async move { control.volume("thick").unwrap().problem });
-    assert!(problem.as_ref().is_some_and(|text| text.contains("no such volume")), "{problem:?}");
+    assert!(problem.as_ref().is_some_and(|text| text.contains("does not have this volume")), "{problem:?}");
     cluster.delete(1);
     assert!(cluster.names_on(1).is_empty());
 }

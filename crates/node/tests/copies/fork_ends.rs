@@ -84,7 +84,7 @@ fn deleted(seed: u64) {
     cluster.world.run_for(Duration::from_secs(5));
     assert!(has_copy(&cluster, B), "nothing is deleted unasked");
     let shown = cluster.control(B, |control| async move { control.volume("thick").unwrap().problem });
-    assert!(shown.as_ref().is_some_and(|text| text.contains("gone on alone")), "{shown:?}");
+    assert!(shown.as_ref().is_some_and(|text| text.contains("continued alone")), "{shown:?}");
     cluster.control(B, |control| async move { control.delete_volume("thick", true).await }).unwrap();
     assert!(!has_copy(&cluster, B));
     cluster.restart_b(Duration::from_secs(1));

@@ -70,7 +70,7 @@ fn a_cut_between_two_of_three_nodes_is_seen_by_both() {
             let [problem] = problems.as_slice() else { panic!("{problems:?}") };
             let begin = format!("node {other} (");
             assert!(
-                problem.starts_with(&begin) && problem.contains(") has not answered this node"),
+                problem.starts_with(&begin) && problem.contains(") has not responded to this node"),
                 "{problem}"
             );
             assert!(problem.contains(", and node 1 (") && problem.contains(") reaches it: "), "{problem}");

@@ -126,7 +126,7 @@ fn a_node_that_is_not_in_sync_compares_nothing() {
     assert_eq!((found.state, found.unchecked, found.different), (VerificationState::Done, 8 * MIB, 0));
     assert!(!found.is_equal());
     let problem = found.problem.unwrap();
-    assert!(problem.contains("is not in sync"), "{problem}");
+    assert!(problem.contains("is out of sync"), "{problem}");
     cluster.wait_until_in_sync(0, 2);
     assert!(cluster.verify(1).is_equal());
     assert_eq!(cluster.ended_comparisons(1), [JobOutcome::Done, JobOutcome::Failed]);

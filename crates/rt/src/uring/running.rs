@@ -37,7 +37,7 @@ pub enum StartError {
     )]
     NotPermitted(#[source] io::Error),
     /// The kernel has no io_uring, or one too old.
-    #[error("this kernel's io_uring is too old ({0}): Linux 6.1 or newer is needed")]
+    #[error("this kernel's io_uring is too old ({0}): Linux 6.1 or newer is required")]
     TooOld(#[source] io::Error),
     /// The limit on memory is too low.
     #[error(

@@ -87,7 +87,7 @@ impl Inner {
         let written = match self.write_slots(layout, generation, slot).await {
             Err(error) if is_full(&error) => {
                 // Nothing promises this generation, and the next attempt writes it again, over what there is of it now.
-                tracing::warn!(pool = %self.id, "the file system under the pool is full: a change of its metadata was not made");
+                tracing::warn!(pool = %self.id, "the file system under the pool is full: a metadata change was not made");
                 return Err(error);
             }
             Err(error) => Err(error),
@@ -103,7 +103,7 @@ impl Inner {
             }
             Err(error) => {
                 state.metadata = MetadataState::Failed;
-                tracing::error!(pool = %self.id, %error, "writing the metadata failed: no changes until it is reopened");
+                tracing::error!(pool = %self.id, %error, "a metadata write failed: the pool is locked until it is reopened");
             }
         }
         written

@@ -141,7 +141,7 @@ impl MadeFiles {
     pub(super) fn remove(self) {
         for (disk, path) in self.0 {
             if let Err(error) = disk.remove(&path) {
-                tracing::warn!(path = %path.display(), %error, "a file that was made in vain could not be removed");
+                tracing::warn!(path = %path.display(), %error, "a file created for a failed pool could not be removed");
             }
         }
     }

@@ -28,7 +28,7 @@ impl Inner {
     pub(super) async fn allocate_again(&self, catalog: &Catalog) {
         if let Err(error) = self.try_allocate_again(catalog).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(pool = %self.id, error, "no space can be set aside for the metadata of a pool: make room in its file system");
+            tracing::warn!(pool = %self.id, error, "no space can be reserved for the metadata of a pool: free space in its file system");
         }
     }
 

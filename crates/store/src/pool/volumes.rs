@@ -501,7 +501,7 @@ impl Inner {
         // Nobody else gets the extents before they are zeroed: a late zero would hit the next owner's data.
         let runs: Vec<ExtentRun> = volume.runs().collect();
         if let Err(error) = self.zero(&runs, watch).await {
-            tracing::warn!(volume = %id, %error, "the space of a deleted volume was not given back to the disk");
+            tracing::warn!(volume = %id, %error, "the space of a deleted volume could not be released on the disk");
         }
         self.put_back(&runs);
         Ok(())

@@ -74,10 +74,10 @@ pub(super) enum DiskError {
     #[error(transparent)]
     Failed(#[from] Failure),
     /// The unit does not know the command.
-    #[error("the unit does not support that")]
+    #[error("not supported by the LUN")]
     Unsupported,
     /// Behind the unit's end.
-    #[error("the unit ends before that")]
+    #[error("beyond the end of the LUN")]
     BehindEnd,
 }
 
@@ -89,7 +89,7 @@ impl DiskError {
             DiskError::BehindEnd => return Errno::NOSPC,
             DiskError::Failed(failure) => failure,
         };
-        tracing::error!(error = %failure, "a {doing} has failed");
+        tracing::error!(error = %failure, "{doing} failed");
         match failure.answer().and_then(initiator::Error::sense) {
             Some((DATA_PROTECT, SPACE_ALLOCATION_FAILED)) => Errno::NOSPC,
             Some((DATA_PROTECT, _)) => Errno::ROFS,

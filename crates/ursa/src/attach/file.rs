@@ -265,7 +265,7 @@ impl Filesystem for File {
                     Some(found) => reply.offset(found),
                     None => reply.error(Errno::ENXIO),
                 },
-                Err(error) => reply.error(errno("look for data", &error)),
+                Err(error) => reply.error(errno("data lookup", &error)),
             }
         });
     }

@@ -34,41 +34,41 @@ use self::ublk::{Device, Ublk, UblkError};
 use crate::cli::{CliError, LoginArgs, Outcome};
 
 const EXAMPLES: &str = "\
-Examples, as root:
+Examples (as root):
   ursa attach iscsi://10.0.0.7,10.0.1.7/iqn.2026-11.io.ursa:db/0 --path /run/db &
   losetup --find --show --direct-io=on --sector-size 4096 /run/db/disk
   mkfs.ext4 /dev/loop0
-and where the kernel has ublk:
+With a kernel that has ublk:
   ursa attach iscsi://10.0.0.7,10.0.1.7/iqn.2026-11.io.ursa:db/0 --ublk &
   mkfs.ext4 /dev/ublkb0
-It goes on until SIGTERM, or until the directory is unmounted or the device deleted.";
+It runs until SIGTERM, or until the directory is unmounted or the device deleted.";
 
 /// Where files are shown if nothing is said, for root and for others.
 const RUNTIME_DIR: &str = "/run";
 
-/// Show a unit of any iSCSI target as a file or a block device.
+/// Attach a LUN of any iSCSI target as a file or a block device.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Attach {
-    /// `iscsi://PORTAL[:PORT][,PORTAL...]/IQN/LUN`: all portals are used, and the loss of one is a short stall
+    /// LUN to attach, as `iscsi://PORTAL[:PORT][,PORTAL...]/IQN/LUN`; all portals are used as paths
     #[arg(value_name = "URL")]
     unit: UnitUrl,
-    /// The directory in which there will be the file `disk` [default: ursa/IQN-LUN in /run, or in $XDG_RUNTIME_DIR]
+    /// Directory in which the file `disk` appears [default: ursa/IQN-LUN in /run, or in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "DIRECTORY")]
     path: Option<PathBuf>,
-    /// Make the block device `/dev/ublkbN` instead of a file: for root, with Linux 6.5 or newer and its module `ublk_drv`
+    /// Create the block device `/dev/ublkbN` instead of a file; requires root and Linux 6.5 or newer with the module `ublk_drv`
     #[arg(long, conflicts_with = "path")]
     ublk: bool,
-    /// The N of `/dev/ublkbN` [default: any that is free]
+    /// Number N of `/dev/ublkbN` [default: any free one]
     #[arg(long, value_name = "N", requires = "ublk", value_parser = clap::value_parser!(u32).range(..=ublk::ID_MAX))]
     ublk_id: Option<u32>,
-    /// Use the portals that the given ones tell of, too
+    /// Also use the portals that the given ones report
     #[arg(long)]
     discover: bool,
-    /// Let nobody write
+    /// Attach read-only
     #[arg(long)]
     read_only: bool,
-    /// Seconds that reads and writes wait when no portal can be reached, before they fail
+    /// Seconds to queue I/O while no portal is reachable, before it fails
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     queue_for: u64,
     #[command(flatten)]
@@ -82,7 +82,7 @@ pub enum AttachError {
     #[error(transparent)]
     Given(#[from] CliError),
     /// A portal's name.
-    #[error("cannot find the portal {0}")]
+    #[error("cannot resolve portal {0}")]
     Resolve(PortalName, #[source] io::Error),
     /// The core does not start.
     #[error(transparent)]
@@ -100,16 +100,16 @@ pub enum AttachError {
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
     /// The kernel's side.
-    #[error("the connection with the kernel has failed")]
+    #[error("the connection to the kernel failed")]
     Kernel(#[source] io::Error),
     /// What was written may not be on stable storage.
-    #[error("the last writes could not be made durable: {0}")]
+    #[error("the final flush failed; the last writes may be lost: {0}")]
     Flush(String),
     /// A second signal.
-    #[error("given up while it was in use: what had not been written is lost")]
+    #[error("detached while in use: unwritten data is lost")]
     GivenUp,
     /// A thread has panicked.
-    #[error("a part of this program has failed, which is a mistake in it: what it said before may tell more")]
+    #[error("internal error: a thread of this program failed; see the messages above")]
     Crashed,
 }
 
@@ -212,7 +212,9 @@ impl Attach {
 fn resolve(portal: &PortalName) -> Result<SocketAddr, AttachError> {
     let failed = |error| AttachError::Resolve(portal.clone(), error);
     let mut addresses = (portal.host.as_str(), portal.port).to_socket_addrs().map_err(failed)?;
-    addresses.next().ok_or_else(|| failed(io::Error::new(io::ErrorKind::NotFound, "the name has no address")))
+    addresses.next().ok_or_else(|| {
+        failed(io::Error::new(io::ErrorKind::NotFound, "the name does not resolve to an address"))
+    })
 }
 
 /// Says where it is. Nobody may be there to read it.

@@ -27,29 +27,29 @@ const GOODBYE_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// No directory to mount at.
-    #[error("cannot use {0} as the place of the file: choose a directory with --path")]
+    #[error("cannot use directory {0}; choose another with --path")]
     Directory(PathBuf, #[source] io::Error),
     /// Something is there.
-    #[error("{0} is not empty: choose another directory with --path")]
+    #[error("{0} is not empty; choose another directory with --path")]
     NotEmpty(PathBuf),
     /// The kernel has no FUSE.
     #[error(
-        "there is no {DEVICE}: load the kernel module (`modprobe fuse`); a container needs the device (`--device {DEVICE} --cap-add SYS_ADMIN`)"
+        "{DEVICE} not found; load the kernel module (`modprobe fuse`); a container needs the device (`--device {DEVICE} --cap-add SYS_ADMIN`)"
     )]
     NoDevice,
     /// It may not be used.
-    #[error("{DEVICE} may not be used: run this as root, or let this user read and write it")]
+    #[error("no permission for {DEVICE}; run this as root, or give this user read and write access to it")]
     Denied(#[source] io::Error),
     /// Nobody to mount for a user.
     #[error(
-        "{HELPER} is not installed, and only root can mount without it: install the package fuse3, or run this as root"
+        "{HELPER} not found, and only root can mount without it; install the package fuse3, or run this as root"
     )]
     NoHelper,
     /// Anything else.
     #[error("cannot mount at {0}")]
     Mount(PathBuf, #[source] io::Error),
     /// It was mounted, and nobody can take it away.
-    #[error("cannot unmount {0}: `umount {0}` may tell more")]
+    #[error("cannot unmount {0}; `umount {0}` may show why")]
     Unmount(PathBuf, #[source] io::Error),
 }
 
@@ -127,7 +127,7 @@ impl Shown for Place {
     fn tell_in_use(&self) {
         tracing::warn!(
             path = %self.path.display(),
-            "the file is in use (`losetup -a`, `fuser -m` tell by whom): it goes when it is not used any more; a second signal takes it away at once"
+            "the file is in use (see `losetup -a`, `fuser -m`) and will be removed when its last user closes it; a second signal removes it now"
         );
     }
 

@@ -12,28 +12,28 @@ use crate::clock::utc;
 /// What to do with floating portal addresses.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Have one node at a time have an address: another one takes it when that is lost or stops
+    /// Add a floating IP: held by one node, taken over by another on failure
     ///
-    /// Nodes need the right CAP_NET_ADMIN for that, and CAP_NET_RAW to tell the network.
+    /// Nodes need the capability CAP_NET_ADMIN for this, and CAP_NET_RAW to announce the address on the network.
     Add {
-        /// An address that no machine has, and the length of its network: 192.0.2.10/24
+        /// An unused address, with its prefix length: 192.0.2.10/24
         #[arg(value_name = "ADDRESS/LENGTH")]
         address: String,
-        /// The network device that gets it, on each node [default: the one that has an address of the same network]
+        /// Network device for the address, on each node [default: the one with an address in the same network]
         #[arg(long, value_name = "DEVICE")]
         device: Option<String>,
-        /// The numbers of the nodes that may have it [default: all but witnesses]
+        /// Nodes that may hold it, by number [default: all but witnesses]
         #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
         nodes: Vec<u16>,
-        /// The number of the node that is to have it, and has it back when it has been up for a minute
+        /// Preferred node, by number; it takes the address back once it has been up for a minute
         #[arg(long, value_name = "NUMBER")]
         prefer: Option<u16>,
     },
-    /// List floating addresses, and which node has each
+    /// List floating IPs and the nodes that hold them
     List,
-    /// Remove a floating address: sessions through it end
+    /// Remove a floating IP; sessions through it end
     Remove {
-        /// The address
+        /// Address
         address: String,
         #[command(flatten)]
         confirm: Confirm,
@@ -51,7 +51,7 @@ impl Command {
                 let new = FloatingAddressAdd { address, device, nodes, prefer };
                 output.show(&client.add_address(&new)?, |added| {
                     format!(
-                        "{} floats: a node takes it in a moment, `ursa address list` shows which.\n",
+                        "Floating IP {} added. A node takes it in a moment: `ursa address list` shows which.\n",
                         added.address
                     )
                 })
@@ -60,10 +60,10 @@ impl Command {
             Command::Remove { address, confirm } => {
                 // As it is listed, too.
                 let address = address.split('/').next().unwrap_or_default().to_owned();
-                let what = format!("Remove address {address}");
+                let what = format!("Remove floating IP {address}");
                 if confirm.go_on_if(output, &what, true, || client.would_remove_address(&address))? {
                     client.remove_address(&address)?;
-                    output.done(&format!("Address {address} is removed."))?;
+                    output.done(&format!("Floating IP {address} removed."))?;
                 }
                 Ok(())
             }
@@ -72,7 +72,8 @@ impl Command {
 }
 
 fn table(addresses: &[FloatingAddress]) -> String {
-    let mut table = Table::new(&["ADDRESS", "ON", "STATE", "SINCE", "DEVICE", "NODES", "PREFERRED", "GROUP"]);
+    let mut table =
+        Table::new(&["ADDRESS", "HELD BY", "STATE", "SINCE", "DEVICE", "NODES", "PREFERRED", "GROUP"]);
     for address in addresses {
         table.row([
             address.address.clone(),
@@ -86,7 +87,7 @@ fn table(addresses: &[FloatingAddress]) -> String {
         ]);
     }
     let troubles: String = addresses.iter().map(troubles).collect();
-    table.text("There is no floating address: `ursa address add` makes one.") + &troubles
+    table.text("No floating IPs. Add one with `ursa address add`.") + &troubles
 }
 
 fn holder(address: &FloatingAddress) -> String {
@@ -95,7 +96,7 @@ fn holder(address: &FloatingAddress) -> String {
         return String::from(if is_known { "NONE" } else { "-" });
     };
     let name = address.holder_name.as_deref().unwrap_or_default();
-    let waits = if address.waits { ", in a moment" } else { "" };
+    let waits = if address.waits { " (pending)" } else { "" };
     format!("{node} {name}{waits}").trim_end().to_owned()
 }
 
@@ -103,8 +104,8 @@ fn holder(address: &FloatingAddress) -> String {
 fn state(state: AddressState) -> &'static str {
     match state {
         AddressState::Held => "held",
-        AddressState::Taking => "taking",
-        AddressState::Nobody => "NOBODY",
+        AddressState::Taking => "taking over",
+        AddressState::Nobody => "NOT HELD",
         AddressState::Unknown => "UNKNOWN",
         AddressState::Unreadable => "UNREADABLE",
     }
@@ -116,7 +117,7 @@ fn troubles(address: &FloatingAddress) -> String {
     };
     let unreadable = (address.state == AddressState::Unreadable).then(|| {
         format!(
-            "\n{}: a later version of ursa has written what the record has of it, and the node that was asked cannot read that: ask one of that version\n",
+            "\n{}: written by a later version of ursa, so this node cannot read it: use a node of that version (--api)\n",
             address.address
         )
     });
@@ -156,19 +157,19 @@ mod tests {
             ..address.clone()
         };
         let waits = FloatingAddress { waits: true, state: AddressState::Taking, ..address.clone() };
-        assert!(table(&[waits]).contains("1 san1, in a moment  taking "));
+        assert!(table(&[waits]).contains("1 san1 (pending)  taking over"));
         let later = FloatingAddress { portal_group: None, state: AddressState::Unreadable, ..other.clone() };
-        assert!(table(&[later]).contains("-   UNREADABLE  -"), "nobody knows who has it");
+        assert!(table(&[later]).contains("-        UNREADABLE  -"), "nobody knows who has it");
         assert_eq!(
             table(&[address, other]),
             "\
-ADDRESS        ON      STATE   SINCE                 DEVICE      NODES  PREFERRED  GROUP
-192.0.2.10/24  1 san1  held    1970-01-01 00:00:00Z  by network  1, 2   1          65280
-fd00::10/64    NONE    NOBODY  -                     eth1        all    -          65281
+ADDRESS        HELD BY  STATE     SINCE                 DEVICE      NODES  PREFERRED  GROUP
+192.0.2.10/24  1 san1   held      1970-01-01 00:00:00Z  by network  1, 2   1          65280
+fd00::10/64    NONE     NOT HELD  -                     eth1        all    -          65281
 
 fd00::10/64: node 2 san2: `ip`: no
 "
         );
-        assert_eq!(table(&[]), "There is no floating address: `ursa address add` makes one.\n");
+        assert_eq!(table(&[]), "No floating IPs. Add one with `ursa address add`.\n");
     }
 }

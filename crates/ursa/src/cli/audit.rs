@@ -11,19 +11,19 @@ use crate::clock::utc;
 /// Which entries.
 #[derive(Args, Debug)]
 pub struct Audit {
-    /// How many, the newest first
+    /// Number of entries, newest first
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
-    /// Those before the one with this number, of one node
+    /// Entries before this ID, of one node
     #[arg(long, value_name = "ID")]
     before: Option<u64>,
-    /// Those that were written until then, in seconds since 1970
+    /// Entries up to this time, in seconds since 1970
     #[arg(long, value_name = "SECONDS")]
     until: Option<u64>,
-    /// With --until: without so many of the newest, which you have already
+    /// With --until: skip the newest N (paging)
     #[arg(long, value_name = "N", requires = "until")]
     skip: Option<usize>,
-    /// Of another node of the cluster, by its number, or of all
+    /// Another node of the cluster, by number, or all
     #[arg(long, value_name = "NUMBER|all")]
     node: Option<String>,
 }
@@ -46,10 +46,10 @@ impl Audit {
     }
 }
 
-const NOTHING: &str = "Nothing was done yet.";
+const NOTHING: &str = "No entries.";
 
 fn table(entries: &[AuditEntry]) -> String {
-    let mut table = Table::new(&["ID", "AT", "WHO", "BY", "FROM", "WHAT", "RESULT"]);
+    let mut table = Table::new(&["ID", "TIME", "USER", "LOGIN", "FROM", "ACTION", "RESULT"]);
     for entry in entries {
         let [at, who, by, from, what, result] = cells(entry);
         table.row([entry.id.to_string(), at, who, by, from, what, result]);
@@ -58,7 +58,7 @@ fn table(entries: &[AuditEntry]) -> String {
 }
 
 fn table_of_nodes(entries: &[AuditEntry]) -> String {
-    let mut table = Table::new(&["NODE", "ID", "AT", "WHO", "BY", "FROM", "WHAT", "RESULT"]);
+    let mut table = Table::new(&["NODE", "ID", "TIME", "USER", "LOGIN", "FROM", "ACTION", "RESULT"]);
     for entry in entries {
         let [at, who, by, from, what, result] = cells(entry);
         let node = entry.node_name.clone().unwrap_or_else(|| "-".into());
@@ -103,10 +103,10 @@ mod tests {
         };
         assert_eq!(
             table_of_nodes(std::slice::from_ref(&entry)),
-            "NODE  ID  AT                    WHO    BY  FROM               WHAT                              RESULT\n\
-             san2  7   2027-01-15 08:00:00Z  alice  -   through node san1  POST /v1/pools/old/export?node=2  409 pool_in_use\n"
+            "NODE  ID  TIME                  USER   LOGIN  FROM               ACTION                            RESULT\n\
+             san2  7   2027-01-15 08:00:00Z  alice  -      through node san1  POST /v1/pools/old/export?node=2  409 pool_in_use\n"
         );
-        assert!(table(&[entry]).starts_with("ID  AT "));
-        assert_eq!(table_of_nodes(&[]), "Nothing was done yet.\n");
+        assert!(table(&[entry]).starts_with("ID  TIME "));
+        assert_eq!(table_of_nodes(&[]), "No entries.\n");
     }
 }

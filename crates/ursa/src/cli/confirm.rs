@@ -11,11 +11,11 @@ use super::output::Output;
 /// What every command that destroys something or takes it away takes.
 #[derive(Args, Debug)]
 pub struct Confirm {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 
-    /// Only show what would be done
+    /// Show what the command would do, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -72,7 +72,7 @@ impl Confirm {
 /// # Errors
 /// [`CliError::Print`].
 pub fn show_would(output: &Output, what: &str, would: &DryRun) -> Result<(), CliError> {
-    output.show(would, |would| format!("Would do: {}Nothing was changed.\n", told(what, would)))
+    output.show(would, |would| format!("Dry run: {}Nothing was changed.\n", told(what, would)))
 }
 
 fn told(what: &str, DryRun { would, .. }: &DryRun) -> String {
@@ -84,7 +84,7 @@ fn told(what: &str, DryRun { would, .. }: &DryRun) -> String {
 fn ask(about: &str) -> Result<bool, CliError> {
     let mut answer = String::new();
     let mut terminal = io::stderr();
-    let asked = write!(terminal, "{about}Go on? [y/N] ").and_then(|()| terminal.flush());
+    let asked = write!(terminal, "{about}Continue? [y/N] ").and_then(|()| terminal.flush());
     asked.and_then(|()| io::stdin().lock().read_line(&mut answer)).map_err(CliError::Print)?;
     if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(true) } else { Err(CliError::Declined) }
 }

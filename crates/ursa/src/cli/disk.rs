@@ -10,9 +10,9 @@ use super::table::{Table, size};
 /// What to do with disks.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the block devices of a node's machine, and what uses them; `unused` ones a pool takes as they are
+    /// List the block devices of a node and what uses them; `unused` ones can go into a pool as they are
     List {
-        /// The number of another node of the cluster [default: the one that is asked]
+        /// Number of another node [default: the node contacted]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
     },
@@ -41,7 +41,7 @@ fn table(disks: &[BlockDevice]) -> String {
             disk.path.clone(),
         ]);
     }
-    table.text("The machine has no block devices.")
+    table.text("No block devices.")
 }
 
 /// What uses it, or what it holds.

@@ -17,8 +17,8 @@ Examples:
   ursa drill crash-node
   ursa drill pause --node 2 --policy round-robin,queue-depth,service-time
   ursa drill crash-node --witness --cycles 200
-It has nothing to do with nodes that run on this machine already: it starts some of its own, on free ports of 127.0.0.1, and
-stops them in the end.";
+A drill does not touch nodes that already run on this machine. It starts its own on free ports of 127.0.0.1,
+and stops them at the end.";
 
 /// Of a demo: enough to see that something is brought up to date, and little to wait for.
 const DEMO_SIZE: Size = Size(256 << 20);
@@ -26,13 +26,13 @@ const DEMO_SIZE: Size = Size(256 << 20);
 /// How a host spreads its requests over paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PathPolicy {
-    /// One path after the other
+    /// Use all paths in turn
     RoundRobin,
-    /// The path with the fewest requests under way
+    /// Use the path with the fewest outstanding requests
     QueueDepth,
-    /// The path that answers soonest
+    /// Use the path with the shortest expected service time
     ServiceTime,
-    /// The path that was used last, as long as it can be
+    /// Stay on the path used last while it works
     MostRecentlyUsed,
 }
 
@@ -49,63 +49,63 @@ impl PathPolicy {
     }
 }
 
-/// Harm, and a verdict.
+/// Inject faults, and judge.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Drill {
-    /// What is done
+    /// Fault to inject
     scenario: Scenario,
-    /// On how many nodes the volume has copies [default: 3]
+    /// Number of nodes, each with a copy of the volume [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=4))]
     nodes: Option<u8>,
-    /// Two nodes with copies, and one that only votes
+    /// Use two nodes with copies, and a witness
     #[arg(long, conflicts_with = "nodes")]
     witness: bool,
-    /// Have the volume in memory
+    /// Use a RAM volume
     #[arg(long)]
     ram: bool,
-    /// Leave out the processes that tell of a node's death: the others wait for its leases, as when its machine is lost
+    /// Run without the processes that report a node's death: the others wait for its leases, as after the loss of a machine
     #[arg(long)]
     no_watcher: bool,
-    /// Where to make the nodes' directories; it must not exist, and is removed unless the drill fails [default: one of its own in $TMPDIR]
+    /// Directory for the nodes' data; must not exist yet, and is removed unless the drill fails [default: a new one in $TMPDIR]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// How large the volume is
+    /// Size of the volume
     #[arg(long, value_name = "SIZE", default_value_t = DEMO_SIZE)]
     size: Size,
-    /// The node that harm is done to [default: 1, which made the cluster]
+    /// Node to inject the fault on [default: 1, which created the cluster]
     #[arg(long, value_name = "N")]
     node: Option<u16>,
-    /// What is said across a cut is lost, and the connections with it; otherwise it arrives when the cut is mended
+    /// Drop traffic and connections across a cut link, instead of delivering the traffic when the link is restored
     #[arg(long)]
     lossy: bool,
-    /// How many seconds the harm lasts
+    /// Duration of the fault, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     seconds: u32,
-    /// How often all of it is done
+    /// Number of cycles for each path policy
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     cycles: u32,
-    /// How the load chooses paths; several, separated by commas, have their turns
+    /// Path policy of the load; several, separated by commas, run one after the other
     #[arg(long, value_enum, value_delimiter = ',', default_value = "queue-depth")]
     policy: Vec<PathPolicy>,
-    /// Requests of the load under way for each path
+    /// Outstanding requests per path
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     depth: u16,
-    /// Of a hundred requests, so many are reads
+    /// Read percentage
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     reads: u8,
-    /// The longest that a request may wait for its answer, in milliseconds [default: 1500; 250 if no copy is harmed]
+    /// Longest response time allowed, in milliseconds [default: 1500; 250 if no copy is harmed]
     #[arg(long, value_name = "MILLISECONDS")]
     stall_max: Option<u32>,
-    /// The same seed makes the same requests
+    /// Seed of the load: the same seed gives the same requests
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
-/// One node is killed, and nobody notices but for a moment.
+/// One node is killed, and hosts notice no more than a short stall.
 #[derive(Args, Debug)]
 pub struct Demo {
-    /// Two nodes, and a third machine that only votes
+    /// Use two nodes with copies, and a witness
     #[arg(long)]
     witness: bool,
 }
@@ -219,10 +219,10 @@ fn carry_out(plan: &Plan, output: &Output) -> Result<(), CliError> {
 fn plan_text(plan: &Plan) -> String {
     let witness = if plan.shape.witness { " and a witness" } else { "" };
     let nodes = plan.shape.copies + plan.shape.others;
-    let kind = if plan.shape.ram { " in memory" } else { "" };
+    let kind = if plan.shape.ram { " RAM" } else { "" };
     format!(
-        "{scenario}: {nodes} nodes{witness} on 127.0.0.1, a volume of {size}{kind} with {copies} copies;\n\
-         {depth} requests of 4 KiB at a time by each path, {reads} % reads, all of them checked",
+        "{scenario}: {nodes} nodes{witness} on 127.0.0.1, a {size}{kind} volume with {copies} copies;\n\
+         4 KiB requests, {depth} outstanding per path, {reads} % reads, all of them verified",
         scenario = plan.scenario,
         copies = plan.shape.copies,
         size = size(plan.shape.size),
@@ -250,7 +250,7 @@ fn brief_text(cycle: &Cycle) -> String {
     let seconds =
         |millis: Option<i64>| millis.map_or("-".into(), |millis| format!("{:.3} s", millis as f64 / 1e3));
     format!(
-        "cycle {} {}: longest wait {:.3} s, out after {}, in sync after {}, {} requests: passed",
+        "cycle {} {} passed: longest wait {:.3} s, out of sync after {}, in sync after {}, {} requests",
         cycle.number,
         cycle.policy,
         cycle.stall_ms as f64 / 1e3,
@@ -261,7 +261,7 @@ fn brief_text(cycle: &Cycle) -> String {
 }
 
 fn summary(record: &Record) -> String {
-    let mut table = Table::new(&["POLICY", "CYCLES", "PASSED", "LONGEST WAIT", "LONGEST SYNC"]);
+    let mut table = Table::new(&["POLICY", "CYCLES", "PASSED", "LONGEST WAIT", "LONGEST RESYNC"]);
     let mut policies: Vec<&str> = Vec::new();
     for cycle in &record.cycles {
         if !policies.contains(&cycle.policy.as_str()) {
@@ -280,7 +280,7 @@ fn summary(record: &Record) -> String {
             seconds(of().filter_map(|cycle| u64::try_from(cycle.sync_ms?).ok()).max()),
         ]);
     }
-    format!("\n{}", table.text("Nothing was done."))
+    format!("\n{}", table.text("No cycles."))
 }
 
 #[cfg(test)]
@@ -299,22 +299,22 @@ mod tests {
             requests: 4_000,
             moved: Moved::default(),
             events: Vec::new(),
-            checks: vec![Check { passed, found: "the copies are what they are".into() }],
+            checks: vec![Check { passed, found: "all 3 copies are identical".into() }],
         }
     }
 
     #[test]
     fn what_is_told_says_what_was_found() {
-        let event = Event { ms: 1_042, kind: Kind::Out, node: Some(1), text: "n1 is out".into() };
-        assert_eq!(event_text(&event), "  +1.042 s  n1 is out");
-        assert_eq!(event_text(&Event { ms: -7, ..event }), "  -0.007 s  n1 is out");
+        let event = Event { ms: 1_042, kind: Kind::Out, node: Some(1), text: "n1 is out of sync".into() };
+        assert_eq!(event_text(&event), "  +1.042 s  n1 is out of sync");
+        assert_eq!(event_text(&Event { ms: -7, ..event }), "  -0.007 s  n1 is out of sync");
         assert_eq!(
             cycle_text(&cycle("round-robin", 1_000, false)),
-            "\n  FAILED  the copies are what they are\nverdict: FAILED"
+            "\n  FAILED  all 3 copies are identical\nverdict: FAILED"
         );
         assert_eq!(
             brief_text(&cycle("round-robin", 1_042, true)),
-            "cycle 2 round-robin: longest wait 1.042 s, out after 0.430 s, in sync after 2.100 s, 4000 requests: passed"
+            "cycle 2 round-robin passed: longest wait 1.042 s, out of sync after 0.430 s, in sync after 2.100 s, 4000 requests"
         );
         let cycles = vec![
             cycle("round-robin", 1_042, true),
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(
             summary(&record),
             "
-POLICY       CYCLES  PASSED  LONGEST WAIT  LONGEST SYNC
+POLICY       CYCLES  PASSED  LONGEST WAIT  LONGEST RESYNC
 round-robin  2       1       1.042 s       2.100 s
 queue-depth  1       1       0.007 s       2.100 s
 "

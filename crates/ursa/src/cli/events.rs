@@ -26,29 +26,29 @@ const TOLD_MAX: usize = 8 * PAGE_OF_ALL;
 /// Which events.
 #[derive(Args, Debug)]
 pub struct Events {
-    /// How many, the newest last
+    /// Number of events, newest last
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
-    /// Those after the one with this number, of one node; 0: from the oldest that the node has
+    /// Events after this ID, of one node; 0: from the oldest that the node has
     #[arg(long, value_name = "ID")]
     after: Option<u64>,
-    /// The newest of those that have happened until then, in seconds since 1970
+    /// Newest events up to this time, in seconds since 1970
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["after", "follow"])]
     until: Option<u64>,
-    /// With --until: without so many of the newest, which you have already
+    /// With --until: skip the newest N (paging)
     #[arg(long, value_name = "N", requires = "until")]
     skip: Option<usize>,
-    /// Of another node of the cluster, by its number, or of all
+    /// Another node of the cluster, by number, or all
     #[arg(long, value_name = "NUMBER|all")]
     node: Option<String>,
-    /// Only what has happened to this: a volume, pool, host group, target or node, by the name that it had then; a volume
-    /// also by its identity, whatever it was called
+    /// Only events about this subject: a volume, pool, host group, target or node, by its name at the time; a volume
+    /// also by ID, whatever its name was
     #[arg(long, value_name = "NAME")]
     subject: Option<String>,
-    /// Only what is as grave as this, or graver
+    /// Minimum severity
     #[arg(long, value_enum, value_name = "SEVERITY")]
     severity: Option<Least>,
-    /// Go on with those that happen; until it is stopped
+    /// Follow new events until interrupted
     #[arg(long, short)]
     follow: bool,
 }
@@ -56,11 +56,11 @@ pub struct Events {
 /// How grave events are at least.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Least {
-    /// All of them
+    /// All events
     Info,
-    /// What somebody should look at
+    /// Needs attention
     Warning,
-    /// Something is lost, or one fault away from it
+    /// Data or service is lost, or one fault away from it
     Critical,
 }
 
@@ -137,7 +137,7 @@ fn follow_all(client: &Client, query: EventsQuery, output: &Output) -> Result<()
         if told.0.is_empty() {
             skipped = new.len().saturating_sub(wanted);
         } else if new.len() >= query.limit {
-            eprintln!("ursa: events are missing here: more have happened than nodes are asked for at a time");
+            eprintln!("ursa: some events are missing here: more happened than one request returns");
         }
         for (place, event) in new.into_iter().enumerate() {
             if place >= skipped {
@@ -182,13 +182,13 @@ impl Absent {
 }
 
 fn gap() -> &'static str {
-    "events are missing here: the node has been restarted, or has had more than it keeps"
+    "some events are missing here: the node was restarted, or had more events than it keeps"
 }
 
-const NOTHING: &str = "No such event is remembered.";
+const NOTHING: &str = "No matching events.";
 
 fn table(events: &[Event]) -> String {
-    let mut table = Table::new(&["ID", "AT", "SEVERITY", "CODE", "CAUSE", "NODE", "WHAT"]);
+    let mut table = Table::new(&["ID", "TIME", "SEVERITY", "CODE", "CAUSE", "NODE", "EVENT"]);
     for event in events {
         let [at, severity, code, cause, node, what] = cells(event);
         table.row([event.id.to_string(), at, severity, code, cause, node, what]);
@@ -198,7 +198,7 @@ fn table(events: &[Event]) -> String {
 
 /// Numbers are each node's own: who has seen it stands in their place.
 fn table_of_nodes(events: &[Event]) -> String {
-    let mut table = Table::new(&["AT", "SEEN BY", "SEVERITY", "CODE", "CAUSE", "NODE", "WHAT"]);
+    let mut table = Table::new(&["TIME", "SEEN BY", "SEVERITY", "CODE", "CAUSE", "NODE", "EVENT"]);
     for event in events {
         let [at, severity, code, cause, node, what] = cells(event);
         table.row([at, list(&event.seen_by, "-"), severity, code, cause, node, what]);
@@ -253,7 +253,7 @@ mod tests {
             cause: Some("silent".into()),
             subject: Some("san3".into()),
             subject_id: None,
-            text: "nothing is heard of san3 any more".into(),
+            text: "node san3 is down: heartbeat timeout".into(),
             action: None,
             node: Some(3),
             revision: None,
@@ -266,13 +266,13 @@ mod tests {
     fn who_has_seen_it_is_said_where_there_are_several_nodes() {
         assert_eq!(
             table_of_nodes(&[lost(&[1, 2], 7, 1_800_000_000)]),
-            "AT                    SEEN BY  SEVERITY  CODE       CAUSE   NODE  WHAT\n\
-             2027-01-15 08:00:00Z  1, 2     critical  node_lost  silent  3     nothing is heard of san3 any more\n"
+            "TIME                  SEEN BY  SEVERITY  CODE       CAUSE   NODE  EVENT\n\
+             2027-01-15 08:00:00Z  1, 2     critical  node_lost  silent  3     node san3 is down: heartbeat timeout\n"
         );
-        assert_eq!(table_of_nodes(&[]), "No such event is remembered.\n");
+        assert_eq!(table_of_nodes(&[]), "No matching events.\n");
         assert_eq!(
             line_of_nodes(&lost(&[1, 2], 7, 1_800_000_000)),
-            "2027-01-15 08:00:00Z critical node_lost: nothing is heard of san3 any more, seen by 1, 2"
+            "2027-01-15 08:00:00Z critical node_lost: node san3 is down: heartbeat timeout, seen by 1, 2"
         );
     }
 
@@ -287,12 +287,12 @@ mod tests {
             lba: 24,
             blocks: 8,
         };
-        let text = "the copy of volume db on san3 is not in sync any more".to_owned();
+        let text = "copy of volume db on san3 is out of sync".to_owned();
         let lost =
             Event { code: "copy_lost".into(), text, range: Some(Box::new(range)), ..lost(&[1], 7, 100) };
         assert_eq!(
             what(&lost),
-            "the copy of volume db on san3 is not in sync any more (disk /dev/sdb of pool main on node 3, bytes 1048576 to 1052671, LBA 24 to 31)"
+            "copy of volume db on san3 is out of sync (disk /dev/sdb of pool main on node 3, bytes 1048576 to 1052671, LBA 24 to 31)"
         );
         // Its text has that.
         assert_eq!(what(&Event { code: "read_failed".into(), ..lost.clone() }), lost.text);

@@ -12,12 +12,12 @@ use crate::drill::DrillError;
 /// What `ursa --help` says about exit codes.
 pub const HELP: &str = "\
 Exit codes:
-  0  done
-  1  refused, or failed: the message says why
-  2  the arguments or the settings are wrong
-  3  no node answers
-  4  the node was stopped by a defect of the program (ursa serve)
-ursa status --check has codes of its own: see its --help.";
+  0  success
+  1  refused or failed; the message says why
+  2  invalid arguments or settings
+  3  no node answered
+  4  the node was stopped by a bug in the program (ursa serve)
+ursa status --check has its own exit codes: see its --help.";
 
 /// What a command ends with.
 pub trait Outcome: Error {
@@ -38,10 +38,10 @@ pub enum CliError {
     #[error("cannot read the secret from {0}")]
     Secret(PathBuf, #[source] io::Error),
     /// The two secrets typed in differ.
-    #[error("the two secrets are not the same")]
+    #[error("the two entries do not match")]
     SecretsDiffer,
     /// Nobody can be asked.
-    #[error("{0}; add --yes to do it, or --dry-run to see what it would do")]
+    #[error("confirmation required: {0}; add --yes to confirm, or --dry-run to see what would be done")]
     Unconfirmed(String),
     /// It was asked, and the answer was no.
     #[error("nothing was changed")]
@@ -56,11 +56,11 @@ pub enum CliError {
     #[error("nothing was changed:\n  {}", .0.join("\n  "))]
     Conflict(Vec<String>),
     /// It would leave nothing.
-    #[error("{0} is empty, and --prune would delete everything: is it the right file?")]
+    #[error("{0} is empty, and --prune would delete everything: is this the right file?")]
     PruneAll(PathBuf),
     /// Some of it was done.
     #[error(
-        "{done} of {all} changes were made, and this one failed: {step}; when its cause is gone, apply the file again"
+        "{done} of {all} changes applied, then this one failed: {step}; fix the cause and apply the file again"
     )]
     Unapplied {
         /// What failed.
@@ -74,47 +74,47 @@ pub enum CliError {
         error: ClientError,
     },
     /// So much is to be changed, as `--exit-code` asks.
-    #[error("{0} changes are to be made")]
+    #[error("{0} changes to apply")]
     Differs(usize),
     /// They were compared.
     #[error(
-        "the copies of volume {0:?} are not known to be equal: see above; what hosts write meanwhile can make a difference, so ask again while nobody writes"
+        "the copies of volume {0:?} could not be verified as equal: see above; host writes during the check can cause differences, so run it again while no host writes"
     )]
     CopiesDiffer(String),
     /// The two do not fit.
-    #[error("--copies {0} and {1} nodes in --on do not fit: name as many nodes, or leave one of the two out")]
+    #[error(
+        "--copies {0} does not match the {1} nodes in --on: list as many nodes, or omit one of the two options"
+    )]
     CopiesOnNodes(u8, usize),
     /// Manual pages could not be written.
     #[error("cannot write manual pages to {0}")]
     Manual(PathBuf, #[source] io::Error),
     /// A path could not be made absolute.
-    #[error("{0:?} is not a path")]
+    #[error("cannot resolve the path {0:?}")]
     Path(PathBuf, #[source] io::Error),
     /// It is on another machine.
-    #[error(
-        "{0:?} is on the machine of node {1}: write where it is from the root on, as /dev/disk/by-id/..."
-    )]
+    #[error("{0:?}: use an absolute path on node {1}, such as /dev/disk/by-id/...")]
     PathThere(PathBuf, u16),
     /// Nothing was measured.
     #[error(transparent)]
     Bench(#[from] bench::Error),
     /// Something was measured, and not all.
-    #[error("the measurement is not complete: see above")]
+    #[error("the measurement is incomplete: see above")]
     BenchIncomplete,
     /// A drill could not be carried out.
     #[error(transparent)]
     Drill(#[from] DrillError),
     /// It was carried out.
-    #[error("the cluster has not passed the drill: see above; the nodes' data and logs are in {0}")]
+    #[error("the cluster failed the drill: see above; the nodes' data and logs are in {0}")]
     DrillFailed(PathBuf),
     /// There is no terminal to take over.
-    #[error("standard output is not a terminal: --once prints one reading as text")]
+    #[error("standard output is not a terminal: use --once to print one reading as text")]
     NoTerminal,
     /// The terminal does not do what it should.
     #[error("cannot use the terminal")]
     Terminal(#[source] io::Error),
     /// Standard output is gone.
-    #[error("cannot print the answer")]
+    #[error("cannot write to standard output")]
     Print(#[source] io::Error),
 }
 

@@ -14,16 +14,16 @@ use crate::duration::parse_duration;
 /// What was kept of the last seven days.
 #[derive(Args, Debug)]
 pub struct History {
-    /// Show these series step by step; without: of all series the last value, the mean and the greatest
+    /// Series to show step by step [default: last value, mean and maximum of all series]
     #[arg(value_name = "SERIES")]
     series: Vec<String>,
-    /// Since how long ago: 30m, 6h, 7d
+    /// How far back: 30m, 6h, 7d
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1h")]
     since: Duration,
-    /// In how many steps, at most
+    /// Maximum number of steps
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(2..=1000))]
     points: u32,
-    /// Of another node of the cluster, by its number, or of all
+    /// Another node of the cluster, by number, or all
     #[arg(long, value_name = "NUMBER|all")]
     node: Option<String>,
 }
@@ -49,11 +49,11 @@ impl History {
     }
 }
 
-const NOTHING: &str = "Nothing was kept of that time.";
+const NOTHING: &str = "No data for this period.";
 
 /// Of each series what it was last, on the average, and at most.
 fn summary(kept: &Kept) -> String {
-    let mut table = Table::new(&["NODE", "SERIES", "POOL", "LAST", "MEAN", "GREATEST"]);
+    let mut table = Table::new(&["NODE", "SERIES", "POOL", "LAST", "MEAN", "MAX"]);
     for series in &kept.series {
         let known: Vec<f64> = series.points.iter().copied().flatten().collect();
         let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
@@ -131,12 +131,12 @@ mod tests {
     fn a_summary_has_a_line_a_series() {
         assert_eq!(
             summary(&kept()),
-            "NODE  SERIES           POOL  LAST   MEAN   GREATEST\n\
+            "NODE  SERIES           POOL  LAST   MEAN   MAX\n\
              1     cpu              -     50.0%  37.5%  50.0%\n\
              2     pool_used_bytes  fast  -      -      -\n"
         );
         let nothing = Kept { series: Vec::new(), ..kept() };
-        assert_eq!(summary(&nothing), "Nothing was kept of that time.\n");
+        assert_eq!(summary(&nothing), "No data for this period.\n");
     }
 
     #[test]

@@ -12,33 +12,33 @@ use super::table::{Table, fields, list};
 /// What to do with host groups.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a host group: one belongs to it who fits its names, its addresses and its secret
+    /// Create a host group; initiators match by name, address or CHAP secret
     Create {
-        /// Its name
+        /// Host group name
         name: String,
         #[command(flatten)]
         members: Members,
         #[command(flatten)]
         chap: ChapArgs,
     },
-    /// Change a host group; what is not named stays
+    /// Change a host group; anything not specified stays as it is
     Set {
-        /// Its name
+        /// Host group name
         name: String,
         #[command(flatten)]
         members: Members,
         #[command(flatten)]
         chap: ChapArgs,
-        /// Any initiator's name
+        /// Match any initiator name
         #[arg(long, conflicts_with = "initiators")]
         any_initiator: bool,
-        /// From anywhere
+        /// Match any address
         #[arg(long, conflicts_with = "addresses")]
         any_address: bool,
-        /// Without a secret
+        /// Require no CHAP secret
         #[arg(long, conflicts_with = "chap_user")]
         no_chap: bool,
-        /// Only show what would be done
+        /// Show what the command would do, and change nothing
         #[arg(long)]
         dry_run: bool,
     },
@@ -46,12 +46,12 @@ pub enum Command {
     List,
     /// Show a host group
     Show {
-        /// Its name
+        /// Host group name
         name: String,
     },
-    /// Delete a host group that no map uses
+    /// Delete a host group that no LUN map uses
     Delete {
-        /// Its name
+        /// Host group name
         name: String,
         #[command(flatten)]
         confirm: Confirm,
@@ -61,10 +61,10 @@ pub enum Command {
 /// Who belongs to a host group.
 #[derive(Args, Debug)]
 pub struct Members {
-    /// An initiator's iSCSI name; may be repeated [default: any]
+    /// Initiator name (IQN); can be repeated [default: any]
     #[arg(long = "initiator", value_name = "IQN")]
     initiators: Vec<String>,
-    /// An address, or a range as in 10.1.0.0/16; may be repeated [default: from anywhere]
+    /// Address or network, such as 10.1.0.0/16; can be repeated [default: any]
     #[arg(long = "address", value_name = "ADDRESS")]
     addresses: Vec<String>,
 }
@@ -93,17 +93,17 @@ impl Command {
                 };
                 if dry_run {
                     let would = client.would_change_host(&name, &change)?;
-                    return show_would(output, &format!("Change host {name}"), &would);
+                    return show_would(output, &format!("Change host group {name}"), &would);
                 }
                 output.show(&client.change_host(&name, &change)?, one)
             }
             Command::List => output.show(&client.hosts()?, |hosts| table(hosts)),
             Command::Show { name } => output.show(&client.host(&name)?, one),
             Command::Delete { name, confirm } => {
-                let what = format!("Delete host {name}");
+                let what = format!("Delete host group {name}");
                 if confirm.go_on_if(output, &what, true, || client.would_delete_host(&name))? {
                     client.delete_host(&name)?;
-                    output.done(&format!("Host {name} is deleted."))?;
+                    output.done(&format!("Host group {name} deleted."))?;
                 }
                 Ok(())
             }
@@ -124,13 +124,13 @@ fn table(hosts: &[Host]) -> String {
             if host.built_in { "built in".into() } else { String::new() },
         ]);
     }
-    table.text("There is no host group.")
+    table.text("No host groups.")
 }
 
 fn one(host: &Host) -> String {
     let lines = |items: &[String]| if items.is_empty() { ANY.to_owned() } else { items.join("\n") };
     fields([
-        ("Host", host.name.clone()),
+        ("Host group", host.name.clone()),
         ("Initiators", lines(&host.initiators)),
         ("Addresses", lines(&host.addresses)),
         ("CHAP", host.chap_user.clone().unwrap_or_else(|| "none".into())),

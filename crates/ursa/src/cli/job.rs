@@ -13,35 +13,35 @@ use crate::clock::utc;
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List what is under way: syncs, copies that are added, moved or taken away, all over the cluster; comparisons and changes of the node that is asked
+    /// List jobs: resyncs and copies being added, moved or removed in the whole cluster; verifications and changes of the node contacted
     List {
-        /// Comparisons and changes of another node of the cluster, by its number, or of all
+        /// Verifications and changes of another node, by number, or of all
         #[arg(long, value_name = "NUMBER|all")]
         node: Option<String>,
-        /// What has ended in the last day instead, newest first, as far as nodes that were not restarted since know
+        /// List jobs that ended in the last day instead, newest first; nodes forget theirs when they restart
         #[arg(long)]
         ended: bool,
     },
-    /// Show one job of any node, or how it has ended
+    /// Show a job of any node, or how it ended
     Show {
-        /// What it is found by
+        /// Job ID
         id: String,
     },
-    /// Take a job back: a copy that is added or moved is taken away again, one that is to leave stays
+    /// Cancel a job and undo it: an added copy is removed, a copy being removed is kept
     Cancel {
-        /// What it is found by
+        /// Job ID
         id: String,
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Have a sync stand still until it is resumed, over restarts, too; until it is in sync the copy protects nothing
+    /// Pause a resync until resumed (persists across restarts); a copy out of sync does not count as redundancy
     Pause {
-        /// What it is found by
+        /// Job ID
         id: String,
     },
-    /// Have a sync go on that was paused
+    /// Resume a paused resync
     Resume {
-        /// What it is found by
+        /// Job ID
         id: String,
     },
 }
@@ -64,10 +64,10 @@ impl Command {
             }
             Command::Show { id } => output.show(&client.job(&id)?, text),
             Command::Cancel { id, confirm } => {
-                let what = format!("Take job {id} back");
+                let what = format!("Cancel job {id}");
                 if confirm.go_on_if(output, &what, true, || client.would_cancel_job(&id))? {
                     client.cancel_job(&id)?;
-                    output.done(&format!("Job {id} is taken back."))?;
+                    output.done(&format!("Job {id} cancelled."))?;
                 }
                 Ok(())
             }
@@ -91,7 +91,7 @@ fn listed(jobs: &[Job], ended: bool) -> String {
 
 fn table(jobs: &[Job]) -> String {
     let mut table =
-        Table::new(&["ID", "WHAT", "OF", "NODE", "DONE", "OF BYTES", "A SECOND", "TO GO", "NOTE"]);
+        Table::new(&["ID", "KIND", "SUBJECT", "NODE", "DONE", "TOTAL", "PER SECOND", "TIME LEFT", "NOTE"]);
     for job in jobs {
         table.row([
             job.id.clone(),
@@ -105,11 +105,11 @@ fn table(jobs: &[Job]) -> String {
             or_dash(paused(job).or_else(|| waits(job)).or_else(|| held_back(job))),
         ]);
     }
-    table.text("Nothing is under way.")
+    table.text("No jobs in progress.")
 }
 
 fn ended_table(jobs: &[Job]) -> String {
-    let mut table = Table::new(&["ID", "WHAT", "OF", "NODE", "STATE", "ENDED", "TOOK", "NOTE"]);
+    let mut table = Table::new(&["ID", "KIND", "SUBJECT", "NODE", "STATE", "ENDED", "TOOK", "NOTE"]);
     for job in jobs {
         table.row([
             job.id.clone(),
@@ -122,7 +122,7 @@ fn ended_table(jobs: &[Job]) -> String {
             reason(job),
         ]);
     }
-    table.text("Nothing has ended in the last day, as far as is known.")
+    table.text("No jobs known to have ended in the last day.")
 }
 
 fn ended_at(job: &Job) -> String {
@@ -137,7 +137,7 @@ fn took(job: &Job) -> String {
 fn reason(job: &Job) -> String {
     let of_end = |end: &JobEnd| match (&end.reason, &end.found) {
         (Some(reason), _) => Some(reason.clone()),
-        (None, Some(found)) if found.equal => Some("all was compared, and is equal".to_owned()),
+        (None, Some(found)) if found.equal => Some("all copies compared and equal".to_owned()),
         (None, _) => None,
     };
     or_dash(job.ended.as_ref().and_then(of_end))
@@ -149,7 +149,7 @@ fn paused(job: &Job) -> Option<String> {
 }
 
 fn waits(job: &Job) -> Option<String> {
-    job.waits_for.as_ref().map(|what| format!("waits for {what}"))
+    job.waits_for.as_ref().map(|what| format!("waiting for {what}"))
 }
 
 fn held_back(job: &Job) -> Option<String> {
@@ -159,25 +159,25 @@ fn held_back(job: &Job) -> Option<String> {
 fn text(job: &Job) -> String {
     fields([
         ("Job", job.id.clone()),
-        ("What", job.kind.to_string()),
-        ("Of", job.subject.escape_debug().to_string()),
+        ("Kind", job.kind.to_string()),
+        ("Subject", job.subject.escape_debug().to_string()),
         ("Node", or_dash(job.node.map(|node| node.to_string()))),
         ("From node", or_dash(job.from_node.map(|node| node.to_string()))),
         ("State", job.state.to_string()),
         ("Done", progress(job)),
         ("Bytes done", or_dash(job.bytes_done.map(size))),
-        ("Bytes in all", or_dash(job.bytes_total.map(size))),
-        ("A second", or_dash(job.rate.map(size))),
-        ("To go", or_dash(job.eta_s.map(age))),
-        ("Under way for", or_dash(job.age_s.map(age))),
-        ("Why", or_dash(job.cause.clone())),
-        ("Held back", held_back(job).unwrap_or_else(|| "no".into())),
-        ("Waits for", or_dash(job.waits_for.clone())),
+        ("Bytes total", or_dash(job.bytes_total.map(size))),
+        ("Per second", or_dash(job.rate.map(size))),
+        ("Time left", or_dash(job.eta_s.map(age))),
+        ("Running for", or_dash(job.age_s.map(age))),
+        ("Cause", or_dash(job.cause.clone())),
+        ("Limited", held_back(job).unwrap_or_else(|| "no".into())),
+        ("Waiting for", or_dash(job.waits_for.clone())),
         ("Paused", paused(job).unwrap_or_else(|| "no".into())),
-        ("Can be taken back", if job.can_be_cancelled { "yes" } else { "no" }.into()),
+        ("Can be cancelled", if job.can_be_cancelled { "yes" } else { "no" }.into()),
         ("Ended", ended_at(job)),
         ("Took", took(job)),
-        ("What came of it", reason(job)),
+        ("Result", reason(job)),
     ])
 }
 
@@ -205,12 +205,12 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("ID ") && lines[0].ends_with("NOTE"), "{text}");
         assert!(lines[1].contains("verify.ab.2") && lines[1].contains("1m01s"), "{text}");
-        assert!(lines[1].ends_with("all was compared, and is equal"), "{text}");
+        assert!(lines[1].ends_with("all copies compared and equal"), "{text}");
         assert!(lines[2].ends_with("copies differ in 512 bytes"), "{text}");
-        assert!(listed(&[], true).starts_with("Nothing has ended"));
-        assert_eq!(listed(&[], false), "Nothing is under way.\n");
+        assert!(listed(&[], true).starts_with("No jobs known"));
+        assert_eq!(listed(&[], false), "No jobs in progress.\n");
         let shown = super::text(&equal);
-        assert!(shown.contains("State              ended\n"), "{shown}");
-        assert!(shown.contains("What came of it    all was compared, and is equal\n"), "{shown}");
+        assert!(shown.contains("State             ended\n"), "{shown}");
+        assert!(shown.contains("Result            all copies compared and equal\n"), "{shown}");
     }
 }

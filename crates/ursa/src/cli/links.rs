@@ -6,7 +6,8 @@ use super::table::{Table, age, list};
 
 /// A table of links, and why some could not be made.
 pub fn text(links: &[Link]) -> String {
-    let mut table = Table::new(&["NODE", "WITH", "STATE", "CONTROL", "REPLICATION", "BY", "ENCRYPTED"]);
+    let mut table =
+        Table::new(&["NODE", "PEER", "STATE", "CONTROL", "REPLICATION", "ADDRESSES", "ENCRYPTED"]);
     let mut items: Vec<&Link> = links.iter().collect();
     // The node that was asked comes first in the answer.
     items.sort_by_key(|link| (link.node, link.peer));
@@ -18,7 +19,7 @@ pub fn text(links: &[Link]) -> String {
             end(link.peer, &link.peer_name),
             match link.state {
                 LinkState::Up => "up".into(),
-                LinkState::Partly => "PARTLY".into(),
+                LinkState::Partly => "PARTIAL".into(),
                 LinkState::Down => "DOWN".into(),
             },
             of_role(&link.control),
@@ -30,11 +31,11 @@ pub fn text(links: &[Link]) -> String {
     let trouble = |link: &Link| {
         let reason = link.trouble.as_deref().filter(|_| link.state != LinkState::Up)?;
         let (node, peer) = (end(link.node, &link.node_name), end(link.peer, &link.peer_name));
-        Some(format!("\n{node} with {peer}: the last attempt failed: {reason}\n"))
+        Some(format!("\n{node} to {peer}: the last attempt failed: {reason}\n"))
     };
     let troubles: String = items.iter().copied().filter_map(trouble).collect();
     let silent: Vec<String> = items.iter().copied().filter_map(silent_cores).collect();
-    table.text("There are no links: no other node is in the cluster.")
+    table.text("No links: there is no other node in the cluster.")
         + &troubles
         + &without_repeats(silent.iter().collect()).into_iter().map(String::as_str).collect::<String>()
 }
@@ -49,7 +50,7 @@ fn silent_cores(link: &Link) -> Option<String> {
     };
     let node = end(link.node, &link.node_name);
     Some(format!(
-        "\n{node}: {word} {} {have} not answered: links may be up that are not counted here\n",
+        "\n{node}: {word} {} {have} not answered: links that are up may not be counted here\n",
         cores.join(", ")
     ))
 }
@@ -75,7 +76,7 @@ fn of_role(links: &RoleLinks) -> String {
     let count = if *of == 0 { format!("{up}") } else { format!("{up} of {of}") };
     match (up_for, silence) {
         (Some(seconds), _) => format!("{count}, {}", age(*seconds)),
-        (None, Some(seconds)) => format!("{count}, heard {} ago", age(*seconds)),
+        (None, Some(seconds)) => format!("{count}, last heard {} ago", age(*seconds)),
         (None, None) => format!("{count}, never heard"),
     }
 }
@@ -115,19 +116,19 @@ mod tests {
         assert_eq!(
             text(&items),
             "\
-NODE       WITH       STATE   CONTROL                REPLICATION              BY        ENCRYPTED
-1 server1  2 server2  up      1 of 1, 3h04m          4 of 4, 3h04m            10.0.0.2  yes
-1 server1  3 server3  PARTLY  1 of 1, 3h04m          0, never heard           10.0.0.2  yes
-2 server2  3 server3  DOWN    0 of 1, heard 12s ago  0 of 4, heard 1m01s ago  -         yes
+NODE       PEER       STATE    CONTROL                     REPLICATION                   ADDRESSES  ENCRYPTED
+1 server1  2 server2  up       1 of 1, 3h04m               4 of 4, 3h04m                 10.0.0.2   yes
+1 server1  3 server3  PARTIAL  1 of 1, 3h04m               0, never heard                10.0.0.2   yes
+2 server2  3 server3  DOWN     0 of 1, last heard 12s ago  0 of 4, last heard 1m01s ago  -          yes
 
-1 server1 with 3 server3: the last attempt failed: no route to host
+1 server1 to 3 server3: the last attempt failed: no route to host
 
-2 server2 with 3 server3: the last attempt failed: no route to host
+2 server2 to 3 server3: the last attempt failed: no route to host
 
-1 server1: core 2 has not answered: links may be up that are not counted here
+1 server1: core 2 has not answered: links that are up may not be counted here
 "
         );
         let none = text(&[]);
-        assert_eq!(none, "There are no links: no other node is in the cluster.\n");
+        assert_eq!(none, "No links: there is no other node in the cluster.\n");
     }
 }

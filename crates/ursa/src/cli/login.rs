@@ -11,25 +11,25 @@ use super::exit::CliError;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Login")]
 pub struct LoginArgs {
-    /// The name of this initiator
+    /// IQN of this initiator
     #[arg(long, value_name = "IQN")]
     initiator: Option<String>,
-    /// The CHAP name
+    /// CHAP user name
     #[arg(long, value_name = "USER", requires = "chap_secret_file")]
     chap_user: Option<String>,
-    /// The file that has the CHAP secret
+    /// File with the CHAP secret
     #[arg(long, value_name = "FILE", requires = "chap_user")]
     chap_secret_file: Option<PathBuf>,
-    /// The CHAP name with which the target must prove itself
+    /// CHAP user name of the target, for mutual CHAP
     #[arg(long, value_name = "USER", requires = "chap_user", requires = "chap_target_secret_file")]
     chap_target_user: Option<String>,
-    /// The file that has the target's CHAP secret
+    /// File with the target's CHAP secret
     #[arg(long, value_name = "FILE", requires = "chap_target_user")]
     chap_target_secret_file: Option<PathBuf>,
-    /// Protect the headers of all PDUs by CRC32C
+    /// Protect PDU headers with CRC32C
     #[arg(long)]
     header_digest: bool,
-    /// Protect the data of all PDUs by CRC32C
+    /// Protect PDU data with CRC32C
     #[arg(long)]
     data_digest: bool,
 }

@@ -12,7 +12,7 @@ use super::output::Output;
 /// Where to write them.
 #[derive(Args, Debug)]
 pub struct Manual {
-    /// The directory, made if it does not exist: /usr/local/share/man/man1 for all users
+    /// Directory, created if it does not exist: /usr/local/share/man/man1 for all users
     directory: PathBuf,
 }
 
@@ -24,7 +24,10 @@ impl Manual {
     pub fn run(&self, output: &Output) -> Result<(), CliError> {
         let directory = &self.directory;
         write(directory).map_err(|error| CliError::Manual(directory.clone(), error))?;
-        output.done(&format!("The pages are in {0}: `man -l {0}/ursa.1`.", directory.display()))
+        output.done(&format!(
+            "Manual pages written to {0}: read them with `man -l {0}/ursa.1`.",
+            directory.display()
+        ))
     }
 }
 
@@ -61,7 +64,7 @@ mod tests {
         assert!(written.len() > 60, "{written:?}");
         let page = fs::read_to_string(directory.join("ursa-volume-create.1")).unwrap();
         for part in
-            [".TH ursa-volume-create 1", "Make a volume, and a target for it", "\\-\\-size", ".SH OPTIONS"]
+            [".TH ursa-volume-create 1", "Create a volume and a target for it", "\\-\\-size", ".SH OPTIONS"]
         {
             assert!(page.contains(part), "{part} is not in\n{page}");
         }

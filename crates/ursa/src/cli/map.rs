@@ -14,28 +14,28 @@ use super::volume::OfNode;
 /// What to do with LUN maps.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a volume a LUN of a target for a host group
+    /// Map a volume to a host group, as a LUN of a target
     Create {
-        /// The target's iSCSI name
+        /// Target name (IQN)
         target: String,
-        /// The volume's name or identity
+        /// Volume name or ID
         volume: String,
-        /// Who sees it; `any` is everybody
+        /// Host group that sees it; `any` is every host
         #[arg(long, default_value = api::DEFAULT_HOST)]
         host: String,
-        /// The logical unit number [default: the lowest that is free]
+        /// LUN [default: the lowest free one]
         #[arg(long, value_name = "N")]
         lun: Option<u16>,
         #[command(flatten)]
         of: OfNode,
     },
-    /// Take a LUN away
+    /// Unmap a LUN
     Delete {
-        /// The target's iSCSI name
+        /// Target name (IQN)
         target: String,
-        /// The logical unit number
+        /// LUN
         lun: u16,
-        /// From this host group only
+        /// Unmap it from this host group only
         #[arg(long)]
         host: Option<String>,
         #[command(flatten)]
@@ -69,12 +69,12 @@ impl Command {
                 output.show(&listed, |listed| created(listed, &attach_lines(&portals, &listed.target, local)))
             }
             Command::Delete { target, lun, host, confirm } => {
-                let whose = host.as_ref().map_or(String::new(), |host| format!(" for host {host}"));
-                let what = format!("Take LUN {lun} of {target} away{whose}");
+                let whose = host.as_ref().map_or(String::new(), |host| format!(" from host group {host}"));
+                let what = format!("Unmap LUN {lun} of {target}{whose}");
                 let would = || client.would_delete_map(&target, lun, host.as_deref());
                 if confirm.go_on_if(output, &what, true, would)? {
                     client.delete_map(&target, lun, host.as_deref())?;
-                    let done = format!("LUN {lun} of {target} is no more{whose}; the volume is still there.");
+                    let done = format!("LUN {lun} of {target} unmapped{whose}; the volume still exists.");
                     output.done(&done)?;
                 }
                 Ok(())
@@ -116,12 +116,12 @@ fn name_of(volumes: &[Volume], id: &str) -> Option<String> {
 pub fn volume(map: &TargetMap) -> String {
     map.volume
         .clone()
-        .unwrap_or_else(|| format!("{} (on another node alone, or its pool is not open)", map.volume_id))
+        .unwrap_or_else(|| format!("{} (local to another node, or its pool is not open)", map.volume_id))
 }
 
 fn created(Listed { target, map }: &Listed, attach: &str) -> String {
     format!(
-        "Volume {} is LUN {} of {target} for host {}.\n\nTo attach it there:\n{attach}",
+        "Volume {} mapped as LUN {} of {target} to host group {}.\n\nTo attach it there:\n{attach}",
         volume(map),
         map.lun,
         map.host
@@ -133,5 +133,5 @@ fn table(maps: &[Listed]) -> String {
     for Listed { target, map } in maps {
         table.row([target.clone(), map.lun.to_string(), volume(map), map.host.clone()]);
     }
-    table.text("There is no LUN map: make one with `ursa map create TARGET VOLUME --host HOST`.")
+    table.text("No LUN maps. Create one with `ursa map create TARGET VOLUME --host HOST`.")
 }

@@ -53,19 +53,19 @@ use crate::serve::{self, Given};
 #[derive(Debug, Parser)]
 #[command(name = "ursa", version, after_help = exit::HELP, propagate_version = true)]
 pub struct Cli {
-    /// The node to talk to
-    #[arg(long, global = true, help_heading = "Options of all commands", value_name = "URL", env = "URSA_API", default_value_t = default_url(), hide_env_values = true)]
+    /// API of the node to contact
+    #[arg(long, global = true, help_heading = "Global options", value_name = "URL", env = "URSA_API", default_value_t = default_url(), hide_env_values = true)]
     api: String,
 
-    /// A file with a token to prove oneself with; URSA_TOKEN is the token itself [default: what a node leaves for its user on this machine]
-    #[arg(long, global = true, help_heading = "Options of all commands", value_name = "FILE")]
+    /// File with an API token [default: the token in URSA_TOKEN, or this machine's local token]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// The certificate of a node at https://, by its SHA-256, which the node prints at its start
+    /// SHA-256 fingerprint of a node's certificate, for https://; the node prints it when it starts
     #[arg(
         long,
         global = true,
-        help_heading = "Options of all commands",
+        help_heading = "Global options",
         value_name = "SHA256",
         env = "URSA_FINGERPRINT",
         hide_env_values = true,
@@ -73,23 +73,23 @@ pub struct Cli {
     )]
     fingerprint: Option<Fingerprint>,
 
-    /// A file with the certificates, in PEM, of who has signed that of a node at https://
+    /// PEM file with the CA certificates that have signed a node's certificate, for https://
     #[arg(
         long,
         global = true,
-        help_heading = "Options of all commands",
+        help_heading = "Global options",
         value_name = "FILE",
         env = "URSA_CA",
         hide_env_values = true
     )]
     ca: Option<PathBuf>,
 
-    /// How to show the answer
+    /// Output format
     #[arg(
         short,
         long,
         global = true,
-        help_heading = "Options of all commands",
+        help_heading = "Global options",
         value_enum,
         value_name = "FORMAT",
         default_value_t
@@ -108,76 +108,76 @@ fn default_url() -> String {
 enum Command {
     /// Run a node: export volumes over iSCSI until SIGTERM
     Serve(Box<Given>),
-    /// Show on one screen how it is, what can still be lost, and what to do
+    /// Show cluster health, failure tolerance and recommended actions
     Status(status::Status),
-    /// Show live what volumes, copies, paths and cores do
+    /// Show the live load of volumes, copies, paths and cores
     Top(top::Top),
-    /// Make what hosts use as a file says: volumes, copies, targets, LUN maps, host groups, floating addresses
+    /// Apply a configuration file: volumes, copies, targets, LUN maps, host groups, floating IPs
     Apply(apply::Apply),
     /// Show what `ursa apply` would change
     Diff(apply::Diff),
-    /// Print the file that makes what there is, for `ursa apply`
+    /// Export the current configuration, for `ursa apply`
     Export,
-    /// Nodes: clusters of servers whose volumes have copies on several of them
+    /// Manage the cluster and its nodes
     #[command(subcommand)]
     Node(node::Command),
-    /// Floating addresses: portals that are on one node at a time, and move when it is lost
+    /// Manage floating IPs: portals held by one node, taken over by another on failure
     #[command(subcommand)]
     Address(address::Command),
-    /// Disks: the block devices of a node's machine, and what uses them
+    /// List a node's block devices and what uses them
     #[command(subcommand)]
     Disk(disk::Command),
-    /// Pools: the disks that volumes lie on
+    /// Manage pools: the disks that volumes lie on
     #[command(subcommand)]
     Pool(pool::Command),
-    /// Volumes: block devices for hosts
+    /// Manage volumes and their copies
     #[command(subcommand)]
     Volume(volume::Command),
-    /// Targets: what initiators log in to
+    /// Manage targets: what initiators log in to
     #[command(subcommand)]
     Target(target::Command),
-    /// LUN maps: which volume is which LUN of which target, and for whom
+    /// Manage LUN maps: which host group sees which volume, under which target and LUN
     #[command(subcommand)]
     Map(map::Command),
-    /// Host groups: initiators by name, address and CHAP secret
+    /// Manage host groups: initiators matched by name, address or CHAP secret
     #[command(subcommand)]
     Host(host::Command),
-    /// Sessions: who is logged in
+    /// List or end sessions of initiators
     #[command(subcommand)]
     Session(session::Command),
-    /// Users: who logs in to the console
+    /// Manage users of the console
     #[command(subcommand)]
     User(user::Command),
-    /// Tokens: what scripts and monitoring prove themselves with
+    /// Manage API tokens for scripts and monitoring
     #[command(subcommand)]
     Token(token::Command),
-    /// Jobs: what is under way, and how it has ended
+    /// List, pause, resume and cancel jobs
     #[command(subcommand)]
     Job(job::Command),
-    /// Show what has happened, and what happens
+    /// List or follow events
     Events(events::Events),
-    /// Show what has gone on in the last seven days: operations, bytes, latencies, CPU, how full pools are
+    /// Show the last seven days: operations, throughput, latencies, CPU, pool usage
     History(history::History),
-    /// Show who has done what on the node, or on any other
+    /// Show the audit log of this node or any other: who changed what, and when
     Audit(audit::Audit),
-    /// Print settings for the machines that use volumes, ready to paste
+    /// Print settings for hosts, ready to paste
     #[command(subcommand)]
     HostSetup(host_setup::Command),
-    /// Show a unit of any iSCSI target as a file or block device of this host, whose kernel need not know SCSI; runs until SIGTERM
+    /// Attach a LUN of any iSCSI target as a file or block device, without SCSI in the kernel; runs until SIGTERM
     Attach(Box<Attach>),
-    /// Measure a file, a block device or any iSCSI target, in DISKSPD's terms
+    /// Benchmark a file, a block device or any iSCSI target, with the options of DISKSPD
     #[command(subcommand)]
     Bench(bench::Command),
-    /// Show what Ursa is for: three nodes on this machine, one is killed while a volume is in use
+    /// Run a failover demo: three nodes on this machine, one is killed while a volume is in use
     Demo(drill::Demo),
-    /// Do harm to a cluster of our own on this machine while a volume is in use, and judge how it takes it
+    /// Run a fault-injection drill on a throwaway local cluster
     Drill(Box<drill::Drill>),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completion {
-        /// Which shell
+        /// Shell
         shell: Shell,
     },
-    /// Write manual pages of all commands
+    /// Write manual pages for all commands
     Man(manual::Manual),
 }
 

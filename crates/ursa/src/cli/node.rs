@@ -20,28 +20,30 @@ use crate::size::{InvalidSize, Size};
 /// What to do with nodes.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a cluster of this node, which others then join
+    /// Create a cluster with this node, for others to join
     ///
-    /// Its record is in the nodes, or in a site's etcd if the node's settings name one (`ursa serve --etcd`).
+    /// The nodes keep the cluster's record, or a site's etcd does if the node's settings name one (`ursa serve --etcd`).
     Init {
-        /// Where to listen for other nodes: addresses that they reach; without a port 3270
+        /// Addresses to listen on for other nodes, which must be able to reach them; the default port is 3270
         #[arg(long, value_name = "ADDR[:PORT]", value_delimiter = ',', required = true)]
         listen: Vec<String>,
     },
-    /// Make a token that lets one more node in, once; any node has it made by the one that made the cluster
+    /// Create a single-use join token
+    ///
+    /// You can run this on any node; the node that created the cluster issues the token.
     Token {
-        /// How long it is good for: 30m, 1h, 2d
+        /// Lifetime: 30m, 1h, 2d
         #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1h")]
         valid: Duration,
     },
-    /// Have this node join a cluster
+    /// Join this node to a cluster
     Join {
-        /// What `ursa node token` printed
+        /// Token, from `ursa node token`
         token: String,
-        /// Where to listen for other nodes: addresses that they reach; without a port 3270
+        /// Addresses to listen on for other nodes, which must be able to reach them; the default port is 3270
         #[arg(long, value_name = "ADDR[:PORT]", value_delimiter = ',', required = true)]
         listen: Vec<String>,
-        /// Vote, and never have a volume: for the third of three machines, which may be small
+        /// Join as a witness: vote, but never have volumes; for the third of three machines, which may be small
         #[arg(long)]
         witness: bool,
     },
@@ -49,69 +51,70 @@ pub enum Command {
     List,
     /// Show this node: version, cores, portals, and whether the other nodes confirm its reads
     Show,
-    /// List the links between nodes, each as the node sees it that is at this end: up or not, by which networks, and since when
+    /// List the links between nodes as each node sees them: up or down, addresses, and since when
     Links {
-        /// Those of one node, by its number, or of all
+        /// Node, by number, or all
         #[arg(long, value_name = "NUMBER|all", default_value = "all")]
         node: String,
     },
-    /// Begin or end a node's maintenance: without copies in sync it can be stopped, and nobody waits for it
+    /// Start or end maintenance of a node: it gives up its copies in sync, so that it can be stopped without a stall for hosts
     Maintenance {
-        /// Its number
+        /// Node number
         node: u16,
-        /// Begin or end it
+        /// Start or end maintenance
         #[arg(value_enum)]
         switch: Switch,
-        /// Only show what would be done
+        /// Show what the command would do, and change nothing
         #[arg(long)]
         dry_run: bool,
     },
-    /// Keep an address of a node for one kind of links: the data of volumes, or heartbeats and the cluster's record
+    /// Reserve an address of a node for one kind of links: volume data, or heartbeats and the cluster's record
     Link {
-        /// The node's number
+        /// Node number
         node: u16,
-        /// The address, one of those that `ursa node list` shows; without a port 3270
+        /// Address, as in `ursa node list`; the default port is 3270
         address: String,
-        /// What it is kept for
+        /// Kind of links
         #[arg(long = "for", value_enum, value_name = "ROLE")]
         role: KeptFor,
     },
-    /// Say which of two nodes decides when they lose each other; with three nodes that vote, a majority does
+    /// Set the preferred node: of two nodes, the one that continues when they lose each other; with three voters, a majority does
     Prefer {
-        /// Its number, or none
+        /// Node number, or none
         #[arg(value_parser = parse_preferred, value_name = "NODE|none")]
         node: Preferred,
     },
-    /// Limit what all nodes together give to bring copies up to date, or show the limit
+    /// Limit the resync rate of all nodes together, or show the limit
     SyncLimit {
-        /// How much a second, or none: each node as much as its own settings say
+        /// Bytes per second, such as 500M, or none: only each node's own setting applies
         #[arg(value_parser = parse_sync_limit, value_name = "SIZE|none")]
         limit: Option<Limit>,
     },
-    /// Set how often the copies of volumes are compared by schedule, or show it
+    /// Set how often volumes are verified on schedule, or show it
     ///
-    /// `ursa volume verify` compares one now.
+    /// `ursa volume verify` verifies a volume now.
     VerifyEvery {
-        /// Every 30d, 12h; never
+        /// Interval: 30d, 12h; or never
         #[arg(value_parser = parse_interval, value_name = "TIME|never")]
         interval: Option<Interval>,
     },
-    /// After a disaster: make this node, the last survivor, a cluster of its own
+    /// Make this node, the last survivor of a disaster, a cluster of its own
     ///
-    /// For when a majority of the nodes that vote is lost for good, and nothing can be changed any more. The other nodes are given up: whatever they
-    /// have that this node does not is lost, and they must never be started again with it. IF ONE OF THEM IS ALIVE SOMEWHERE, BOTH SIDES GO ON, AND
-    /// HOSTS WRITE TO TWO VOLUMES THAT BELIEVE TO BE ONE. Volumes whose copy here was not in sync are not served. Refused while a majority or any other
-    /// node is reached. It is done when this node is started next. Then take the given-up copies and nodes away (`ursa volume copy remove`, `ursa node
-    /// remove`), let the machines that are to return leave the old cluster (`ursa node leave --forget`), and let them join as new nodes.
+    /// For when a majority of the voters is lost for good, so that nothing can be changed any more. The other nodes are given up: data that only they
+    /// have is lost, and they must never be started again with it. IF ONE OF THEM IS STILL RUNNING SOMEWHERE, BOTH SIDES CONTINUE. SPLIT BRAIN: HOSTS
+    /// WRITE TO TWO DIVERGING COPIES OF ONE VOLUME. Volumes whose copy here was out of sync are not served. Refused while a majority or any other node
+    /// can be reached. Takes effect when this node is next started. Then remove the given-up copies and nodes (`ursa volume copy remove`, `ursa node
+    /// remove`), let machines that return leave the old cluster (`ursa node leave --forget`), and let them join as new nodes.
     ForceNewCluster {
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Have this node leave its cluster with its next start
+    /// Make this node leave its cluster at its next start
     ///
-    /// For a node that was removed or given up, or whose copy of the cluster's record is damaged; refused if it takes part in its cluster. Pools and local volumes stay. Copies of the cluster's volumes stay in
-    /// their pools and are served to nobody. The certificates and the record are moved to cluster.left in the data directory. Afterwards the node can join
-    /// a cluster as a new node. The other nodes are not told: `ursa node remove` takes it out there.
+    /// For a node that was removed or given up, or whose copy of the cluster's record is damaged; refused if it takes part in its cluster. Pools and
+    /// local volumes stay. Copies of the cluster's volumes stay in their pools and are not served. The certificates and the record are moved to
+    /// cluster.left in the data directory. Afterwards the node can join a cluster as a new node. The other nodes are not notified: remove it there with
+    /// `ursa node remove`.
     Leave {
         /// Confirm that this node forgets its cluster
         #[arg(long, required = true)]
@@ -119,9 +122,9 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Take another node out of the cluster for good; it must have no copies of volumes
+    /// Remove another node from the cluster for good; it must have no copies of volumes
     Remove {
-        /// Its number
+        /// Node number
         node: u16,
         #[command(flatten)]
         confirm: Confirm,
@@ -131,20 +134,20 @@ pub enum Command {
 /// On or off.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Switch {
-    /// Begin
+    /// Start maintenance
     On,
-    /// End
+    /// End maintenance
     Off,
 }
 
 /// Links of a kind.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum KeptFor {
-    /// The data of volumes
+    /// Volume data
     Replication,
     /// Heartbeats, leases and the cluster's record
     Heartbeat,
-    /// All of them
+    /// All links
     All,
 }
 
@@ -175,11 +178,10 @@ fn parse_interval(text: &str) -> Result<Interval, InvalidDuration> {
 
 fn compared(schedule: &VerifySchedule) -> String {
     match schedule.seconds {
-        Some(seconds) => format!(
-            "The copies of each volume are compared every {}, while all of them are in sync.\n",
-            age(seconds)
-        ),
-        None => "Copies are compared only when somebody asks for it: `ursa volume verify`.\n".into(),
+        Some(seconds) => {
+            format!("Each volume is verified every {}, while all of its copies are in sync.\n", age(seconds))
+        }
+        None => "Volumes are verified on request only: `ursa volume verify`.\n".into(),
     }
 }
 
@@ -199,7 +201,7 @@ fn parse_preferred(text: &str) -> Result<Preferred, String> {
         "none" => Ok(Preferred(None)),
         number => match number.parse() {
             Ok(number) => Ok(Preferred(Some(number))),
-            Err(_) => Err("a node's number, or none".into()),
+            Err(_) => Err("not a node number or none".into()),
         },
     }
 }
@@ -222,7 +224,7 @@ impl Command {
             }
             Command::Join { token, listen, witness } => {
                 client.join_cluster(&ClusterJoin { token: token.trim().to_owned(), listen, witness })?;
-                output.done("This node is in the cluster now: `ursa node list` shows it.")
+                output.done("This node has joined the cluster: `ursa node list` shows it.")
             }
             Command::Show => output.show(&client.node()?, shown),
             Command::List => output.show(&client.cluster_nodes()?, |nodes| table(nodes, unix_now())),
@@ -234,8 +236,8 @@ impl Command {
             }
             Command::Maintenance { node, switch, dry_run: true } => {
                 let (on, what) = match switch {
-                    Switch::On => (true, format!("Begin the maintenance of node {node}")),
-                    Switch::Off => (false, format!("End the maintenance of node {node}")),
+                    Switch::On => (true, format!("Start maintenance of node {node}")),
+                    Switch::Off => (false, format!("End maintenance of node {node}")),
                 };
                 show_would(output, &what, &client.would_maintain_node(node, on)?)
             }
@@ -248,7 +250,7 @@ impl Command {
             Command::Maintenance { node, switch: Switch::Off, .. } => {
                 client.maintain_node(node, false)?;
                 output.done(&format!(
-                    "Node {node} is used again: its copies are being given what they missed (`ursa node list`)."
+                    "Maintenance of node {node} ended: its copies are resyncing (`ursa node list`)."
                 ))
             }
             Command::ForceNewCluster { confirm } => {
@@ -266,7 +268,7 @@ impl Command {
                 client.prefer_node(node)?;
                 output.done(&match node {
                     Some(node) => format!(
-                        "While two nodes without a witness are the cluster, node {node} decides: it goes on when the other is lost, and the other waits for it."
+                        "Node {node} is preferred: while the cluster has two nodes and no witness, it continues when the other is lost, and the other waits for it."
                     ),
                     None => "No node is preferred.".to_owned(),
                 })
@@ -276,7 +278,7 @@ impl Command {
                 client.keep_link_for(node, &LinkFor { address: address.clone(), role })?;
                 let kind = role.map_or("all links".to_owned(), |role| format!("{role} links only"));
                 output.done(&format!(
-                    "{address} of node {node} is for {kind}: links of nodes with greater numbers move within half a minute, one after the other."
+                    "{address} of node {node} is for {kind} now: links of nodes with higher numbers move within half a minute, one after the other."
                 ))
             }
             Command::SyncLimit { limit: None } => {
@@ -287,10 +289,10 @@ impl Command {
                 output.done(limited(bytes_per_second).trim_end())
             }
             Command::Leave { confirm, .. } => {
-                let what = "Have this node leave its cluster";
+                let what = "Make this node leave its cluster";
                 if confirm.go_on_if(output, what, true, || client.would_leave_cluster())? {
                     client.leave_cluster()?;
-                    output.done("Restart ursa on this node: then it is in no cluster, and can join one with `ursa node join`.")?;
+                    output.done("Restart ursa on this node. It is then in no cluster, and can join one with `ursa node join`.")?;
                 }
                 Ok(())
             }
@@ -301,10 +303,10 @@ impl Command {
                 output.done(compared(&schedule).trim_end())
             }
             Command::Remove { node, confirm } => {
-                let what = format!("Take node {node} out of the cluster");
+                let what = format!("Remove node {node} from the cluster");
                 if confirm.go_on_if(output, &what, true, || client.would_remove_node(node))? {
                     client.remove_node(node)?;
-                    output.done(&format!("Node {node} is none of the cluster any more."))?;
+                    output.done(&format!("Node {node} removed from the cluster."))?;
                 }
                 Ok(())
             }
@@ -350,7 +352,7 @@ fn confirmed_reads(confirm: &ReadConfirm) -> String {
 }
 
 const CONFIRMED: &str = "\
-Each read of a volume with two or more copies waits for an answer of the other nodes: one
+Each read of a volume with two or more copies waits for confirmation by the other nodes: one
 round trip, shared by all reads that arrive meanwhile. A pause of this machine cannot cause
 stale reads.";
 const BY_LEASES: &str = "\
@@ -362,29 +364,29 @@ migration), hosts may read data from it for up to a second that was overwritten 
 another node. To prevent that, set read-confirm = \"auto\" and restart the node.";
 
 const FORCED: &str = "\
-Restart ursa on this node: then it is a cluster of its own. Let the other machines join it as new nodes.";
+Restart ursa on this node to make it a cluster of its own. Then let the other machines join as new nodes.";
 
 const FORCED_WITHOUT_KEY: &str = "\
-Restart ursa on this node: then it is a cluster of its own. It did not make the cluster it was in, and cannot let others join: before the restart, put cluster/authority-key.pem and \
-cluster/authority.pem of the node that did, or a copy of them, into the same place here. Then let the other machines join it as new nodes.";
+Restart ursa on this node to make it a cluster of its own. It did not create the old cluster, so it cannot let others join: before the restart, copy cluster/authority-key.pem and \
+cluster/authority.pem of the node that did, or a backup of them, to the same place here. Then let the other machines join as new nodes.";
 
 fn made(nodes: &[ClusterNode], record: Option<&ClusterRecord>) -> String {
     let here = nodes.iter().find(|node| node.here);
     let (number, addresses) = here.map_or((1, String::new()), |node| (node.id, list(&node.addresses, "-")));
     let begin = format!(
-        "This node is node {number} of a new cluster, and listens for others at {addresses}.\n\n\
-         To let another node in, make a token here (one for each node, good for an hour):\n  \
+        "This node is node {number} of a new cluster and listens for other nodes at {addresses}.\n\n\
+         To add a node, create a token here (one per node, valid for an hour):\n  \
            ursa node token\n\
-         and use it on the other one, with an address of its own:\n  \
+         and use it on the new node, with an address of that node:\n  \
            ursa node join TOKEN --listen ADDR\n\n"
     );
     let end = match record.filter(|record| record.place == RecordPlace::Etcd) {
         Some(etcd) => format!(
-            "Its record is in etcd ({}): set `etcd` on the other nodes, too, before they join. Two nodes are enough, since etcd decides; volumes go on without etcd, but \
-             nothing can be changed then and no lost node be given up.\n",
+            "The cluster's record is in etcd ({}): set `etcd` on the other nodes, too, before they join. Two nodes are enough, since etcd decides. Volumes continue without etcd, but \
+             then nothing can be changed, and no node can be declared lost.\n",
             list(&etcd.endpoints, "-")
         ),
-        None => "Make it three: of two nodes alone, one cannot be lost. The third may be a small machine that has no volumes \
+        None => "Use three nodes: with only two, volumes become unavailable when the preferred node is lost. The third may be a small machine without volumes \
                  (--witness).\n"
             .to_owned(),
     };
@@ -394,10 +396,10 @@ fn made(nodes: &[ClusterNode], record: Option<&ClusterRecord>) -> String {
 fn limited(bytes_per_second: Option<u64>) -> String {
     match bytes_per_second {
         Some(limit) => format!(
-            "All nodes together give at most {} a second to bring copies up to date, shared evenly among those that give something.\n",
+            "Resync is limited to {} per second for all nodes together, shared evenly among the nodes that resync others.\n",
             size(limit)
         ),
-        None => "What nodes give to bring copies up to date is limited by their own settings only (sync-bytes-per-second-max).\n".into(),
+        None => "Resync has no cluster-wide limit; only each node's own setting applies (sync-bytes-per-second-max).\n".into(),
     }
 }
 
@@ -407,7 +409,7 @@ fn maintained(node: u16, left: u64) -> String {
             "Node {node} is in maintenance and can be stopped; hosts use the other nodes. Afterwards: `ursa node maintenance {node} off`."
         ),
         left => format!(
-            "Node {node} is about to be in maintenance: {left} of its copies are still in sync. Do not stop it before `ursa node list` shows none."
+            "Node {node} is entering maintenance: {left} of its copies are still in sync. Do not stop it before `ursa node list` shows none."
         ),
     }
 }

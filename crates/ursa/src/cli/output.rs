@@ -10,12 +10,12 @@ use super::exit::CliError;
 /// How to show an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Table for people.
     #[default]
     Table,
-    /// As the API gives it.
+    /// JSON, as the API returns it.
     Json,
-    /// The same in YAML.
+    /// The same as YAML.
     Yaml,
 }
 

@@ -18,7 +18,7 @@ use crate::size::Size;
 /// On which node.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct OfNode {
-    /// The number of the node of the cluster whose pool and disks it is about [default: the one that is asked]
+    /// Node that has the pool and its disks, by number [default: the node contacted]
     #[arg(long, value_name = "NUMBER")]
     node: Option<u16>,
 }
@@ -26,27 +26,27 @@ pub struct OfNode {
 impl OfNode {
     /// For sentences.
     fn text(self) -> String {
-        self.node.map(|node| format!(" of node {node}")).unwrap_or_default()
+        self.node.map(|node| format!(" on node {node}")).unwrap_or_default()
     }
 }
 
 /// What to do with pools.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a pool of files or block devices
+    /// Create a pool from files or block devices
     Create {
-        /// Its name
+        /// Pool name
         name: String,
-        /// Its disks: files or block devices of the node
+        /// Disks: files or block devices of the node
         #[arg(required = true)]
         paths: Vec<PathBuf>,
-        /// Make files of this size, which must not exist yet
+        /// Create files of this size; they must not exist yet
         #[arg(long)]
         size: Option<Size>,
-        /// With --size: take the space in the file system now, so that it cannot run out later
+        /// With --size: preallocate the space, so that the file system cannot run out of it later
         #[arg(long, requires = "size")]
         reserve: bool,
-        /// Overwrite what the disks hold
+        /// Overwrite any data on the disks
         #[arg(long)]
         wipe: bool,
         #[command(flatten)]
@@ -56,32 +56,32 @@ pub enum Command {
     },
     /// List pools
     List {
-        /// Those of another node of the cluster, by its number, or of all
+        /// Another node of the cluster, by number, or all
         #[arg(long, value_name = "NUMBER|all")]
         node: Option<String>,
     },
     /// Show a pool with its disks
     Show {
-        /// Its name
+        /// Pool name
         name: String,
         #[command(flatten)]
         of: OfNode,
     },
-    /// Say when pools are full if they are filled as in the last days
+    /// Forecast when pools will be full, from their growth in the last days
     Forecast {
-        /// Those of another node of the cluster, by its number, or of all
+        /// Another node of the cluster, by number, or all
         #[arg(long, value_name = "NUMBER|all")]
         node: Option<String>,
     },
-    /// Open a pool that was made on another server or earlier
+    /// Import a pool that was created earlier or on another server
     Import {
-        /// All of its disks
+        /// All disks of the pool
         #[arg(required = true)]
         paths: Vec<PathBuf>,
-        /// Give it another name
+        /// Import it under another name
         #[arg(long)]
         name: Option<String>,
-        /// Take it though its last server has not exported it: that server must certainly be off
+        /// Import it although its last server has not exported it: that server must certainly be off
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -89,53 +89,53 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Close a pool so that another server may import it
+    /// Close a pool so that another server can import it
     Export {
-        /// Its name
+        /// Pool name
         name: String,
         #[command(flatten)]
         of: OfNode,
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Close a pool that does not work and open it again, without a restart of the node
+    /// Close a failed pool and open it again, without restarting the node
     Reopen {
-        /// Its name
+        /// Pool name
         name: String,
         #[command(flatten)]
         of: OfNode,
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Accept the older data of a pool that was set back, where no other copy in sync is there
+    /// Accept the older data of a pool that was set back, where no other copy is in sync
     AcceptOlder {
-        /// Its name
+        /// Pool name
         name: String,
         #[command(flatten)]
         of: OfNode,
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Acknowledge read errors of a pool's disks: `ursa status` lists new ones only
+    /// Acknowledge read errors of a pool's disks; `ursa status` then lists only new ones
     Acknowledge {
-        /// Its name
+        /// Pool name
         name: String,
         #[command(flatten)]
         of: OfNode,
     },
-    /// Add a disk to a pool, while it is in use
+    /// Add a disk to a pool while it is in use
     AddDisk {
-        /// The pool's name
+        /// Pool name
         name: String,
-        /// The disk: a file or block device of the node
+        /// Disk: a file or block device of the node
         path: PathBuf,
-        /// Make a file of this size, which must not exist yet
+        /// Create a file of this size; it must not exist yet
         #[arg(long)]
         size: Option<Size>,
-        /// With --size: take the space in the file system now, so that it cannot run out later
+        /// With --size: preallocate the space, so that the file system cannot run out of it later
         #[arg(long, requires = "size")]
         reserve: bool,
-        /// Overwrite what the disk holds
+        /// Overwrite any data on the disk
         #[arg(long)]
         wipe: bool,
         #[command(flatten)]
@@ -143,11 +143,11 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Forget a pool that cannot be used any more; its disks are not touched
+    /// Forget a pool that can no longer be used; its disks are not touched
     Forget {
-        /// Its name
+        /// Pool name
         name: String,
-        /// Delete the LUN maps of its volumes, too
+        /// Also delete the LUN maps of its volumes
         #[arg(long)]
         unmap: bool,
         #[command(flatten)]
@@ -166,7 +166,7 @@ impl Command {
         match self {
             Command::Create { name, paths, size, reserve, wipe, of, confirm } => {
                 let paths = absolute(&paths, of)?;
-                let what = format!("Make pool {name} of {}", paths.join(", ") + &of.text());
+                let what = format!("Create pool {name} from {}", paths.join(", ") + &of.text());
                 let disk = |path| NewDisk { path, size: size.map(|size| size.0), reserve };
                 let pool = PoolCreate { name, disks: paths.into_iter().map(disk).collect(), wipe };
                 if confirm.go_on_if(output, &what, wipe, || client.would_create_pool(&pool, of.node))? {
@@ -193,7 +193,7 @@ impl Command {
             }
             Command::Import { paths, name, force, of, confirm } => {
                 let import = PoolImport { paths: absolute(&paths, of)?, name, force };
-                let what = format!("Import the pool of {}", import.paths.join(", ") + &of.text());
+                let what = format!("Import the pool from {}", import.paths.join(", ") + &of.text());
                 if confirm.go_on_if(output, &what, force, || client.would_import_pool(&import, of.node))? {
                     output.show(&client.import_pool(&import, of.node)?, one)?;
                 }
@@ -204,7 +204,7 @@ impl Command {
                 let what = format!("Export pool {pool}");
                 if confirm.go_on_if(output, &what, true, || client.would_export_pool(&name, of.node))? {
                     client.export_pool(&name, of.node)?;
-                    output.done(&format!("Pool {pool} is closed; another server can import it."))?;
+                    output.done(&format!("Pool {pool} exported; another server can import it now."))?;
                 }
                 Ok(())
             }
@@ -242,7 +242,7 @@ impl Command {
                 let would = || client.would_forget_pool(&name, &how, of.node);
                 if confirm.go_on_if(output, &what, true, would)? {
                     client.forget_pool(&name, &how, of.node)?;
-                    output.done(&format!("Pool {name}{} is forgotten.", of.text()))?;
+                    output.done(&format!("Pool {name}{} forgotten.", of.text()))?;
                 }
                 Ok(())
             }
@@ -276,7 +276,7 @@ fn table(pools: &[Pool]) -> String {
             list(pool.disks.iter().map(|disk| &disk.path), "-"),
         ]);
     }
-    table.text("There is no pool: make one with `ursa pool create`.")
+    table.text("No pools. Create one with `ursa pool create`.")
 }
 
 fn of_nodes(pools: &[Pool]) -> String {
@@ -292,7 +292,7 @@ fn of_nodes(pools: &[Pool]) -> String {
             list(pool.disks.iter().map(|disk| &disk.path), "-"),
         ]);
     }
-    table.text("There is no pool.")
+    table.text("No pools.")
 }
 
 fn one(pool: &Pool) -> String {
@@ -304,7 +304,7 @@ fn one(pool: &Pool) -> String {
             Some(DiskFailure { error, since }) => {
                 let age = unix_now();
                 let age = age_text(age.saturating_sub(*since));
-                format!("{}  OUT OF SERVICE since a write or a flush failed {age} ago: {error}", disk.path)
+                format!("{}  OUT OF SERVICE: a write or a flush failed {age} ago: {error}", disk.path)
             }
         })
         .collect();
@@ -315,7 +315,7 @@ fn one(pool: &Pool) -> String {
     let overcommit = pool.overcommit.map(|Overcommit { promised, free }| {
         let (free, promised) = (size(free), size(promised));
         let text = format!(
-            "the file system has {free} free, and pools there may still need {promised}: when it is full, writes to new places fail"
+            "the file system has {free} free, but pools on it may still need {promised}: when it is full, writes to new blocks fail"
         );
         fields([("Overcommitted", text)])
     });
@@ -326,7 +326,7 @@ fn one(pool: &Pool) -> String {
         ("Extent", size(pool.extent)),
         ("Volumes", pool.volumes.to_string()),
         ("Disks", disks.join("\n")),
-        ("Identity", pool.id.clone().unwrap_or_default()),
+        ("ID", pool.id.clone().unwrap_or_default()),
     ]) + &overcommit.unwrap_or_default()
 }
 
@@ -341,14 +341,14 @@ fn forecast_of(client: &Client, pool: &str, of: OfNode) -> String {
 fn forecasts(forecasts: &[Forecast]) -> String {
     let mut table = Table::new(&["NODE", "NAME", "FORECAST"]);
     for forecast in forecasts {
-        let warning = if forecast.soon { "SOON FULL. " } else { "" };
+        let warning = if forecast.soon { "FULL SOON. " } else { "" };
         table.row([
             forecast.node_name.clone().unwrap_or_else(|| "-".into()),
             forecast.pool.clone(),
             format!("{warning}{}", forecast.text),
         ]);
     }
-    table.text("Nothing was kept of pools yet: it takes some seconds.")
+    table.text("No data on pools yet: try again in a few seconds.")
 }
 
 fn state_of(pool: &Pool) -> String {

@@ -12,11 +12,11 @@ use super::exit::CliError;
 /// The arguments for a name and a secret.
 #[derive(Args, Debug)]
 pub struct ChapArgs {
-    /// The CHAP name; the secret is asked for, or read from standard input
+    /// CHAP user name; the secret is prompted for, or read from standard input
     #[arg(long, value_name = "USER")]
     chap_user: Option<String>,
 
-    /// Read the secret from this file; - is standard input
+    /// Read the CHAP secret from this file; - is standard input
     #[arg(long, value_name = "FILE", requires = "chap_user")]
     chap_secret_file: Option<PathBuf>,
 }
@@ -28,7 +28,7 @@ impl ChapArgs {
     /// If the secret cannot be read.
     pub fn read(self) -> Result<Option<Chap>, CliError> {
         let Some(user) = self.chap_user else { return Ok(None) };
-        let prompt = format!("CHAP secret of {user} (12 to 16 characters suit all initiators)");
+        let prompt = format!("CHAP secret for {user} (12 to 16 characters work with all initiators)");
         let secret = secret(&prompt, self.chap_secret_file)?;
         Ok(Some(Chap { user, secret }))
     }
@@ -63,7 +63,7 @@ fn secret(prompt: &str, file: Option<PathBuf>) -> Result<String, CliError> {
 fn typed(prompt: &str) -> Result<String, CliError> {
     let terminal = |error| CliError::Secret("the terminal".into(), error);
     let first = rpassword::prompt_password(format!("{prompt}: "));
-    let second = rpassword::prompt_password("Once more: ");
+    let second = rpassword::prompt_password("Repeat: ");
     let (first, second) = (first.map_err(terminal)?, second.map_err(terminal)?);
     if first == second { Ok(first) } else { Err(CliError::SecretsDiffer) }
 }

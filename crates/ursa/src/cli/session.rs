@@ -13,15 +13,15 @@ use super::table::{Table, age, list, say_missing, size};
 pub enum Command {
     /// List sessions
     List {
-        /// Those of another node of the cluster, by its number, or of all
+        /// Another node of the cluster, by number, or all
         #[arg(long, value_name = "NUMBER|all")]
         node: Option<String>,
     },
     /// End a session; its initiator may log in again
     End {
-        /// Its number
+        /// Session number (TSIH)
         tsih: u16,
-        /// The number of the node of the cluster that it is with [default: the one that is asked]
+        /// Node of the session, by number [default: the node contacted]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
         #[command(flatten)]
@@ -44,11 +44,11 @@ impl Command {
                 Ok(())
             }
             Command::End { tsih, node, confirm } => {
-                let of = node.map(|node| format!(" of node {node}")).unwrap_or_default();
+                let of = node.map(|node| format!(" on node {node}")).unwrap_or_default();
                 let what = format!("End session {tsih}{of}");
                 if confirm.go_on_if(output, &what, true, || client.would_end_session(tsih, node))? {
                     client.end_session(tsih, node)?;
-                    output.done(&format!("Session {tsih} is asked to end."))?;
+                    output.done(&format!("Session {tsih} is ending: its initiator was asked to log out."))?;
                 }
                 Ok(())
             }
@@ -83,5 +83,5 @@ fn table(sessions: &[Session]) -> String {
             size(session.bytes_sent),
         ]);
     }
-    table.text("Nobody is logged in.")
+    table.text("No sessions.")
 }

@@ -66,7 +66,7 @@ pub fn fields<const N: usize>(fields: [(&str, String); N]) -> String {
 /// A line for each node whose part is missing, on standard error: what is read on has rows, or JSON, alone.
 pub fn say_missing(missing: &[api::Missing]) {
     for api::Missing { node, node_name, reason } in missing {
-        eprintln!("MISSING: what node {node} ({node_name}) has: {reason}");
+        eprintln!("MISSING: node {node} ({node_name}): {reason}");
     }
 }
 

@@ -13,32 +13,32 @@ use super::table::{Table, fields};
 /// What to do with targets.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a target; maps give it LUNs
+    /// Create a target; LUN maps add volumes to it
     Create {
-        /// Its iSCSI name: iqn.YYYY-MM.reversed.domain:name
+        /// Target name (IQN): iqn.YYYY-MM.reversed.domain:name
         name: String,
-        /// A name for people
+        /// Alias: a name for people
         #[arg(long)]
         alias: Option<String>,
         #[command(flatten)]
         chap: ChapArgs,
     },
-    /// Change a target; what is not named stays, and sessions go on
+    /// Change a target; anything not specified stays as it is, and sessions continue
     Set {
-        /// Its iSCSI name
+        /// Target name (IQN)
         name: String,
-        /// Another name for people
+        /// New alias
         #[arg(long)]
         alias: Option<String>,
-        /// Without a name for people
+        /// Remove the alias
         #[arg(long, conflicts_with = "alias")]
         no_alias: bool,
         #[command(flatten)]
         chap: ChapArgs,
-        /// Without a secret
+        /// Remove the CHAP secret
         #[arg(long, conflicts_with = "chap_user")]
         no_chap: bool,
-        /// Only show what would be done
+        /// Show what the command would do, and change nothing
         #[arg(long)]
         dry_run: bool,
     },
@@ -46,14 +46,14 @@ pub enum Command {
     List,
     /// Show a target with its LUNs
     Show {
-        /// Its iSCSI name
+        /// Target name (IQN)
         name: String,
     },
     /// Delete a target; its sessions end, its volumes stay
     Delete {
-        /// Its iSCSI name
+        /// Target name (IQN)
         name: String,
-        /// Even if it has LUNs
+        /// Delete it even if it has LUNs
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -95,7 +95,7 @@ impl Command {
                 let what = format!("Delete target {name}");
                 if confirm.go_on_if(output, &what, true, || client.would_delete_target(&name, force))? {
                     client.delete_target(&name, force)?;
-                    output.done(&format!("Target {name} is deleted."))?;
+                    output.done(&format!("Target {name} deleted."))?;
                 }
                 Ok(())
             }
@@ -113,9 +113,7 @@ fn table(targets: &[Target]) -> String {
             target.alias.clone().unwrap_or_default(),
         ]);
     }
-    table.text(
-        "There is no target: `ursa volume create` makes one for a volume, `ursa target create` by itself.",
-    )
+    table.text("No targets. `ursa volume create` creates one with a volume, `ursa target create` one alone.")
 }
 
 fn one(target: &Target) -> String {
@@ -128,5 +126,5 @@ fn one(target: &Target) -> String {
     for map in &target.maps {
         table.row([map.lun.to_string(), map::volume(map), map.host.clone()]);
     }
-    format!("{head}\n{}", table.text("It has no LUNs: `ursa map create` gives it some."))
+    format!("{head}\n{}", table.text("No LUNs. Map a volume with `ursa map create`."))
 }

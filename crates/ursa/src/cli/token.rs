@@ -16,22 +16,22 @@ use crate::duration::parse_duration;
 /// What to do with tokens.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a token, and print its secret, this once
+    /// Create a token and print its secret, which is not shown again
     Create {
         /// What it is for
         name: String,
-        /// What it may do
+        /// Role
         #[arg(long, value_enum)]
         role: RoleName,
-        /// For how long it is good: 12h, 90d [default: until it is deleted]
+        /// Lifetime: 12h, 90d [default: until it is deleted]
         #[arg(long, value_name = "TIME", value_parser = parse_duration)]
         valid: Option<Duration>,
     },
     /// List tokens, without their secrets
     List,
-    /// Delete a token: nobody gets in with it any more
+    /// Delete a token; it no longer grants access
     Delete {
-        /// What `ursa token list` shows as its ID
+        /// Token ID, from `ursa token list`
         id: String,
         #[command(flatten)]
         confirm: Confirm,
@@ -56,7 +56,7 @@ impl Command {
                 let what = format!("Delete token {id}");
                 if confirm.go_on_if(output, &what, true, || client.would_delete_api_token(&id))? {
                     client.delete_api_token(&id)?;
-                    output.done(&format!("Token {id} is deleted."))?;
+                    output.done(&format!("Token {id} deleted."))?;
                 }
                 Ok(())
             }
@@ -65,7 +65,7 @@ impl Command {
 }
 
 fn table(tokens: &[ApiToken]) -> String {
-    let mut table = Table::new(&["ID", "NAME", "ROLE", "CREATED", "EXPIRES", "MADE BY"]);
+    let mut table = Table::new(&["ID", "NAME", "ROLE", "CREATED", "EXPIRES", "CREATED BY"]);
     for token in tokens {
         table.row([
             token.id.clone(),
@@ -76,5 +76,5 @@ fn table(tokens: &[ApiToken]) -> String {
             token.made_by.clone(),
         ]);
     }
-    table.text("There is no token.")
+    table.text("No tokens.")
 }

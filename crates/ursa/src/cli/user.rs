@@ -13,39 +13,39 @@ use crate::clock::utc;
 /// What to do with users.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a user; the password is asked for, or read from standard input
+    /// Create a user; the password is prompted for, or read from standard input
     Create {
-        /// Its name
+        /// User name
         name: String,
-        /// What it may do
+        /// Role
         #[arg(long, value_enum)]
         role: RoleName,
         #[command(flatten)]
         from: PasswordFrom,
     },
-    /// Give a user another role or password; its sessions end
+    /// Change a user's role or password; the user's sessions end
     Set {
-        /// Its name
+        /// User name
         name: String,
-        /// What it may do
+        /// New role
         #[arg(long, value_enum, required_unless_present_any = ["password", "password_file"])]
         role: Option<RoleName>,
-        /// Ask for another password, or read it from standard input
+        /// Prompt for a new password, or read it from standard input
         #[arg(long)]
         password: bool,
         #[command(flatten)]
         from: PasswordFrom,
-        /// Only show what would be done
+        /// Show what the command would do, and change nothing
         #[arg(long)]
         dry_run: bool,
     },
     /// List users
     List,
-    /// Show as whom a node knows this command line, and what it may do
+    /// Show the authenticated user and role
     Whoami,
-    /// Delete a user; its sessions end, tokens that it has made stay
+    /// Delete a user; the user's sessions end, tokens created by the user stay
     Delete {
-        /// Its name
+        /// User name
         name: String,
         #[command(flatten)]
         confirm: Confirm,
@@ -55,11 +55,11 @@ pub enum Command {
 /// What somebody may do.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RoleName {
-    /// Look
+    /// View only
     Viewer,
-    /// Change what hosts use, too: volumes, copies, targets, host groups, sessions
+    /// Also change what hosts use: volumes, copies, targets, host groups, sessions
     Operator,
-    /// Change machines, the cluster, users and tokens, too
+    /// Also change machines, the cluster, users and tokens
     Admin,
 }
 
@@ -89,14 +89,14 @@ impl Command {
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Create { name, role, from } => {
-                let password = password(&format!("Password of {name}"), from.password_file)?;
+                let password = password(&format!("Password for {name}"), from.password_file)?;
                 let user = client.create_user(&UserCreate { name, role: role.into(), password })?;
                 output
-                    .show(&user, |user| format!("User {} is made, with the role {}.\n", user.name, user.role))
+                    .show(&user, |user| format!("User {} created with the role {}.\n", user.name, user.role))
             }
             Command::Set { name, role, password: asked, from, dry_run } => {
                 let wanted = asked || from.password_file.is_some();
-                let read = || password(&format!("New password of {name}"), from.password_file);
+                let read = || password(&format!("New password for {name}"), from.password_file);
                 let password = if wanted { Some(read()?) } else { None };
                 let change = UserChange { role: role.map(Role::from), password };
                 if dry_run {
@@ -106,7 +106,7 @@ impl Command {
                 let user = client.change_user(&name, &change)?;
                 output.show(&user, |user| {
                     format!(
-                        "User {} is changed and has the role {}. Its sessions have ended.\n",
+                        "User {} changed (role {}). The user's sessions have ended.\n",
                         user.name, user.role
                     )
                 })
@@ -116,14 +116,14 @@ impl Command {
                 fields([
                     ("Name", me.name.clone()),
                     ("Role", me.role.to_string()),
-                    ("Proved by", me.by.to_string()),
+                    ("Login by", me.by.to_string()),
                 ])
             }),
             Command::Delete { name, confirm } => {
                 let what = format!("Delete user {name}");
                 if confirm.go_on_if(output, &what, true, || client.would_delete_user(&name))? {
                     client.delete_user(&name)?;
-                    output.done(&format!("User {name} is deleted."))?;
+                    output.done(&format!("User {name} deleted."))?;
                 }
                 Ok(())
             }
@@ -136,5 +136,5 @@ fn table(users: &[User]) -> String {
     for user in users {
         table.row([user.name.clone(), user.role.to_string(), utc(user.created)]);
     }
-    table.text("There is no user.")
+    table.text("No users.")
 }

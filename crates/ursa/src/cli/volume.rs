@@ -30,63 +30,63 @@ use crate::size::Size;
 /// What to do with volumes.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a volume, and a target for it, and say how to attach it
+    /// Create a volume and a target for it, and show how to attach it
     Create(Create),
     /// List volumes
     List,
     /// Show a volume
     Show {
-        /// Its name or identity
+        /// Volume name or ID
         name: String,
         #[command(flatten)]
         of: OfNode,
     },
-    /// Make a volume larger, while it is in use
+    /// Grow a volume while it is in use
     Resize {
-        /// Its name or identity
+        /// Volume name or ID
         name: String,
-        /// Its new size
+        /// New size
         size: Size,
         #[command(flatten)]
         of: OfNode,
     },
-    /// Give a volume another name; hosts do not notice
+    /// Rename a volume; hosts do not notice
     Rename {
-        /// Its name or identity
+        /// Volume name or ID
         name: String,
-        /// Its new name
+        /// New name
         new_name: String,
         #[command(flatten)]
         of: OfNode,
     },
-    /// Show how long the reads and writes of a volume took, as a histogram
+    /// Show the read and write latency histogram of a volume
     Latency {
-        /// Its name or identity
+        /// Volume name or ID
         name: String,
-        /// Through which node [default: the one that is asked, or one that has it]
+        /// Node whose figures to show, by number [default: the node contacted, or one that has the volume]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
     },
-    /// Read all copies of a volume, and compare them
+    /// Verify a volume: read all copies in sync and compare them block by block
     Verify {
-        /// Its name or identity
+        /// Volume name or ID
         name: String,
-        /// Which node does it [default: the one that is asked, or one that has a copy]
+        /// Node that does it, by number [default: the node contacted, or one that has a copy]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
     },
-    /// Add, take away and move the copies of a volume, while it is in use
+    /// Add, move, rebuild and remove copies of a volume while it is in use
     #[command(subcommand)]
     Copy(copy::Command),
-    /// Choose what a node does about a volume of two nodes when it hears of nobody and does not decide
+    /// Set the split-brain policy of a two-node volume
     Strategy(strategy::Choice),
-    /// Decide whose data is kept of a volume with which both nodes have gone on alone
+    /// Resolve a split brain: choose the node whose data is kept
     ResolveFork(strategy::Resolution),
-    /// Delete a volume with all its data
+    /// Delete a volume and all its data
     Delete {
-        /// Its name or identity
+        /// Volume name or ID
         name: String,
-        /// Even if it is mapped: take it away from its hosts
+        /// Delete it even if it is mapped: hosts lose it
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -99,7 +99,7 @@ pub enum Command {
 /// Of which node.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct OfNode {
-    /// The number of the node whose volume is meant, if several have one of that name alone [default: the one that is asked, then the cluster's, then the only one]
+    /// Node of the volume, by number, if several nodes have a local volume of that name [default: the node contacted, then the cluster's volume, then the only one]
     #[arg(long, value_name = "NUMBER")]
     pub node: Option<u16>,
 }
@@ -107,48 +107,48 @@ pub struct OfNode {
 /// A volume to be made.
 #[derive(Args, Debug)]
 pub struct Create {
-    /// Its name
+    /// Volume name
     name: String,
-    /// Its size: 512M, 10G, 1.5T
+    /// Size: 512M, 10G, 1.5T
     #[arg(long)]
     size: Size,
-    /// The pool [default: the only one, or the one named default]
+    /// Pool [default: the only one, or the one named default]
     #[arg(long)]
     pool: Option<String>,
-    /// Where its blocks are
+    /// Where its data is kept
     #[arg(long, value_enum, default_value_t)]
     kind: Kind,
-    /// The logical block in bytes: 512 or 4096
+    /// Logical block size in bytes: 512 or 4096
     #[arg(long, value_name = "BYTES", default_value_t = 512)]
     block_size: u32,
-    /// Say that the physical block has 512 bytes, too, not 4096
+    /// Report a physical block size of 512 bytes, too, instead of 4096
     #[arg(long)]
     native_512: bool,
-    /// Over how many slices, and so cores, it is striped: a power of two [default: one a core]
+    /// Number of slices, and so cores, to stripe it over: a power of two [default: one per core]
     #[arg(long, value_name = "N")]
     slices: Option<u16>,
     /// Number of copies, each on a different node [default: 2 in a cluster of several nodes, otherwise 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
     copies: Option<u8>,
-    /// Nodes that get a copy, by number: 1,2
+    /// Nodes to put a copy on, by number: 1,2
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     on: Vec<u16>,
-    /// A single copy on this node, kept out of the cluster's record: served without a quorum, and never with a second copy
+    /// Local volume: a single copy on this node, not in the cluster's record; needs no quorum, and can never have a second copy
     #[arg(long, conflicts_with_all = ["copies", "on"])]
     local: bool,
-    /// The target, made if it does not exist [default: iqn.2026-11.io.ursa:NAME]
+    /// Target, created if it does not exist [default: iqn.2026-11.io.ursa:NAME]
     #[arg(long, value_name = "IQN", conflicts_with = "no_map")]
     target: Option<String>,
-    /// The host group that sees it [default: local, this machine]
+    /// Host group that sees it [default: local, this machine]
     #[arg(long, conflicts_with = "no_map")]
     host: Option<String>,
-    /// The logical unit number [default: the lowest that is free]
+    /// LUN [default: the lowest free one]
     #[arg(long, value_name = "N", conflicts_with = "no_map")]
     lun: Option<u16>,
-    /// Do not map it: nobody sees it until `ursa map create`
+    /// Do not map it: no host sees it until `ursa map create`
     #[arg(long)]
     no_map: bool,
-    /// Only show what would be done
+    /// Show what the command would do, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -156,7 +156,7 @@ pub struct Create {
 /// Where the blocks of a volume are.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Kind {
-    /// In place on the pool's disks, all space taken at creation
+    /// On the pool's disks, all space reserved at creation
     #[default]
     Thick,
     /// In memory: empty after each start of the node
@@ -228,7 +228,7 @@ impl Command {
                 let would = || client.would_delete_volume(&volume.id, force);
                 if confirm.go_on_if(output, &what, true, would)? {
                     client.delete_volume(&volume.id, force)?;
-                    output.done(&format!("Volume {} is deleted.", volume.name))?;
+                    output.done(&format!("Volume {} deleted.", volume.name))?;
                 }
                 Ok(())
             }
@@ -269,12 +269,12 @@ impl Create {
 }
 
 fn created(volume: &Volume, portals: &[String]) -> String {
-    let what = format!("Volume {}: {}, {}", volume.name, size(volume.size), kind(volume.kind));
+    let what = format!("Volume {} created: {}, {}", volume.name, size(volume.size), kind(volume.kind));
     let redundancy = redundancy(volume);
     let Some(map) = volume.maps.first() else {
         let name = &volume.name;
         return format!(
-            "{what}. Nobody sees it yet: `ursa map create TARGET {name} --host HOST`.\nRedundancy: {redundancy}.\n"
+            "{what}. No host sees it yet; map it: `ursa map create TARGET {name} --host HOST`.\nRedundancy: {redundancy}.\n"
         );
     };
     let (target, host) = (&map.target, &map.host);
@@ -283,7 +283,7 @@ fn created(volume: &Volume, portals: &[String]) -> String {
     let others = match local {
         false => String::new(),
         true => format!(
-            "\nTo let another host use it (its name is in its /etc/iscsi/initiatorname.iscsi):\n  \
+            "\nTo give another host access (its IQN is in its /etc/iscsi/initiatorname.iscsi):\n  \
                ursa host create HOST --initiator IQN\n  \
                ursa map create {target} {} --host HOST\n",
             volume.name
@@ -292,14 +292,14 @@ fn created(volume: &Volume, portals: &[String]) -> String {
     let more = match portals {
         [_, _, ..] if !local => {
             format!(
-                "Multipath settings for it, and other systems: `ursa host-setup linux --volume {}`.\n",
+                "Multipath settings, and other systems: `ursa host-setup linux --volume {}`.\n",
                 volume.name
             )
         }
         _ => String::new(),
     };
     format!(
-        "{what}. LUN {} of target {target} for host {host}.\nRedundancy: {redundancy}.\n\nTo attach it to {whose}:\n{}{more}{others}",
+        "{what}. LUN {} of target {target} for host group {host}.\nRedundancy: {redundancy}.\n\nTo attach it to {whose}:\n{}{more}{others}",
         map.lun,
         attach_lines(portals, target, local),
     )
@@ -307,7 +307,7 @@ fn created(volume: &Volume, portals: &[String]) -> String {
 
 fn resized(volume: &Volume) -> String {
     format!(
-        "Volume {} has {} now. Hosts see it after `sudo iscsiadm -m session --rescan`; then let the file system grow.\n",
+        "Volume {} resized to {}. Hosts see it after `sudo iscsiadm -m session --rescan`; then grow the file system.\n",
         volume.name,
         size(volume.size)
     )
@@ -325,7 +325,7 @@ fn nodes_for(client: &Client, volumes: &[Volume]) -> Vec<ClusterNode> {
 
 fn table(volumes: &[Volume], nodes: &[ClusterNode]) -> String {
     let in_cluster = volumes.iter().any(|volume| volume.node.is_some() || !volume.copies.is_empty());
-    let mut head = vec!["NAME", "SIZE", "KIND", "BLOCK", "ON", "POOL", "TARGET", "LUN", "HOST"];
+    let mut head = vec!["NAME", "SIZE", "KIND", "BLOCK", "NODES", "POOL", "TARGET", "LUN", "HOST"];
     if !in_cluster {
         head.remove(ON);
     }
@@ -352,7 +352,7 @@ fn table(volumes: &[Volume], nodes: &[ClusterNode]) -> String {
         }
         table.cells(cells);
     }
-    let mut text = table.text("There is no volume: make one with `ursa volume create NAME --size 10G`.");
+    let mut text = table.text("No volumes. Create one with `ursa volume create NAME --size 10G`.");
     volumes
         .iter()
         .filter_map(|volume| remark(volume, nodes))
@@ -363,7 +363,7 @@ fn table(volumes: &[Volume], nodes: &[ClusterNode]) -> String {
 /// The numbers of the nodes that have it.
 fn on(volume: &Volume) -> String {
     match volume.node {
-        Some(node) => format!("{node} alone"),
+        Some(node) => format!("{node} (local)"),
         None => list(volume.copies.iter().map(|copy| copy.node), "-"),
     }
 }
@@ -402,7 +402,7 @@ fn copies(volume: &Volume, place: RecordPlace) -> String {
     }
     let copy = |copy: &VolumeCopy| {
         let here = if copy.here { ", here" } else { "" };
-        let leaves = if copy.leaves { ", to be taken away" } else { "" };
+        let leaves = if copy.leaves { ", being removed" } else { "" };
         let sync = copy.sync.as_ref().map(|sync| format!("\n{}", sync_line(sync))).unwrap_or_default();
         format!("on node {} ({}{here}): {}{leaves}{sync}", copy.node, copy.node_name, state(copy.state))
     };
@@ -412,7 +412,7 @@ fn copies(volume: &Volume, place: RecordPlace) -> String {
         _ => "-".into(),
     };
     let losses = match volume.losses.as_slice() {
-        [] => "unknown: this node did not list the cluster's nodes in time (`ursa node list`)".into(),
+        [] => "unknown: this node could not list the cluster's nodes in time (`ursa node list`)".into(),
         losses => losses.iter().map(|loss| loss.text.as_str()).collect::<Vec<_>>().join("\n"),
     };
     let chosen = strategy::chosen(volume, place);
@@ -422,22 +422,22 @@ fn copies(volume: &Volume, place: RecordPlace) -> String {
             ("Copies", all.join("\n")),
             ("Last change", last),
             ("Strategy", chosen),
-            ("Compared", volume.comparison.as_ref().map_or_else(|| "-".into(), compared)),
-            ("Losses", losses),
+            ("Verified", volume.comparison.as_ref().map_or_else(|| "-".into(), compared)),
+            ("Tolerance", losses),
         ])
 }
 
 /// How the copies were compared last, and when they are next.
 fn compared(found: &Comparison) -> String {
     let outcome = match (found.stopped, found.different_bytes, found.unchecked_bytes) {
-        (true, ..) => "it was stopped".to_owned(),
+        (true, ..) => "interrupted".to_owned(),
         (_, 0, 0) => "equal".to_owned(),
         (_, 0, unchecked) => format!("{unchecked} bytes could not be compared"),
-        (_, different, _) => format!("DIFFERENT IN {different} BYTES"),
+        (_, different, _) => format!("COPIES DIFFER IN {different} BYTES"),
     };
     let last = found.last.map_or_else(|| "never".to_owned(), |at| format!("{}: {outcome}", utc(at)));
     let next = match (found.done_bytes, found.next) {
-        (Some(done), _) => format!("{} of the next comparison are done", size(done)),
+        (Some(done), _) => format!("{} of the next verification done", size(done)),
         (None, Some(at)) => format!("next after {}", utc(at)),
         (None, None) => "no schedule".to_owned(),
     };
@@ -447,8 +447,8 @@ fn compared(found: &Comparison) -> String {
 fn state(state: CopyState) -> &'static str {
     match state {
         CopyState::InSync => "in sync",
-        CopyState::Joining => "joining: it takes new writes, and is given what it missed",
-        CopyState::Outside => "NOT IN SYNC: it misses writes",
+        CopyState::Joining => "catching up: it takes new writes, resync in progress",
+        CopyState::Outside => "OUT OF SYNC: it misses writes",
     }
 }
 
@@ -456,26 +456,22 @@ fn verified(found: &Verification) -> String {
     let nodes = list(&found.nodes, "none");
     let place = |place: &Difference| {
         let nodes = list(&place.nodes, "none");
-        format!("{} bytes from {} on, on nodes {nodes}\n", place.bytes, place.offset)
+        format!("{} bytes at offset {}, on nodes {nodes}\n", place.bytes, place.offset)
     };
     let places: String = found.differences.iter().map(place).collect();
     let verdict = match found.state {
-        VerificationState::Running => "It goes on.".to_owned(),
+        VerificationState::Running => "Still running.".to_owned(),
         VerificationState::Stopped => {
-            format!(
-                "It was stopped when {} of {} had been compared.",
-                size(found.checked_bytes),
-                size(found.total_bytes)
-            )
+            format!("Interrupted after {} of {}.", size(found.checked_bytes), size(found.total_bytes))
         }
         VerificationState::Done if found.different_bytes > 0 => format!(
-            "THE COPIES DIFFER in {} bytes. Take a wrong one away and add it anew: `ursa volume copy remove`, `ursa volume copy add`.",
+            "THE COPIES DIFFER in {} bytes. Remove the wrong copy and add it again: `ursa volume copy remove`, `ursa volume copy add`.",
             found.different_bytes
         ),
         VerificationState::Done if found.unchecked_bytes > 0 => format!(
             "{} could not be compared: {}. The rest is equal.",
             size(found.unchecked_bytes),
-            found.problem.as_deref().unwrap_or("nobody knows why")
+            found.problem.as_deref().unwrap_or("unknown cause")
         ),
         VerificationState::Done => "The copies in sync are equal.".to_owned(),
     };
@@ -487,27 +483,27 @@ fn one(volume: &Volume, nodes: &[ClusterNode]) -> String {
     let maps: Vec<String> = volume
         .maps
         .iter()
-        .map(|map| format!("LUN {} of {} for host {}", map.lun, map.target, map.host))
+        .map(|map| format!("LUN {} of {} for host group {}", map.lun, map.target, map.host))
         .collect();
     let on = match alone_on(volume) {
-        Some(node) => format!("{node} alone"),
-        None if volume.copies.is_empty() => "this node alone".into(),
-        None => format!("node {}: see Copies", on(volume)),
+        Some(node) => format!("{node}, local volume"),
+        None if volume.copies.is_empty() => "this node only".into(),
+        None => format!("{}: see Copies", on(volume)),
     };
     fields([
         ("Volume", volume.name.clone()),
         ("Served", served(volume, nodes)),
-        ("On", on),
+        ("Nodes", on),
         ("Redundancy", redundancy(volume)),
         ("Size", format!("{} ({} bytes)", size(volume.size), volume.size)),
         ("Kind", kind(volume.kind).into()),
         ("Blocks", format!("{} bytes, {} physical", volume.block_size, volume.physical_block_size)),
         ("Pool", volume.pool.clone()),
-        ("Takes", size(volume.reserved)),
+        ("Reserved", size(volume.reserved)),
         ("Slices", volume.slices.to_string()),
         ("Maps", if maps.is_empty() { "none".into() } else { maps.join("\n") }),
-        ("On Linux", format!("/dev/disk/by-id/wwn-0x{}", volume.naa)),
-        ("Identity", volume.id.clone()),
+        ("Linux device", format!("/dev/disk/by-id/wwn-0x{}", volume.naa)),
+        ("ID", volume.id.clone()),
     ])
 }
 

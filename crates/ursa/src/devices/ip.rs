@@ -61,7 +61,7 @@ pub(super) fn put_on(on: &AddressOn, until: Instant) -> Result<String, String> {
     let links = links()?;
     if let Some(here) = holders(&links, on.address).iter().find(|here| !here.is_ours) {
         return Err(format!(
-            "this machine has {} by itself, on {}, and a floating address is no machine's own: take it out of the machine's network settings, or keep DHCP from giving it",
+            "{} is configured on this machine's {}, but a floating IP must not be; remove it from the machine's network settings, or exclude it from DHCP",
             on.address, here.device
         ));
     }
@@ -69,7 +69,7 @@ pub(super) fn put_on(on: &AddressOn, until: Instant) -> Result<String, String> {
         Some(device) => device.clone(),
         None => device_of(&links, on).ok_or_else(|| {
             let network = format!("{}/{}", on.address, on.prefix);
-            format!("no network device has an address of the network of {network}: name one with --device")
+            format!("no network device has an address in {network}; name a device with --device")
         })?,
     };
     let address = format!("{}/{}", on.address, on.prefix);
@@ -89,7 +89,7 @@ pub(super) fn put_on(on: &AddressOn, until: Instant) -> Result<String, String> {
 /// The whole seconds that are left.
 fn seconds_until(until: Instant, now: Instant) -> Result<u64, String> {
     match until.saturating_duration_since(now).as_secs() {
-        0 => Err("too late: the machine takes longer for it than the address would stay".to_owned()),
+        0 => Err("too late: setting the address took longer than its lifetime".to_owned()),
         seconds => Ok(seconds),
     }
 }
@@ -119,7 +119,7 @@ fn links() -> Result<Vec<Link>, String> {
 
 fn parse(json: &str) -> Result<Vec<Link>, String> {
     serde_json::from_str(json)
-        .map_err(|error| format!("`ip -json address show` cannot be understood: {error}"))
+        .map_err(|error| format!("cannot parse the output of `ip -json address show`: {error}"))
 }
 
 /// The first device with an address of the same network.
@@ -164,7 +164,7 @@ fn start(arguments: &[&str]) -> io::Result<Child> {
 fn ended(arguments: &str, started: io::Result<Child>) -> Result<String, String> {
     let failed = |why: &dyn std::fmt::Display| format!("`ip {arguments}`: {why}");
     let mut child = started.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => failed(&"there is no such program: install iproute2"),
+        io::ErrorKind::NotFound => failed(&"command not found; install iproute2"),
         _ => failed(&error),
     })?;
     let output = child.stdout.take().map(read_aside);
@@ -177,7 +177,7 @@ fn ended(arguments: &str, started: io::Result<Child>) -> Result<String, String> 
             Ok(None) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(failed(&"it has not ended within a second"));
+                return Err(failed(&"timed out after one second"));
             }
             Err(error) => return Err(failed(&error)),
         }
@@ -192,7 +192,7 @@ fn ended(arguments: &str, started: io::Result<Child>) -> Result<String, String> 
     let errors = errors.trim();
     Err(match errors.contains(NOT_PERMITTED) {
         true => failed(&format!(
-            "{errors}: the node needs the right CAP_NET_ADMIN for floating addresses (and CAP_NET_RAW): AmbientCapabilities= of its service"
+            "{errors}: floating IPs require CAP_NET_ADMIN and CAP_NET_RAW; set AmbientCapabilities= of the node's service"
         )),
         false => failed(&errors),
     })

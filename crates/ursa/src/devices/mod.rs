@@ -32,7 +32,7 @@ pub fn devices() -> std::io::Result<Devices> {
         let is_given = give.send((work, Instant::now(), answer)).is_ok();
         Box::pin(async move {
             let gone =
-                || Err("the thread that works with network devices has ended: restart the node".to_owned());
+                || Err("the thread that manages network devices has ended; restart the node".to_owned());
             if is_given { answered.await.unwrap_or_else(|_| gone()) } else { gone() }
         })
     }))
@@ -46,18 +46,18 @@ pub fn take_off_all(addresses: &[AddressOn], limit: Duration) {
         let (on, at_work) = (on.clone(), at_work.clone());
         let take_off = move || {
             if let Err(trouble) = ip::take_off(&on) {
-                eprintln!("ursa: the floating address {} stays for some seconds: {trouble}", on.address);
+                eprintln!("ursa: the floating IP {} stays for some seconds: {trouble}", on.address);
             }
             drop(at_work);
         };
         if let Err(error) = std::thread::Builder::new().name("addresses".into()).spawn(take_off) {
-            eprintln!("ursa: a floating address stays for some seconds: {error}");
+            eprintln!("ursa: a floating IP stays for some seconds: {error}");
         }
     }
     drop(at_work);
     // Nobody sends anything: it ends when the last of them has.
     if nobody.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-        eprintln!("ursa: floating addresses are not off after {limit:?}: they may stay for some seconds");
+        eprintln!("ursa: floating IPs not removed after {limit:?}; they may stay for some seconds");
     }
 }
 
@@ -69,7 +69,7 @@ fn carry_out(work: &AddressWork, handed_over: Instant) -> Result<(), String> {
                 // They find it out when what they know has grown old.
                 tracing::warn!(
                     address = %on.address, device, %error,
-                    "neighbours could not be told of the floating address: it takes them up to a minute to find it (the right CAP_NET_RAW is needed)"
+                    "cannot announce the floating IP; neighbours may take up to a minute to find it (requires CAP_NET_RAW)"
                 );
             }
             Ok(())

@@ -183,7 +183,7 @@ impl Fleet {
     pub fn wait_for_beats_apart(&self, patience: &Patience) -> Result<(), DrillError> {
         let apart = || self.gates.iter().all(|between| between.gate.connections() == 1);
         match self.shape.beats_apart {
-            true => patience.wait(LINKS_LIMIT, "heartbeats to go by their own network", apart),
+            true => patience.wait(LINKS_LIMIT, "heartbeats to use their own network", apart),
             false => Ok(()),
         }
     }
@@ -280,7 +280,7 @@ impl Fleet {
         node.start()?;
         node.wait_until_it_answers(patience)?;
         let forget = || node.client.forget_pool(POOL, &PoolForget { unmap: false }, None).is_ok();
-        patience.wait(REPLACE_LIMIT, "the lost pool to be forgotten", forget)?;
+        patience.wait(REPLACE_LIMIT, "the lost pool to be removed from the record", forget)?;
         let path = node.data.join(POOL_FILE).display().to_string();
         let disk = NewDisk { path, size: Some(node.pool_bytes), reserve: false };
         let pool = PoolCreate { name: POOL.into(), disks: vec![disk], wipe: false };

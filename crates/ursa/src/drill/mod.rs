@@ -54,16 +54,16 @@ const SILENCE_MIN: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum DrillError {
     /// For the nodes' data.
-    #[error("cannot make the directory {0} for the nodes: name one that does not exist yet with --dir")]
+    #[error("cannot create the directory {0} for the nodes; name one that does not exist yet with --dir")]
     Directory(PathBuf, #[source] io::Error),
     /// A process.
     #[error("cannot start node {0}")]
     Process(u16, #[source] io::Error),
     /// Ports.
-    #[error("no port from 20000 to 32000 is free on 127.0.0.1")]
+    #[error("no free port from 20000 to 32000 on 127.0.0.1")]
     NoPort,
     /// Between nodes.
-    #[error("cannot put anything between two nodes")]
+    #[error("cannot set up a proxy between two nodes")]
     Gate(#[source] io::Error),
     /// The load's core.
     #[error(transparent)]
@@ -75,27 +75,25 @@ pub enum DrillError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// It did not happen.
-    #[error("waited {1:?} for {0}: the nodes' logs may say why")]
+    #[error("timed out after {1:?} waiting for {0}; see the nodes' logs")]
     Late(String, Duration),
     /// The copy was not made anew.
     #[error("`ursa volume copy replace` failed: {0}")]
     Replace(String),
     /// The load did not begin.
-    #[error("the load did not begin")]
+    #[error("the load did not start")]
     Load(#[from] LoadError),
     /// A signal.
-    #[error("interrupted; the nodes are stopped and their data is removed")]
+    #[error("interrupted; nodes stopped, their data removed")]
     Interrupted,
     /// The data of a volume in memory does not outlive that.
-    #[error(
-        "a volume in memory does not outlive the loss of all nodes, by its nature: leave --ram out for {0}"
-    )]
+    #[error("a RAM volume does not survive the loss of all nodes; omit --ram for {0}")]
     InMemory(Scenario),
     /// It is done to one kind of cluster only.
-    #[error("{0} is done to a cluster of its own kind: leave --nodes, --node and --witness out")]
+    #[error("{0} has a fixed set of nodes; omit --nodes, --node and --witness")]
     OwnCluster(Scenario),
     /// There is no such node.
-    #[error("node {0} has no copy: there are {1}, from 1")]
+    #[error("node {0} has no copy; nodes 1 to {1} have one")]
     NoNode(u16, u8),
 }
 
@@ -202,7 +200,7 @@ impl Plan {
             return Err(DrillError::NoNode(self.node, self.shape.copies));
         }
         let patience = Patience::until_a_signal()?;
-        tell(News::Stage("starting the nodes, and making a volume with a copy on each"));
+        tell(News::Stage("starting the nodes and creating the volume"));
         let mut fleet = Fleet::start(self.shape.clone(), &patience)?;
         let mut cycles = Vec::new();
         for number in 1..=self.cycles {
@@ -235,7 +233,7 @@ impl Plan {
         })?;
         let watch = Watch::start(fleet.with_copies());
         let begun =
-            patience.wait(LOAD_LIMIT, "the load to begin", || load.pulse().answers() > 0 || load.is_over());
+            patience.wait(LOAD_LIMIT, "the load to start", || load.pulse().answers() > 0 || load.is_over());
         if load.is_over() {
             return Err(load.stop().map_or_else(DrillError::Load, |_| DrillError::Interrupted));
         }
@@ -381,10 +379,7 @@ impl<'a> Course<'a> {
         let is_news = self.silence_told != Some(stall.silence_ended);
         if stall.silence >= SILENCE_MIN && is_news {
             self.silence_told = Some(stall.silence_ended);
-            let text = format!(
-                "requests are answered, after {:.3} s without any answer",
-                stall.silence.as_secs_f64()
-            );
+            let text = format!("I/O resumed after {:.3} s without a response", stall.silence.as_secs_f64());
             self.timeline.add(stall.silence_ended, Kind::Answered, None, text);
         }
         let known = now().since(Instant(0)).saturating_sub(TELL_AFTER);

@@ -13,27 +13,27 @@ use super::patience::Patience;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scenario {
-    /// One node's process is killed (kill -9), and started again
+    /// Kill one node's process (kill -9), then restart it
     CrashNode,
-    /// One node's process stands still (SIGSTOP), and goes on (SIGCONT)
+    /// Suspend one node's process (SIGSTOP), then resume it (SIGCONT)
     Pause,
-    /// One node is stopped in order (SIGTERM), and started again
+    /// Shut down one node cleanly (SIGTERM), then restart it
     Reboot,
-    /// One node is cut off from the other nodes, and hosts still reach it
+    /// Cut one node off from the other nodes; hosts still reach it
     CutLink,
-    /// What one node says reaches no other node, and hosts still reach it
+    /// Block all traffic from one node to the other nodes, but not the other direction; hosts still reach it
     CutOneWay,
-    /// One node and the next one do not hear each other; all others hear both, and hosts reach all
+    /// Cut the link between one node and the next; the others still reach both, and hosts reach all
     CutPair,
-    /// Heartbeats have a network of their own, which falls silent; data goes by another one as before
+    /// Take down a network that carries only heartbeats; data uses another one, which stays up
     CutHeartbeats,
-    /// One node's process is killed, its disks are lost, and it is given new ones
+    /// Kill one node and delete its pool, then give it a new pool and a new copy
     ReplaceDisk,
-    /// All nodes are killed at once, and started again
+    /// Kill all nodes at once, then restart them
     BlackOut,
-    /// Of five nodes the three without a copy are killed, and most votes of the cluster's record with them, and started again
+    /// Kill the three of five nodes that have no copy, and so the quorum, then restart them
     LoseQuorum,
-    /// The node that only votes is killed, and started again
+    /// Kill the witness, then restart it
     LoseWitness,
 }
 
@@ -155,33 +155,26 @@ impl Scenario {
     /// What was done, and how it was undone.
     pub fn told(self, node: u16, copies: u8) -> (String, String) {
         let (done, undone) = match self {
-            Scenario::CrashNode => (format!("n{node} is killed"), format!("n{node} is started again")),
-            Scenario::Pause => (format!("n{node} stands still"), format!("n{node} goes on")),
-            Scenario::CutLink => {
-                (format!("n{node} is cut off from the other nodes"), "the cut is mended".into())
-            }
+            Scenario::CrashNode => (format!("n{node} killed"), format!("n{node} restarted")),
+            Scenario::Pause => (format!("n{node} suspended"), format!("n{node} resumed")),
+            Scenario::CutLink => (format!("n{node} cut off from the other nodes"), "link restored".into()),
             Scenario::CutOneWay => {
-                (format!("what n{node} says reaches no other node"), "the cut is mended".into())
+                (format!("traffic from n{node} to the other nodes blocked"), "link restored".into())
             }
-            Scenario::CutPair => (
-                format!("n{node} and n{} are cut off from each other", next(node, copies)),
-                "the cut is mended".into(),
-            ),
-            Scenario::CutHeartbeats => {
-                ("the network for heartbeats falls silent".into(), "it works again".into())
+            Scenario::CutPair => {
+                (format!("link between n{node} and n{} cut", next(node, copies)), "link restored".into())
             }
-            Scenario::Reboot => (format!("n{node} is told to stop"), format!("n{node} is started again")),
+            Scenario::CutHeartbeats => ("heartbeat network down".into(), "heartbeat network up".into()),
+            Scenario::Reboot => (format!("n{node} asked to stop"), format!("n{node} restarted")),
             Scenario::ReplaceDisk => (
-                format!("n{node} is killed, and its pool is deleted"),
-                format!("n{node} is started again, and gets a new pool and a new copy"),
+                format!("n{node} killed, its pool deleted"),
+                format!("n{node} restarted; it gets a new pool and a new copy"),
             ),
-            Scenario::BlackOut => ("all nodes are killed".into(), "all nodes are started again".into()),
+            Scenario::BlackOut => ("all nodes killed".into(), "all nodes restarted".into()),
             Scenario::LoseQuorum => {
-                ("the nodes without a copy are killed".into(), "they are started again, and vote".into())
+                ("nodes without a copy killed".into(), "nodes without a copy restarted".into())
             }
-            Scenario::LoseWitness => {
-                ("the witness is killed".into(), "it is started again, and votes".into())
-            }
+            Scenario::LoseWitness => ("witness killed".into(), "witness restarted".into()),
         };
         (done, undone)
     }

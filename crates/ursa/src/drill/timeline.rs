@@ -125,13 +125,13 @@ impl Timeline {
     /// What is known to be missed when the harm is undone.
     pub fn missed(&mut self, at: Instant, before: &Before) {
         if let Some((node, bytes)) = before.dirty() {
-            self.add(at, Kind::Missed, Some(node), format!("n{node} misses {}", size(bytes)));
+            self.add(at, Kind::Missed, Some(node), format!("n{node} has {} to resync", size(bytes)));
         }
     }
 
     /// The drill has taken the node's copy away and made it anew: shorter than a look at the nodes, maybe.
     pub fn replaced(&mut self, node: u16, Replaced { gone, made }: Replaced) {
-        self.add(gone, Kind::Removed, Some(node), format!("n{node} has no copy any more"));
+        self.add(gone, Kind::Removed, Some(node), format!("n{node} no longer has a copy"));
         self.add(made, Kind::Added, Some(node), format!("n{node} has a new copy"));
     }
 
@@ -142,7 +142,7 @@ impl Timeline {
     /// What syncs have brought since.
     pub fn synced(&mut self, at: Instant, moved: &Moved) {
         let text = format!(
-            "syncs have brought {} up to date and sent {} for it; hosts' writes have added {} to that meanwhile",
+            "resync brought {} up to date and sent {}; host writes added {} to it meanwhile",
             size(moved.synced_bytes),
             size(moved.sent_bytes),
             size(moved.dirtied_bytes),
@@ -165,7 +165,7 @@ impl Timeline {
             None => {}
             Some(None) => self.add(at, Kind::Back, Some(node), format!("n{node} answers again")),
             Some(Some(before)) if before.serving && !seen.serving => {
-                self.add(at, Kind::ServesNot, Some(node), format!("n{node} does not serve"));
+                self.add(at, Kind::ServesNot, Some(node), format!("n{node} is not serving"));
             }
             Some(Some(_)) => {}
         }
@@ -175,7 +175,7 @@ impl Timeline {
         }
         let served = self.seen_before(before.as_ref());
         if seen.serving && !served && before.is_some() {
-            self.add(at, Kind::Serves, Some(node), format!("n{node} serves"));
+            self.add(at, Kind::Serves, Some(node), format!("n{node} is serving"));
         }
     }
 
@@ -193,7 +193,7 @@ impl Timeline {
             if self.has(Kind::Removed, node) {
                 continue;
             }
-            self.add(at, Kind::Removed, Some(node), format!("n{node} has no copy any more {because}"));
+            self.add(at, Kind::Removed, Some(node), format!("n{node} no longer has a copy {because}"));
         }
         for (node, state) in &seen.copies {
             let old = self.copies.iter().find(|(other, _)| other == node).map(|(_, state)| *state);
@@ -203,8 +203,8 @@ impl Timeline {
             }
             let (kind, what) = match state {
                 _ if old.is_none() => (Kind::Added, "has a new copy"),
-                CopyState::Outside => (Kind::Out, "is out"),
-                CopyState::Joining => (Kind::Joining, "takes new writes"),
+                CopyState::Outside => (Kind::Out, "is out of sync"),
+                CopyState::Joining => (Kind::Joining, "receives new writes"),
                 CopyState::InSync => (Kind::InSync, "is in sync"),
             };
             self.add(at, kind, Some(*node), format!("n{node} {what} {because}"));
@@ -217,18 +217,18 @@ impl Timeline {
         let (kind, node, text) = match &event.what {
             What::Lost(path, why) => {
                 let node = node(path.portal);
-                (Kind::PathLost, node, format!("the load loses its path to {}: {why}", named(node)))
+                (Kind::PathLost, node, format!("path to {} lost: {why}", named(node)))
             }
             What::Up(path) => {
                 let node = node(path.portal);
-                (Kind::PathUp, node, format!("the load uses its path to {}", named(node)))
+                (Kind::PathUp, node, format!("path to {} up", named(node)))
             }
             // While paths look at what a node says of itself there is none for an instant.
             What::NoPath => return self.without_path = Some(event.at),
             What::Resumed => {
                 let time = self.without_path.take().map(|since| event.at.since(since));
                 let Some(time) = time.filter(|time| *time >= NO_PATH_MIN) else { return };
-                (Kind::NoPath, None, format!("the load had no path for {:.3} s", time.as_secs_f64()))
+                (Kind::NoPath, None, format!("no path to the volume for {:.3} s", time.as_secs_f64()))
             }
             _ => return,
         };
@@ -272,14 +272,14 @@ mod tests {
             timeline.learn_path(&PathEvent { at: at(ms), what }, |_| None);
         }
         let told: Vec<String> = timeline.into_events().into_iter().map(|event| event.text).collect();
-        assert_eq!(told, ["the load had no path for 0.500 s"]);
+        assert_eq!(told, ["no path to the volume for 0.500 s"]);
     }
 
     #[test]
     fn events_are_what_has_changed() {
         let before = [says(500, 1, 2, true, InSync), says(510, 2, 2, true, InSync)];
         let mut timeline = Timeline::new(at(1000), &before);
-        timeline.add(at(1000), Kind::Fault, Some(2), "n2 is killed");
+        timeline.add(at(1000), Kind::Fault, Some(2), "n2 killed");
         timeline.learn(Sighting { at: at(1010), node: 2, seen: None });
         timeline.learn(says(1450, 1, 3, false, Outside));
         assert_eq!(timeline.untold(at(1449)).len(), 1);
@@ -296,14 +296,14 @@ mod tests {
         assert_eq!(
             told,
             [
-                "0 n2 is killed",
-                "450 n1 does not serve",
-                "450 n2 is out (epoch 3: reason 3)",
-                "1000 n1 serves",
+                "0 n2 killed",
+                "450 n1 is not serving",
+                "450 n2 is out of sync (epoch 3: reason 3)",
+                "1000 n1 is serving",
                 "5000 n2 answers again",
-                "5500 n2 takes new writes (epoch 4: reason 4)",
+                "5500 n2 receives new writes (epoch 4: reason 4)",
                 "5600 n2 is in sync (epoch 5: reason 5)",
-                "5600 n2 serves",
+                "5600 n2 is serving",
             ]
         );
     }

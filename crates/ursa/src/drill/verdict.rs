@@ -76,20 +76,18 @@ fn answers(report: &Result<Report, LoadError>) -> Check {
     match report {
         Ok(report) => {
             let (reads, writes) = (report.reads.requests, report.writes.requests);
-            check(reads + writes > 0, format!("{reads} reads and {writes} writes, and no error"))
+            check(reads + writes > 0, format!("{reads} reads and {writes} writes without an error"))
         }
-        Err(LoadError::WrongData(_)) => check(true, "no request ended with an error"),
+        Err(LoadError::WrongData(_)) => check(true, "no request failed"),
         Err(error) => check(false, format!("a request failed: {error}")),
     }
 }
 
 fn data(report: &Result<Report, LoadError>) -> Check {
     match report {
-        Ok(_) => {
-            check(true, "all that was read was what had been written; in the end all of it was read again")
-        }
+        Ok(_) => check(true, "every read returned the data written last; a final pass read all of it back"),
         Err(error @ LoadError::WrongData(_)) => check(false, error.to_string()),
-        Err(_) => check(false, "what was written was not read again in the end"),
+        Err(_) => check(false, "the final pass did not read the data back"),
     }
 }
 
@@ -99,7 +97,7 @@ fn stall(limits: &Limits, found: &Found<'_>) -> Check {
         None => check(
             found.stall <= limits.stall,
             format!(
-                "the longest wait for an answer was {} (at most {})",
+                "the longest wait for a response was {} (limit {})",
                 seconds(found.stall),
                 seconds(limits.stall)
             ),
@@ -109,7 +107,7 @@ fn stall(limits: &Limits, found: &Found<'_>) -> Check {
             let (recovery_max, recovered) = (seconds(limits.recovery), seconds(recovery));
             check(
                 recovery <= limits.recovery,
-                format!("all was answered {recovered} after the nodes were started (at most {recovery_max})"),
+                format!("all requests answered {recovered} after the nodes restarted (limit {recovery_max})"),
             )
         }
     }
@@ -118,9 +116,9 @@ fn stall(limits: &Limits, found: &Found<'_>) -> Check {
 fn sync(sync: Option<Duration>) -> Check {
     match sync {
         Some(time) => {
-            check(true, format!("all copies were in sync {:.3} s after the return", time.as_secs_f64()))
+            check(true, format!("all copies in sync {:.3} s after the fault ended", time.as_secs_f64()))
         }
-        None => check(false, "not all copies came in sync again"),
+        None => check(false, "not all copies are in sync again"),
     }
 }
 
@@ -128,7 +126,7 @@ fn sync(sync: Option<Duration>) -> Check {
 fn sent(moved: &Moved) -> Option<Check> {
     let (dirty, max) = (moved.dirty_bytes?, moved.sent_max()?);
     let found = format!(
-        "syncs sent {} (at most {}: {} were missed, and hosts' writes added {} meanwhile)",
+        "resync sent {} (limit {}: {} missed, {} added by host writes meanwhile)",
         size(moved.sent_bytes),
         size(max),
         size(dirty),
@@ -141,7 +139,7 @@ fn all(bytes: u64, moved: &Moved) -> Check {
     let synced = moved.synced_bytes;
     check(
         synced >= bytes,
-        format!("the new copy, which had nothing of {}, was brought {}", size(bytes), size(synced)),
+        format!("the new copy needed {}, and resync brought {}", size(bytes), size(synced)),
     )
 }
 
@@ -149,24 +147,26 @@ fn spared(out_ms: Option<i64>, moved: &Moved) -> Check {
     match out_ms {
         None => check(
             moved.sent_bytes == 0,
-            format!("all copies stayed in sync, and syncs sent {}", size(moved.sent_bytes)),
+            format!("all copies stayed in sync, and resync sent {}", size(moved.sent_bytes)),
         ),
-        Some(ms) => check(false, format!("a copy was taken out after {ms} ms, and all were healthy")),
+        Some(ms) => {
+            check(false, format!("a copy went out of sync after {ms} ms, although no copy was harmed"))
+        }
     }
 }
 
 fn equal(verification: &Result<Verification, ClientError>) -> Check {
     match verification {
-        Ok(found) if found.equal => check(true, format!("all {} copies are equal", found.nodes.len())),
+        Ok(found) if found.equal => check(true, format!("all {} copies are identical", found.nodes.len())),
         Ok(found) if found.different_bytes > 0 => check(
             false,
-            format!("the copies differ, in {} bytes: {:?}", found.different_bytes, found.differences),
+            format!("the copies differ in {} bytes: {:?}", found.different_bytes, found.differences),
         ),
         Ok(found) => {
             let problem = found.problem.as_deref().unwrap_or("it was stopped");
-            check(false, format!("not all was compared: {problem}"))
+            check(false, format!("the verify is incomplete: {problem}"))
         }
-        Err(error) => check(false, format!("the copies were not compared: {error}")),
+        Err(error) => check(false, format!("the verify failed: {error}")),
     }
 }
 

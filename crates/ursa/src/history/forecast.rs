@@ -130,23 +130,23 @@ impl Forecast {
                 let has = if self.known == 0 { "hardly any".to_owned() } else { duration(self.known) };
                 format!("No forecast yet: it needs {} of history, and has {has}.", duration(KNOWN_MIN))
             }
-            Outlook::Still => format!("{past} nothing was added to it: no end is in sight."),
-            Outlook::NotFuller => format!("{past} it did not get fuller: no end is in sight."),
+            Outlook::Still => format!("{past}, nothing was added: it is not filling up."),
+            Outlook::NotFuller => format!("{past}, it did not grow: it is not filling up."),
             Outlook::Fuller { growth, likely, soonest, latest } => {
                 let rough = match self.known < KNOWN_LITTLE {
-                    true => " So little history says little about weeks.",
+                    true => " With so little history, a forecast over weeks is unreliable.",
                     false => "",
                 };
                 let growth = size(growth);
                 if soonest > FAR {
                     return format!(
-                        "{past} {growth} a day were added: full in years, if it goes on so.{rough}"
+                        "{past}, it grew by {growth} per day: full in years at this rate.{rough}"
                     );
                 }
                 let likely = if likely > FAR { "years".to_owned() } else { rounded(likely) };
                 let range = range(soonest, latest);
                 format!(
-                    "{past} {growth} a day were added. If it goes on so, it is full in about {likely} ({range}).{rough}"
+                    "{past}, it grew by {growth} per day. At this rate it will be full in about {likely} ({range}).{rough}"
                 )
             }
         }
@@ -156,11 +156,11 @@ impl Forecast {
 fn range(soonest: f64, latest: f64) -> String {
     let (soonest, until) = (rounded(soonest), rounded(latest));
     if latest > FAR {
-        return format!("perhaps in {soonest}, perhaps never: it grew too unevenly to say");
+        return format!("perhaps in {soonest}, perhaps never: growth was too uneven to tell");
     }
     match soonest == until {
-        true => "it grew evenly".to_owned(),
-        false => format!("likely between {soonest} and {until}, as unevenly as it grew"),
+        true => "growth was steady".to_owned(),
+        false => format!("likely between {soonest} and {until}: growth was uneven"),
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_straight_line_is_followed() {
         let forecast = hours(169, |hour| Some(300.0 + hour as f64 / 24.0 * 10.0));
-        let text = "Over the last 7 d 10GiB a day were added. If it goes on so, it is full in about 9 weeks (it grew evenly).";
+        let text = "Over the last 7 d, it grew by 10GiB per day. At this rate it will be full in about 9 weeks (growth was steady).";
         assert_eq!(forecast.text(), text);
         assert!(!forecast.is_soon());
         let Outlook::Fuller { growth, likely, soonest, latest } = forecast.outlook else {
@@ -236,9 +236,12 @@ mod tests {
             Some(300.0 + days[..day].iter().sum::<f64>() + of_day * today)
         });
         let text = steps.text();
-        assert!(text.contains("full in about 9 weeks (likely between 7 weeks and 12 weeks, as un"), "{text}");
+        assert!(
+            text.contains("full in about 9 weeks (likely between 7 weeks and 12 weeks: growth"),
+            "{text}"
+        );
         let once = hours(169, |hour| Some(if hour < 100 { 300.0 } else { 370.0 })).text();
-        assert!(once.contains("perhaps never: it grew too unevenly to say"), "{once}");
+        assert!(once.contains("perhaps never: growth was too uneven to tell"), "{once}");
     }
 
     #[test]
@@ -257,13 +260,13 @@ mod tests {
             assert_eq!(none.text(), "No forecast yet: it needs 4 h of history, and has hardly any.");
         }
         let half = hours(48, |hour| (hour % 2 == 1).then_some(1.0));
-        assert_eq!(half.text(), "Over the last 1 d 22 h nothing was added to it: no end is in sight.");
+        assert_eq!(half.text(), "Over the last 1 d 22 h, nothing was added: it is not filling up.");
         let less = hours(48, |hour| Some(90.0 - hour as f64));
-        assert_eq!(less.text(), "Over the last 1 d 23 h it did not get fuller: no end is in sight.");
+        assert_eq!(less.text(), "Over the last 1 d 23 h, it did not grow: it is not filling up.");
         let short = hours(13, |hour| Some(hour as f64)).text();
-        assert!(short.ends_with("So little history says little about weeks."), "{short}");
+        assert!(short.ends_with("With so little history, a forecast over weeks is unreliable."), "{short}");
         let slow = hours(169, |hour| Some(1.0 + hour as f64 / 1000.0)).text();
-        assert!(slow.contains("a day were added: full in years, if it goes on so."), "{slow}");
+        assert!(slow.contains("per day: full in years at this rate."), "{slow}");
     }
 
     #[test]

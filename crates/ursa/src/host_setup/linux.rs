@@ -79,7 +79,7 @@ fn chap(target: &str, user: &str, by: As) -> String {
         As::Root => format!("{password} \"$SECRET\"\n"),
         As::Sudoer => format!(
             "\
-# By standard input: sudo logs what a command is given. While iscsiadm runs, `ps` has the secret all the same.
+# Through standard input, because sudo logs command lines. While iscsiadm runs, `ps` still shows the secret.
 printf '%s\\n' \"$SECRET\" | sudo sh -c 'read -r S; exec {password} \"$S\"'
 "
         ),
@@ -92,35 +92,35 @@ const ASK: &str = "read -rsp 'CHAP secret: ' SECRET; echo\n";
 const INSTALL: &str = "\
 # Linux host for Ursa volumes. Paste it into a shell, or read it and take what you need.
 
-# 1. The initiator. The host's name, which `ursa host create --initiator` wants, is in the last line.
+# 1. The initiator. The last line prints its name (IQN), for `ursa host create --initiator`.
 #    (Fedora, RHEL: dnf install iscsi-initiator-utils device-mapper-multipath)
 sudo apt-get install -y open-iscsi multipath-tools
 sudo systemctl enable --now iscsid
 sudo cat /etc/iscsi/initiatorname.iscsi
 
-# 2. Log in, now and at each start of the host.
-#    noop_out_*           A silent server is noticed after 5 + 5 seconds.
-#    queue_depth          As many commands as the server lets a session have outstanding (its commands-max).
+# 2. Log in, now and at each boot.
+#    noop_out_*           A server that does not respond is detected after 5 + 5 seconds.
+#    queue_depth          Outstanding commands per session; the server allows as many (its commands-max).
 ";
 
 const ONE_WAY: &str = "\
-#    replacement_timeout  One way only: for 120 seconds I/O waits for the server to come back (a restart takes a few),
-#                         then it fails, and file systems turn read-only. Rather wait than fail: use 86400.
+#    replacement_timeout  Single path: I/O waits 120 seconds for the server to return (a restart takes a few), then it
+#                         fails, and file systems turn read-only. To wait rather than fail, use 86400.
 ";
 
 const SEVERAL_WAYS: &str = "\
-#    replacement_timeout  Several ways: after 5 seconds without a connection a way gives its I/O back to multipath,
-#                         which repeats it on another one. How long I/O waits when all are gone is no_path_retry below.
+#    replacement_timeout  Multipath: after 5 seconds without a connection a path returns its I/O to multipath, which
+#                         retries it on another path. With all paths down, I/O waits as long as no_path_retry below.
 ";
 
 const MULTIPATH: &str = "\
-# 3. One device of all ways to a volume.
-#    find_multipaths yes   Any disk with two ways is one device. Without it Debian makes none of disks that it has never seen before.
-#    path_grouping_policy  Ways with the same priority carry I/O together; the priority comes from the server (ALUA).
-#    path_selector         Each request takes the way that is likely to be done first.
+# 3. Multipath: one device for all paths to a volume.
+#    find_multipaths yes   Any disk with two paths becomes a device. Without it, Debian ignores disks it has never seen before.
+#    path_grouping_policy  Paths with the same priority share the I/O; the server sets the priority (ALUA).
+#    path_selector         Each request takes the path with the shortest expected service time.
 #    path_checker tur      TEST UNIT READY every polling_interval (5 seconds).
-#    no_path_retry 24      With all ways gone, I/O waits 24 x 5 seconds = two minutes, then it fails.
-#                          `queue` waits for ever: nothing fails, but what hangs cannot be ended either.
+#    no_path_retry 24      With all paths down, I/O waits 24 x 5 seconds = two minutes, then it fails.
+#                          `queue` waits forever: nothing fails, but hanging processes cannot be killed.
 sudo mkdir -p /etc/multipath/conf.d
 sudo tee /etc/multipath/conf.d/ursa.conf >/dev/null <<'END'
 defaults {
@@ -148,8 +148,8 @@ sudo multipathd reconfigure
 
 const UDEV: &str = "\
 # 4. The disks.
-#    timeout    A command may take 60 seconds, not 30, before Linux aborts it. Time without a connection does not count.
-#    scheduler  None: the server orders requests itself.
+#    timeout    Linux aborts a command after 60 seconds, not 30. Time without a connection does not count.
+#    scheduler  none: the server schedules requests itself.
 sudo tee /etc/udev/rules.d/62-ursa.rules >/dev/null <<'END'
 ACTION==\"add|change\", SUBSYSTEM==\"scsi\", ENV{DEVTYPE}==\"scsi_device\", ATTR{vendor}==\"URSA*\", ATTR{timeout}=\"60\"
 ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\", ATTRS{vendor}==\"URSA*\", ATTR{queue/scheduler}=\"none\"
@@ -160,15 +160,15 @@ sudo udevadm trigger --subsystem-match=scsi --subsystem-match=block
 ";
 
 const CHECK_ONE: &str = "\
-# 5. Look. In /etc/fstab use the name under /dev/disk/by-id and the option _netdev.
+# 5. Check. In /etc/fstab use the name under /dev/disk/by-id and the option _netdev.
 sudo iscsiadm -m session -P 1
 lsblk -o NAME,SIZE,VENDOR,MODEL,SERIAL
 ls -l /dev/disk/by-id/wwn-*
 ";
 
 const CHECK_SEVERAL: &str = "\
-# 5. Look: each volume is one device with one way a portal. In /etc/fstab use its name under /dev/mapper and the option
-#    _netdev.
+# 5. Check: each volume is one device with one path per portal. In /etc/fstab use its name under /dev/mapper and the
+#    option _netdev.
 sudo iscsiadm -m session -P 1
 sudo multipath -ll
 ";

@@ -18,32 +18,32 @@ pub use self::words::{UnfitWord, plain, user};
 /// For which system.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// open-iscsi, dm-multipath and udev
+    /// Print the settings of a Linux host: open-iscsi, dm-multipath and udev
     Linux(Setup),
-    /// VMware ESXi: its software initiator, all paths at once, timeouts
+    /// Print the settings of a VMware ESXi host: software initiator, multipath, timeouts
     Esxi(Setup),
-    /// Windows: its initiator and MPIO, in PowerShell
+    /// Print the settings of a Windows host: initiator and MPIO, in PowerShell
     Windows(Setup),
-    /// Proxmox VE: its nodes as Linux hosts, and LVM that all of them share
+    /// Print the settings of a Proxmox VE cluster: its nodes as Linux hosts, and shared LVM
     Proxmox(Setup),
 }
 
 /// For which target, and by which ways.
 #[derive(Args, Debug)]
 pub struct Setup {
-    /// The target's iSCSI name
+    /// IQN of the target
     #[arg(long, value_name = "IQN", default_value = "iqn.2026-11.io.ursa:NAME", value_parser = plain)]
     pub target: String,
-    /// An address of the node; repeat it for each network that the host shall use
+    /// Portal to use; repeat for each node and network
     #[arg(long = "portal", value_name = "ADDRESS[:PORT]", default_value = "SERVER", value_parser = plain)]
     pub portals: Vec<String>,
-    /// The name that the host proves itself with, if its host group has a CHAP secret; the script asks for the secret
+    /// CHAP user name of the host, if its host group has a CHAP secret; the script asks for the secret
     #[arg(long, value_name = "NAME", value_parser = user)]
     pub chap_user: Option<String>,
-    /// The volume's NAA name, as `ursa volume show` has it; only Proxmox VE's script uses it
+    /// NAA name of the volume, as shown by `ursa volume show`; used only for Proxmox VE
     #[arg(long, value_name = "HEX", value_parser = plain)]
     pub naa: Option<String>,
-    /// Set up the host for this volume: a node is asked for its target, its NAA name and all portals that lead to it
+    /// Volume to set the host up for; its target, NAA name and portals are looked up
     #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "portals", "naa"])]
     pub volume: Option<String>,
 }

@@ -13,12 +13,12 @@ pub(super) fn text(setup: &Setup) -> String {
     let host = linux::text(setup, linux::As::Root).replacen(LINUX_TITLE, TITLE, 1);
     format!(
         "\
-# Proxmox VE for Ursa volumes, as root: A on every node of its cluster, then B once, on any one of them.
-# Give all nodes one host group, with the initiator names of all of them. Paste A and B one after the other.
+# Proxmox VE for Ursa volumes, as root: run A on every node of its cluster, then B once, on any node.
+# Put the initiators of all nodes into one host group. Paste A and B one after the other.
 
 {host}
-# B. Once: LVM on the volume, shared by all nodes. Proxmox itself keeps two nodes from using one disk image.
-#    The volume must be new: pvcreate ends what is on it.
+# B. Once: LVM on the volume, shared by all nodes. Proxmox VE itself keeps two nodes from using one disk image.
+#    The volume must be new: pvcreate destroys its data.
 pvcreate {device}
 vgcreate ursa-{name} {device}
 pvesm add lvm ursa-{name} --vgname ursa-{name} --shared 1 --content images,rootdir

@@ -27,41 +27,41 @@ pub(super) fn text(setup: &Setup) -> String {
         );
     }
     let (disks, look) = if several { (SEVERAL_WAYS, LOOK_SEVERAL) } else { (ONE_WAY, LOOK_ONE) };
-    format!("{INITIATOR}\n{disks}\n# 3. Log in, now and at each start.\n{ask}{portals}{connect}\n{look}{end}")
+    format!("{INITIATOR}\n{disks}\n# 3. Log in, now and at each boot.\n{ask}{portals}{connect}\n{look}{end}")
 }
 
 /// In a block, which PowerShell reads before it runs any of it.
 const ASK: &str = "\
-& { # As far as the brace at the end it is read before anything of it is run: the question takes no line that is pasted.
+& { # The shell reads up to the closing brace before it runs anything, so the prompt does not swallow pasted lines.
 $Secret = Read-Host 'CHAP secret (12 to 16 characters)'
 ";
 
 const INITIATOR: &str = "\
-# Windows host for Ursa volumes: in PowerShell, as administrator.
+# Windows host for Ursa volumes: run in PowerShell, as administrator.
 
-# 1. The initiator. Its name, which the host group wants, is in the last line.
+# 1. The initiator. The last line prints its name (IQN), for the host group.
 Set-Service -Name MSiSCSI -StartupType Automatic
 Start-Service -Name MSiSCSI
 (Get-InitiatorPort | Where-Object ConnectionType -eq 'iSCSI').NodeAddress
 ";
 
 const SEVERAL_WAYS: &str = "\
-# 2. One disk of all ways to a volume (MPIO). The first time Windows has to be restarted after these lines; go on then.
+# 2. MPIO: one disk for all paths to a volume. The first time, restart Windows after these lines, then continue.
 Install-WindowsFeature -Name Multipath-IO -IncludeManagementTools
 Enable-MSDSMAutomaticClaim -BusType iSCSI
-# A way that is dead is found within 10 seconds and forgotten after 60; a disk waits 60 seconds for its last way.
+# A dead path is detected within 10 seconds and removed after 60; with no path left, a disk waits 60 seconds.
 Set-MPIOSetting -NewPathVerificationState Enabled -NewPathVerificationPeriod 10 -NewPDORemovePeriod 60 -NewDiskTimeout 60
 ";
 
-const ONE_WAY: &str = r"# 2. With one way only: the disk waits 60 seconds for the server to come back.
+const ONE_WAY: &str = r"# 2. Single path: the disk waits 60 seconds for the server to return.
 Set-ItemProperty -Path 'HKLM:\SYSTEM\CurrentControlSet\Services\Disk' -Name TimeOutValue -Value 60
 ";
 
-const LOOK_ONE: &str = r#"# 4. Look. A new disk is made ready under "Disk Management", or with Initialize-Disk.
+const LOOK_ONE: &str = r#"# 4. Check. Initialize a new disk in "Disk Management", or with Initialize-Disk.
 Get-Disk | Where-Object FriendlyName -like 'URSA*'
 "#;
 
-const LOOK_SEVERAL: &str = r#"# 4. Look: each volume is one disk; mpclaim lists its ways. A new disk is made ready under "Disk Management", or with Initialize-Disk.
+const LOOK_SEVERAL: &str = r#"# 4. Check: each volume is one disk; mpclaim lists its paths. Initialize a new disk in "Disk Management", or with Initialize-Disk.
 Get-Disk | Where-Object FriendlyName -like 'URSA*'
 mpclaim -s -d
 "#;

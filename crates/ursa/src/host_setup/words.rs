@@ -4,10 +4,10 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitWord {
     /// A name or an address has other characters than these have.
-    #[error("{0:?} is no name or address: write letters, digits, and - . _ : [ ] %")]
+    #[error("{0:?} is not a name or an address; use letters, digits, and - . _ : [ ] %")]
     Plain(String),
     /// A CHAP name that no line can have.
-    #[error("{0:?} is no CHAP name: it is empty, or has line breaks or other control characters")]
+    #[error("{0:?} is not a CHAP user name: it is empty, or contains control characters")]
     User(String),
 }
 
@@ -37,7 +37,7 @@ pub fn user(text: &str) -> Result<String, UnfitWord> {
 /// Goes before a question, and [`SHELL_END`] after all that follows: a shell reads a group before it runs any of it, so that nothing
 /// that was pasted with the question is taken for its answer.
 pub(super) const SHELL_BEGIN: &str = "\
-{ # As far as the brace at the end it is read before anything of it is run: the question takes no line that is pasted.
+{ # The shell reads up to the closing brace before it runs anything, so the prompt does not swallow pasted lines.
 ";
 /// See [`SHELL_BEGIN`].
 pub(super) const SHELL_END: &str = "}\n";

@@ -17,9 +17,9 @@ use super::peers::{self, Answers};
 use super::refusal::Refusal;
 use super::state::State;
 
-/// All floating portal addresses of the cluster, and who has each.
+/// All floating IPs of the cluster, and the node that holds each.
 ///
-/// Each node is asked what it has on its devices: of a holder that does not answer within two seconds that is not known (`state`).
+/// Each node reports what is configured on its devices. If a holder does not answer within two seconds, this is unknown (`state`).
 #[utoipa::path(
     get, path = "/v1/addresses", tag = "cluster", operation_id = "list_addresses",
     responses(
@@ -48,16 +48,16 @@ pub(super) fn here(control: &Control) -> Vec<AddressHere> {
     control.addresses_here()
 }
 
-/// Declares a floating portal address: one node has it at a time, and another one takes it when that is lost or stops.
+/// Adds a floating IP: held by one node at a time, taken over by another when that node fails or stops.
 ///
-/// It is put on a network device of the node that has it, which needs the right to do that there (CAP_NET_ADMIN). `troubles` says why it could not.
+/// It is configured on a network device of the holder, which needs permission to do so (CAP_NET_ADMIN). `troubles` says why this failed.
 #[utoipa::path(
     post, path = "/v1/addresses", tag = "cluster", operation_id = "add_address",
     request_body = FloatingAddressAdd,
     responses(
-        (status = CREATED, description = "The address; a node takes it in a moment", body = FloatingAddress),
+        (status = CREATED, description = "The address; a node takes it over in a moment", body = FloatingAddress),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `address_exists`; `address_unreadable`: there is one of a later version, whose portal group this node does not know", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `address_exists`; `address_unreadable`: a later version wrote an address whose portal group this node cannot read", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -77,15 +77,15 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, axum::Json(added.await?)))
 }
 
-/// Removes a floating portal address: the node that has it takes it off, and sessions through it end.
+/// Removes a floating IP: its holder releases it, and sessions through it end.
 #[utoipa::path(
     delete, path = "/v1/addresses/{address}", tag = "cluster", operation_id = "remove_address",
-    params(("address" = String, Path, description = "The address, without the length of its network"), Asked),
+    params(("address" = String, Path, description = "The address, without prefix length"), Asked),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NOT_FOUND, description = "`address_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`; `address_unreadable`: a later version has written it", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`; `address_unreadable`: a later version wrote it", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -110,18 +110,18 @@ fn would_remove(address: &FloatingAddress) -> Vec<String> {
     let text = &address.address;
     vec![match &address.holder_name {
         Some(name) => {
-            format!("{name} takes {text} off: sessions through it end, and nobody is reached there any more")
+            format!("{name} releases {text}: sessions through it end, and hosts can no longer connect to it")
         }
         None if address.state == AddressState::Unreadable => format!(
-            "{text} is no floating address any more; which node has it now this one cannot read: sessions through it end there"
+            "{text} is no longer a floating IP; this node cannot read which node holds it: sessions through it end there"
         ),
-        None => format!("{text} is no floating address any more; no node has it now"),
+        None => format!("{text} is no longer a floating IP; no node holds it now"),
     }]
 }
 
 /// An address with the length of its network, or of one address alone.
 fn parse(text: &str) -> Result<AddressRange, Refusal> {
-    let reason = "write an address and the length of its network, as in 192.0.2.10/24 or fd00::10/64";
+    let reason = "write an address with prefix length, such as 192.0.2.10/24 or fd00::10/64";
     text.parse().map_err(|_| ControlError::Invalid { field: "address", reason }.into())
 }
 

@@ -45,16 +45,16 @@ pub struct Certificate {
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file.
-    #[error("cannot read or write {0}, which has the API's certificate or key")]
+    #[error("cannot read or write the API's certificate or key {0}")]
     File(PathBuf, #[source] io::Error),
     /// What is in it.
-    #[error("{0} has no certificate or no key in PEM")]
+    #[error("{0} contains no certificate or no key in PEM format")]
     Pem(PathBuf, #[source] rustls::pki_types::pem::Error),
     /// They do not fit.
-    #[error("the API's certificate and its key do not belong together, or cannot be used")]
+    #[error("the API's certificate and key do not match, or cannot be used")]
     Unfit(#[source] rustls::Error),
     /// It cannot be made.
-    #[error("cannot make a certificate for the API")]
+    #[error("cannot create a certificate for the API")]
     Make(#[source] rcgen::Error),
 }
 

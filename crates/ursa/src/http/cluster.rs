@@ -24,7 +24,7 @@ use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
 
-/// The nodes of the cluster, by number.
+/// Lists the nodes of the cluster, by number.
 #[utoipa::path(
     get, path = "/v1/nodes", tag = "cluster", operation_id = "list_nodes",
     responses(
@@ -39,9 +39,9 @@ pub(super) async fn nodes(
     Ok(axum::Json(List::of(nodes.into_iter().map(shown).collect())))
 }
 
-/// Makes a cluster of this node alone.
+/// Creates a cluster that consists of this node.
 ///
-/// Its targets and host groups become the cluster's. Other nodes join with tokens that this one makes.
+/// Its targets and host groups become those of the cluster. Other nodes join with tokens that this node creates.
 #[utoipa::path(
     post, path = "/v1/cluster", tag = "cluster", operation_id = "init_cluster",
     request_body = ClusterInit,
@@ -49,7 +49,7 @@ pub(super) async fn nodes(
         (status = CREATED, description = "The nodes of the cluster", body = List<ClusterNode>),
         (status = CONFLICT, description = "`cluster_already`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`, `listen`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = BAD_GATEWAY, description = "`etcd_unusable`: it is to have the record, and does not take it", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = BAD_GATEWAY, description = "`etcd_unusable`: the record is to be kept in etcd, which cannot be used", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn init(
@@ -65,10 +65,10 @@ pub(super) async fn init(
     Ok((StatusCode::CREATED, axum::Json(List::of(nodes.into_iter().map(shown).collect()))))
 }
 
-/// Makes a token that lets one more node in, once.
+/// Creates a single-use join token.
 ///
-/// It is good until it is used or expires, or the node that made it is restarted. It is a secret. The node that made the cluster
-/// makes it, whichever is asked (`authority` in `list_nodes`).
+/// It is valid until it is used or expires, or until the node that created it is restarted. It is a secret. The node that created the cluster
+/// creates it, whichever node is queried (`authority` in `list_nodes`).
 #[utoipa::path(
     post, path = "/v1/cluster/tokens", tag = "cluster", operation_id = "create_token",
     request_body = TokenCreate,
@@ -91,15 +91,15 @@ pub(super) async fn create_token(
     Ok((StatusCode::CREATED, axum::Json(JoinToken { token })))
 }
 
-/// Has this node join the cluster that the token is of.
+/// Lets this node join the cluster that issued the token.
 ///
-/// It must have no targets and no host groups of its own: those of a cluster are the same on all nodes.
+/// The node must have no targets and host groups of its own: those of the cluster are the same on all nodes.
 #[utoipa::path(
     post, path = "/v1/cluster/join", tag = "cluster", operation_id = "join_cluster",
     request_body = ClusterJoin,
     responses(
-        (status = NO_CONTENT, description = "It is a node of the cluster"),
-        (status = CONFLICT, description = "`cluster_already`, `own_access`, `join_refused`, `record_in_etcd`: it has no witnesses", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NO_CONTENT, description = "The node has joined"),
+        (status = CONFLICT, description = "`cluster_already`, `own_access`, `join_refused`, `record_in_etcd`: such a cluster has no witnesses", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`token_invalid`, `field_invalid`, `listen`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = BAD_GATEWAY, description = "`member_unreachable`, `member_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -117,16 +117,16 @@ pub(super) async fn join(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Takes another node out of the cluster, for good. It must have no copies of volumes.
+/// Removes another node from the cluster permanently. The node must have no copies of volumes.
 #[utoipa::path(
     delete, path = "/v1/nodes/{id}", tag = "cluster", operation_id = "remove_node",
-    params(("id" = u16, Path, description = "The node's number"), Asked),
+    params(("id" = u16, Path, description = "Node number"), Asked),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `node_has_copies`, `node_needed`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is the node that was asked", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is the queried node", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn remove(
@@ -143,48 +143,48 @@ pub(super) async fn remove(
 }
 
 /// What is lost with the authority, and how it is kept.
-const KEY_GOES: &str = "the key that lets nodes in is on the node that made the cluster; put its \
+const KEY_GOES: &str = "the cluster CA key is on the node that created the cluster; put its \
                         cluster/authority-key.pem and cluster/authority.pem, or a copy of them, \
-                        into the same place of a node that stays, and restart that one";
+                        into the same place on a node that stays, and restart that node";
 
 /// What taking a node out would do.
 fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     let name = &removal.name;
     let mut steps = vec![format!(
-        "node {id} ({name}) is taken out of the cluster for good: its number is never given again, and to come back it joins as a new node"
+        "node {id} ({name}) is removed from the cluster permanently: its number is never reused, and to come back it must join as a new node"
     )];
     steps.extend(removal.voters_left.map(|left| {
         let others = match left {
-            1 => "1 other node votes".to_owned(),
-            _ => format!("{left} other nodes vote"),
+            1 => "1 voter remains".to_owned(),
+            _ => format!("{left} voters remain"),
         };
-        format!("its vote goes with it: {others} now")
+        format!("its vote is lost: {others}")
     }));
     if removal.has_only_authority {
-        steps.push(format!("NO NODE JOINS THE CLUSTER ANY MORE: {KEY_GOES}"));
+        steps.push(format!("NO NODE CAN JOIN THE CLUSTER ANY MORE: {KEY_GOES}"));
     }
     if removal.has_authority {
         steps.push(
-            "it keeps the cluster's key (cluster/authority-key.pem in its data directory), with which anybody can pose as any node: erase that file there. If the machine was \
-             stolen, make a new cluster"
+            "it keeps the cluster CA key (cluster/authority-key.pem in its data directory), with which anyone can impersonate any node: erase that file there. If the machine was \
+             stolen, create a new cluster"
                 .to_owned(),
         );
     }
     steps
 }
 
-/// Keeps an address of a node for one kind of links.
+/// Reserves an address of a node for one kind of links.
 ///
-/// Links that use another address, or this one and are of another kind, move within half a minute, one after the other.
+/// Affected links move to another address one by one, within half a minute.
 #[utoipa::path(
     put, path = "/v1/nodes/{id}/links", tag = "cluster", operation_id = "keep_link_for",
-    params(("id" = u16, Path, description = "The node's number")),
+    params(("id" = u16, Path, description = "Node number")),
     request_body = LinkFor,
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is none of the node's addresses, or none would be left for data", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is not an address of the node, or none would be left for data", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -202,17 +202,17 @@ pub(super) async fn keep_link_for(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Begins or ends a node's maintenance.
+/// Puts a node in maintenance, or ends its maintenance.
 ///
-/// A node in maintenance has no copy in sync, so that it can be stopped and nobody waits for it; when that has ended, its copies are
-/// given what they missed. It stays so over restarts.
+/// A node in maintenance has no copies in sync, so that it can be stopped and no volume waits for it. When maintenance ends, its copies
+/// are resynced. Maintenance persists across restarts.
 #[utoipa::path(
     put, path = "/v1/nodes/{id}/maintenance", tag = "cluster", operation_id = "maintain_node",
-    params(("id" = u16, Path, description = "The node's number"), Asked),
+    params(("id" = u16, Path, description = "Node number"), Asked),
     request_body = Maintenance,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NO_CONTENT, description = "Done: it can be stopped, or is used again"),
+        (status = NO_CONTENT, description = "Done: it can be stopped, or is back in use"),
         (status = ACCEPTED, description = "Some of its copies are still in sync: see `list_nodes`"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `only_in_sync`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -246,23 +246,25 @@ async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Re
     let steps = match (on, is_on) {
         (true, false) => {
             let lines = left.into_iter().map(|(volume, copies)| match copies {
-                1 => format!("volume {volume} goes on with one copy in sync: the next loss stops it"),
-                _ => format!("volume {volume} goes on with {copies} copies in sync"),
+                1 => format!(
+                    "volume {volume} continues with one copy in sync: losing it makes the volume unavailable"
+                ),
+                _ => format!("volume {volume} continues with {copies} copies in sync"),
             });
-            lines.chain([format!("node {id} has no copy in sync any more and can be stopped")]).collect()
+            lines.chain([format!("node {id} then has no copies in sync and can be stopped")]).collect()
         }
         (false, true) => {
-            vec![format!("node {id} is used again: its copies are given what they missed")]
+            vec![format!("node {id} is back in use: its copies are resynced")]
         }
-        (true, true) => vec![format!("nothing: node {id} is in maintenance already")],
+        (true, true) => vec![format!("nothing: node {id} is already in maintenance")],
         (false, false) => vec![format!("nothing: node {id} is not in maintenance")],
     };
     Ok(dry_run::would(steps, Vec::new()))
 }
 
-/// Says which node decides alone while two nodes without a witness are the cluster.
+/// Sets the preferred node of two nodes without a witness.
 ///
-/// Of two nodes one must: if the other is lost, it goes on; if it is lost itself, the other waits for it.
+/// If the other node is lost, the preferred node continues. If the preferred node is lost, the other one waits for it.
 #[utoipa::path(
     put, path = "/v1/cluster/preferred", tag = "cluster", operation_id = "prefer_node",
     request_body = Preference,
@@ -270,7 +272,7 @@ async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Re
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is a witness", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: the node is a witness", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -282,7 +284,7 @@ pub(super) async fn prefer(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What all nodes together may give to bring copies up to date.
+/// Shows the limit for the resync traffic of all nodes together.
 #[utoipa::path(
     get, path = "/v1/cluster/sync-limit", tag = "cluster", operation_id = "sync_limit",
     responses(
@@ -295,9 +297,9 @@ pub(super) async fn sync_limit(Extracted(state): Extracted<State>) -> Result<axu
     Ok(axum::Json(SyncLimit { bytes_per_second }))
 }
 
-/// Limits what all nodes together give to bring copies up to date.
+/// Limits the resync traffic of all nodes together.
 ///
-/// It is shared evenly among the nodes that give something. What a node may give by its own settings counts besides.
+/// The limit is shared evenly among the nodes that are sources of a resync. The nodes' own limits apply as well.
 #[utoipa::path(
     put, path = "/v1/cluster/sync-limit", tag = "cluster", operation_id = "limit_syncs",
     request_body = SyncLimit,
@@ -316,7 +318,7 @@ pub(super) async fn limit_syncs(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// How often the copies of volumes are compared without anybody asking.
+/// Shows the schedule by which copies of volumes are compared automatically.
 #[utoipa::path(
     get, path = "/v1/cluster/verify-schedule", tag = "cluster", operation_id = "verify_schedule",
     responses(
@@ -331,9 +333,9 @@ pub(super) async fn verify_schedule(
     Ok(axum::Json(VerifySchedule { seconds: every.map(|every| every.as_secs()) }))
 }
 
-/// Sets how often the copies of volumes are compared without anybody asking.
+/// Sets the schedule by which copies of volumes are compared automatically.
 ///
-/// A volume is compared only while all its copies are in sync, and one volume of the cluster at a time.
+/// A volume is verified only while all its copies are in sync, one volume of the cluster at a time.
 #[utoipa::path(
     put, path = "/v1/cluster/verify-schedule", tag = "cluster", operation_id = "set_verify_schedule",
     request_body = VerifySchedule,
@@ -353,15 +355,15 @@ pub(super) async fn set_verify_schedule(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Makes this node, the last survivor, a cluster of its own with its next start.
+/// Makes this node, the last survivor, a cluster of its own at its next start.
 ///
-/// All other nodes are given up, and must never be started with what they have: they join as new ones. Only for when the nodes that vote are lost for good.
+/// All other nodes are given up: never start them again with their data; they must join as new nodes. Use this only if the voters are permanently lost.
 #[utoipa::path(
     post, path = "/v1/cluster/force-new", tag = "cluster", operation_id = "force_new_cluster",
     params(Asked),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = ACCEPTED, description = "It is done when the node is started next"),
+        (status = ACCEPTED, description = "Done at the next start of the node"),
         (status = CONFLICT, description = "`no_cluster`, `cluster_works`, `node_is_up`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -381,16 +383,16 @@ pub(super) async fn force_new(
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-/// Has this node leave its cluster with its next start.
+/// Makes this node leave its cluster at its next start.
 ///
-/// For a node that was removed or given up, or whose copy of the record is damaged: refused if it takes part in its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in their
-/// pools and are served to nobody. It can join a cluster again as a new node.
+/// For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an active member of its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in their
+/// pools and are no longer served. It can join a cluster again as a new node.
 #[utoipa::path(
     post, path = "/v1/cluster/leave", tag = "cluster", operation_id = "leave_cluster",
     params(Asked),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = ACCEPTED, description = "It is done when the node is started next"),
+        (status = ACCEPTED, description = "Done at the next start of the node"),
         (status = CONFLICT, description = "`no_cluster`, `takes_part`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -410,23 +412,23 @@ pub(super) async fn leave(
 fn would_leave(leaving: &Leaving) -> Vec<String> {
     let local = leaving.local.iter().map(|name| format!("local volume {name} is served as before"));
     let copies = leaving.copies.iter().map(|name| {
-        format!("the copy of volume {name} stays in its pool and is served to nobody; `ursa volume delete` frees its space")
+        format!("the copy of volume {name} stays in its pool and is no longer served; `ursa volume delete` frees its space")
     });
-    let first = "with its next start this node is in no cluster: its certificates and its copy of the cluster's record are moved to cluster.left in its data directory";
-    let last = "the other nodes are not told: on one of them, `ursa node remove` takes this one out if that was not done";
+    let first = "from its next start, this node is in no cluster: its certificates and its copy of the cluster's record are moved to cluster.left in its data directory";
+    let last = "the other nodes are not notified: if this node has not been removed yet, run `ursa node remove` on one of them";
     [first.to_owned()].into_iter().chain(local).chain(copies).chain([last.to_owned()]).collect()
 }
 
 /// What making this node a cluster of its own would do.
 fn would_force_new(given_up: &[u16], has_authority: bool) -> Vec<String> {
     let mut steps =
-        vec!["with its next start this node is a cluster of its own, with all that it has".to_owned()];
+        vec!["from its next start, this node is a cluster of its own, with everything on it".to_owned()];
     steps.extend(given_up.iter().map(|node| {
-        format!("node {node} is given up: what it has and this node has not is lost, and it must never be started again with it")
+        format!("node {node} is given up: what only it has is lost, and it must never be started again with its data")
     }));
-    steps.push("volumes whose copy here is not in sync are not served".to_owned());
+    steps.push("volumes whose copy on this node is out of sync become unavailable".to_owned());
     if !has_authority {
-        steps.push(format!("no node joins this cluster until the key is here: {KEY_GOES}"));
+        steps.push(format!("no node can join this cluster until the key is on this node: {KEY_GOES}"));
     }
     steps
 }
@@ -434,18 +436,18 @@ fn would_force_new(given_up: &[u16], has_authority: bool) -> Vec<String> {
 /// Addresses that other nodes can connect to.
 fn link_addresses(texts: &[String]) -> Result<Vec<SocketAddr>, Refusal> {
     if texts.is_empty() {
-        return Err(Refusal::invalid("listen", "name at least one address that other nodes reach"));
+        return Err(Refusal::invalid("listen", "give at least one address that other nodes can reach"));
     }
     texts.iter().map(|text| link_address_of("listen", text)).collect()
 }
 
 fn link_address_of(field: &'static str, text: &str) -> Result<SocketAddr, Refusal> {
     let address = link_address(text).map_err(|_| {
-        Refusal::invalid(field, format!("{text:?} is no address: write 10.0.0.1 or 10.0.0.1:3270"))
+        Refusal::invalid(field, format!("{text:?} is not an address: write 10.0.0.1 or 10.0.0.1:3270"))
     })?;
     if address.ip().is_unspecified() {
         let detail = format!(
-            "other nodes cannot connect to {address}: name an address of this machine that they reach"
+            "other nodes cannot connect to {address}: give an address of this machine that they can reach"
         );
         return Err(Refusal::invalid(field, detail));
     }
@@ -522,20 +524,20 @@ mod tests {
             has_authority: has_only_authority,
         };
         let would = |voters_left| would_remove(3, &removal(voters_left, false));
-        assert!(would(None)[0].starts_with("node 3 (san3) is taken out of the cluster for good"));
+        assert!(would(None)[0].starts_with("node 3 (san3) is removed from the cluster permanently"));
         assert_eq!(would(None).len(), 1);
-        assert_eq!(would(Some(1))[1], "its vote goes with it: 1 other node votes now");
-        assert_eq!(would(Some(2))[1], "its vote goes with it: 2 other nodes vote now");
+        assert_eq!(would(Some(1))[1], "its vote is lost: 1 voter remains");
+        assert_eq!(would(Some(2))[1], "its vote is lost: 2 voters remain");
         let with_key = would_remove(3, &removal(None, true));
-        assert!(with_key[1].starts_with("NO NODE JOINS THE CLUSTER ANY MORE: "), "{with_key:?}");
-        assert!(with_key[2].starts_with("it keeps the cluster's key"), "{with_key:?}");
+        assert!(with_key[1].starts_with("NO NODE CAN JOIN THE CLUSTER ANY MORE: "), "{with_key:?}");
+        assert!(with_key[2].starts_with("it keeps the cluster CA key"), "{with_key:?}");
     }
 
     #[test]
     fn who_forces_a_new_cluster_is_told_who_is_given_up() {
         let would = would_force_new(&[2, 3], true);
         assert_eq!(would.len(), 4);
-        assert!(would_force_new(&[2], false)[3].starts_with("no node joins this cluster"));
+        assert!(would_force_new(&[2], false)[3].starts_with("no node can join this cluster"));
         assert!(would[1].starts_with("node 2 is given up") && would[2].starts_with("node 3 is given up"));
     }
 }

@@ -46,9 +46,9 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
 
 fn answer(file: &File, headers: &HeaderMap) -> Response {
     if !takes_gzip(headers) {
-        let detail = "the console's files are kept compressed by gzip, which the request rules out";
+        let detail = "the console's files are gzip-compressed, which the request does not accept";
         return Refusal::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", detail)
-            .hint("leave the Accept-Encoding header out, or name gzip there")
+            .hint("omit the Accept-Encoding header, or include gzip in it")
             .into_response();
     }
     let fixed = [

@@ -27,7 +27,7 @@ async fn keep_within(deadline: Duration, answer: impl Future<Output = Response>)
         Err(_) => {
             let detail = format!("the node did not answer within {} seconds", deadline.as_secs());
             Refusal::new(StatusCode::GATEWAY_TIMEOUT, "timeout", detail)
-                .hint("a change may still be carried out: look before you repeat it")
+                .hint("a change may still be carried out: check before you repeat it")
                 .into_response()
         }
     }

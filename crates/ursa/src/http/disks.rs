@@ -16,7 +16,7 @@ use crate::block_devices;
 
 /// The block devices of a node's machine, by name, and what uses them.
 ///
-/// Those that are `unused` a pool takes as they are. A disk that nothing is known to use is read from, at its start: one that does not answer in two seconds is said to.
+/// A pool can use those that are `unused` as they are. A disk without a known user is read at its start; `problem` says so if it does not respond within two seconds.
 #[utoipa::path(
     get, path = "/v1/disks", tag = "pools", operation_id = "list_disks",
     params(OfNode),
@@ -25,7 +25,7 @@ use crate::block_devices;
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = INTERNAL_SERVER_ERROR, description = "`disks_unknown`: the machine does not say which it has", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = INTERNAL_SERVER_ERROR, description = "`disks_unknown`: the machine's block devices cannot be listed", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn list(
@@ -44,9 +44,9 @@ pub(super) async fn list(
     match block_devices::all(pools).await {
         Ok(disks) => Ok(axum::Json(List::of(disks))),
         Err(error) => {
-            let detail = format!("this machine does not say which block devices it has: {error}");
+            let detail = format!("cannot list the block devices of this machine: {error}");
             Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "disks_unknown", detail)
-                .hint("name the disk by its path; `lsblk` on the node lists them"))
+                .hint("give the path of the disk; `lsblk` on the node lists them"))
         }
     }
 }

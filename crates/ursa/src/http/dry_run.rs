@@ -45,13 +45,13 @@ const CALLS: [(&str, &str); 29] = [
     ("POST", "/v1/cluster/leave"),
 ];
 
-/// What is answered where it is 200 to both.
+/// The result of a call, or of its dry run.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum Answer<T> {
-    /// To a change that was made.
+    /// Result of the call.
     Done(T),
-    /// To whether it could be.
+    /// With `dry_run`: what would be done.
     Would(DryRun),
 }
 
@@ -60,7 +60,7 @@ pub(super) enum Answer<T> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Asked {
-    /// Say what would be done, and do nothing.
+    /// Dry run: show what would be done, and change nothing.
     #[serde(default)]
     pub(super) dry_run: bool,
 }
@@ -72,8 +72,7 @@ pub(super) struct Asked {
 pub(super) fn check(request: &Request, route: &str) -> Result<(), Refusal> {
     let pairs = request.uri().query().unwrap_or_default().split('&');
     if let Some(name) = pairs.filter_map(|pair| pair.split('=').next()).find(|name| name.contains('%')) {
-        let detail =
-            format!("the name of a parameter is written without `%`: not {name:?}; nothing was done");
+        let detail = format!("parameter names must not contain `%`: {name:?}; nothing was done");
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
     }
     let Some(value) = value(request.uri()) else { return Ok(()) };
@@ -82,12 +81,12 @@ pub(super) fn check(request: &Request, route: &str) -> Result<(), Refusal> {
         "=true" if CALLS.contains(&(request.method().as_str(), route)) => Ok(()),
         "=true" => {
             let calls = CALLS.map(|(method, path)| format!("{method} {path}")).join(", ");
-            let detail = "this call cannot say what it would do; nothing was done";
+            let detail = "this call does not support a dry run; nothing was done";
             Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "dry_run_not_possible", detail)
-                .hint(format!("these can: {calls}")))
+                .hint(format!("these calls do: {calls}")))
         }
         _ => {
-            let detail = "`dry_run` is true or false; nothing was done";
+            let detail = "`dry_run` must be true or false; nothing was done";
             Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail))
         }
     }

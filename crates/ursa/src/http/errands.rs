@@ -139,7 +139,7 @@ impl Errands {
             Box::pin(async move {
                 if begun.is_err() {
                     return Err(format!(
-                        "it carries out {AT_ONCE_MAX} requests for other nodes already, or stops"
+                        "it is already carrying out {AT_ONCE_MAX} requests for other nodes, or is stopping"
                     ));
                 }
                 // It was begun, so this is an answer, too.
@@ -262,14 +262,16 @@ fn call_of(request: &Request) -> Option<(&'static str, &'static str)> {
 
 /// The node stops while it carries something out.
 fn cut_off() -> Refusal {
-    let detail = "the node that carries it out stops; whether it was done is not known";
+    let detail =
+        "the node that carries out the request is stopping; it is unknown whether the request was completed";
     Refusal::new(StatusCode::GATEWAY_TIMEOUT, "node_unanswered", detail)
-        .hint("look before you repeat it: `ursa volume show`, `ursa pool list`, `ursa events`")
+        .hint("check before you repeat it: `ursa volume show`, `ursa pool list`, `ursa events`")
 }
 
 fn no_errand() -> Refusal {
-    let detail = "the node whose it is, or that has the volume, does not carry this out for another one: they may be of different versions";
-    Refusal::new(StatusCode::CONFLICT, "node_refused", detail).hint("ask that node itself")
+    let detail =
+        "the responsible node does not accept the forwarded request: the nodes may run different versions";
+    Refusal::new(StatusCode::CONFLICT, "node_refused", detail).hint("send the request to that node directly")
 }
 
 fn written<T: Serialize>(value: &T) -> String {

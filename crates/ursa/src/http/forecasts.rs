@@ -20,15 +20,15 @@ const POINTS: u32 = 7 * 24 + 1;
 const USED: &str = "pool_used_bytes";
 const SIZE: &str = "pool_size_bytes";
 
-/// When pools of the node that is asked, or of others, are full if they are filled as in the last days.
+/// When pools of the queried node, or of others, will be full if they keep filling as in the last days.
 ///
-/// A straight line through what was kept of the last seven days, four hours at least; how uneven that was says how far it may be wrong. Of each of a node's first 16
-/// pools that was open some time in these days.
+/// The forecast is a straight line through the data of the last seven days, at least four hours of them; how uneven the growth was determines the uncertainty. It covers the first 16 pools
+/// of each node that were open at some time in these days.
 #[utoipa::path(
     get, path = "/v1/forecasts", tag = "pools", operation_id = "list_forecasts",
     params(Whose),
     responses(
-        (status = OK, description = "One a pool", body = List<Forecast>),
+        (status = OK, description = "One per pool", body = List<Forecast>),
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),

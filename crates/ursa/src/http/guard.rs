@@ -53,7 +53,7 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
 fn judge(peer: Option<Peer>, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     let secure = peer.is_some_and(|peer| peer.secure);
     if !secure && !peer.is_some_and(|peer| peer.is_local()) {
-        let detail = "without TLS this interface answers programs of its own machine alone";
+        let detail = "without TLS, this interface accepts requests from its own machine only";
         return Err(Refusal::new(StatusCode::FORBIDDEN, "peer_not_local", detail).hint("use https://"));
     }
     let host = single(headers, HOST).and_then(|host| host.parse::<Authority>().ok());
@@ -64,7 +64,7 @@ fn judge(peer: Option<Peer>, method: &Method, uri: &Uri, headers: &HeaderMap) ->
         false => is_loopback_name(authority.host()),
     };
     if host.is_none() || !named.into_iter().all(is_right) {
-        let detail = "the Host header is missing, or does not name this machine by a loopback name";
+        let detail = "the Host header is missing, or is not a loopback name of this machine";
         return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, "host_not_local", detail)
             .hint("use http://127.0.0.1, http://[::1] or http://localhost"));
     }
@@ -77,7 +77,7 @@ fn judge(peer: Option<Peer>, method: &Method, uri: &Uri, headers: &HeaderMap) ->
     let fetched_by = headers.contains_key("sec-fetch-site").then(|| single(headers, "sec-fetch-site"));
     let from_page_of_others = fetched_by.is_some_and(|site| !matches!(site, Some("same-origin" | "none")));
     if from_elsewhere || from_page_of_others && !opens_console(method, uri, headers) {
-        let detail = "the request was made by a page of another site";
+        let detail = "the request comes from a page of another site";
         return Err(Refusal::new(StatusCode::FORBIDDEN, "cross_origin", detail));
     }
     Ok(())

@@ -60,17 +60,17 @@ pub(super) struct Wanted {
     /// Names of series, separated by commas; absent: all.
     #[serde(default)]
     series: Option<String>,
-    /// From when on, in seconds since 1970; absent: an hour before `to`.
+    /// Start, in seconds since 1970; absent: an hour before `to`.
     #[serde(default)]
     from: Option<u64>,
-    /// Until when; absent: now.
+    /// End, in seconds since 1970; absent: now.
     #[serde(default)]
     to: Option<u64>,
-    /// How many points at most: 2 to 1000; 361 unless told otherwise.
+    /// Maximum number of points: 2 to 1000; default 361.
     #[serde(default)]
     #[param(minimum = 2, maximum = 1000)]
     points: Option<u32>,
-    /// The number of a node, or `all`; absent: of the node that is asked.
+    /// A node number, or `all`; absent: the queried node.
     #[serde(default)]
     node: Option<String>,
 }
@@ -82,16 +82,16 @@ struct Question {
     series: BTreeSet<String>,
 }
 
-/// What has gone on in the last seven days on the node that is asked, or on others.
+/// Performance history of the last seven days, of the queried node or others.
 ///
-/// Each node keeps ten seconds for six hours and minutes for seven days; steps are as short as `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`, `read_bytes`,
-/// `write_bytes` (of all volumes, a second), `read_mean_us`, `write_mean_us`, `read_p99_us`, `write_p99_us` (the highest of ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean of the node's
-/// cores), `out_of_sync_bytes` (of all copies of the cluster, as far as the node has heard: of several nodes take the greatest), and of each of a node's first 16 pools `pool_used_bytes` and `pool_size_bytes`.
+/// Each node keeps values of ten seconds for six hours, and of a minute for seven days. Steps are as short as `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`, `read_bytes`,
+/// `write_bytes` (all volumes, per second), `read_mean_us`, `write_mean_us`, `read_p99_us`, `write_p99_us` (the highest within ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean of the node's
+/// cores), `out_of_sync_bytes` (of all copies of the cluster known to the node: of several nodes, use the largest value), and for each of a node's first 16 pools `pool_used_bytes` and `pool_size_bytes`.
 #[utoipa::path(
     get, path = "/v1/history", tag = "node", operation_id = "show_history",
     params(Wanted),
     responses(
-        (status = OK, description = "What was kept", body = Answer),
+        (status = OK, description = "The recorded values", body = Answer),
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -110,7 +110,7 @@ pub(super) async fn show(
     }
     let points = wanted.points.unwrap_or(POINTS);
     if !(POINTS_MIN..=POINTS_MAX).contains(&points) {
-        return Err(invalid(format!("`points` is from {POINTS_MIN} to {POINTS_MAX}, not {points}")));
+        return Err(invalid(format!("`points` must be {POINTS_MIN} to {POINTS_MAX}, not {points}")));
     }
     let series = names(wanted.series.as_deref())?;
     let asked = Whose { node: wanted.node }.asked()?;
@@ -158,7 +158,7 @@ fn names(wanted: Option<&str>) -> Result<BTreeSet<String>, Refusal> {
         Some(known) => Ok(known.to_owned()),
         None => {
             let all: Vec<&str> = known().collect();
-            Err(invalid(format!("there is no series {name:?}: there are {}", all.join(", "))))
+            Err(invalid(format!("unknown series {name:?}: known series are {}", all.join(", "))))
         }
     };
     wanted.split(',').map(name).collect()

@@ -18,17 +18,17 @@ const PORTALS_MAX: usize = 64;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Wanted {
-    /// What it runs.
+    /// Operating system of the host.
     #[param(inline)]
     system: HostSystem,
     /// The target's iSCSI name.
     target: String,
-    /// Addresses of nodes, with or without a port, separated by commas: one for each network that the machine shall use.
+    /// Addresses of nodes, with or without port, separated by commas: one for each network that the host is to use.
     portals: String,
-    /// The name that it proves itself with, if its host group has a CHAP secret.
+    /// The host's CHAP name, if its host group has a CHAP secret.
     #[serde(default)]
     chap_user: Option<String>,
-    /// The volume's NAA name in hexadecimal; only what is for Proxmox VE has it.
+    /// The volume's NAA name in hexadecimal; used for Proxmox VE only.
     #[serde(default)]
     naa: Option<String>,
 }
@@ -45,7 +45,7 @@ impl Wanted {
     }
 }
 
-/// What a machine needs to use volumes of a target: initiator, all paths, timeouts, ready to paste.
+/// What a host needs to use volumes of a target: initiator, all paths and timeouts, ready to paste.
 ///
 /// Nothing is looked up and nothing is changed: the text is that of `ursa host-setup` with the same names.
 #[utoipa::path(
@@ -60,7 +60,7 @@ pub(super) async fn show(Parameters(wanted): Parameters<Wanted>) -> Result<Json<
     let invalid = |detail: String| Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail);
     let setup = wanted.setup().map_err(|error| invalid(error.to_string()))?;
     if setup.portals.len() > PORTALS_MAX {
-        return Err(invalid(format!("`portals` has at most {PORTALS_MAX} addresses")));
+        return Err(invalid(format!("`portals` can have at most {PORTALS_MAX} addresses")));
     }
     Ok(Json(HostSetup { text: host_setup::text(wanted.system, &setup) }))
 }

@@ -21,10 +21,10 @@ pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Jso
     Ok(axum::Json(List::of(access.hosts().map(shown).collect())))
 }
 
-/// One host group.
+/// Shows one host group.
 #[utoipa::path(
     get, path = "/v1/hosts/{name}", tag = "hosts", operation_id = "show_host",
-    params(("name" = String, Path, description = "The host group's name")),
+    params(("name" = String, Path, description = "Host group name")),
     responses(
         (status = OK, description = "The host group", body = Host),
         (status = NOT_FOUND, description = "`host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -38,7 +38,7 @@ pub(super) async fn show(
     Ok(axum::Json(shown(&host)))
 }
 
-/// Makes a host group.
+/// Creates a host group.
 #[utoipa::path(
     post, path = "/v1/hosts", tag = "hosts", operation_id = "create_host",
     request_body = HostCreate,
@@ -63,10 +63,10 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, axum::Json(answer)))
 }
 
-/// Changes a host group to what is sent. A `chap` that is absent stays as it is; `null` takes it away.
+/// Replaces the settings of a host group with those sent. If `chap` is absent, it is unchanged; `null` removes it.
 #[utoipa::path(
     put, path = "/v1/hosts/{name}", tag = "hosts", operation_id = "change_host",
-    params(("name" = String, Path, description = "The host group's name"), Asked),
+    params(("name" = String, Path, description = "Host group name"), Asked),
     request_body = HostChange,
     responses(
         (status = OK, description = "The host group; with `dry_run`: what would be done", body = Answer<Host>),
@@ -108,16 +108,18 @@ fn would_change(before: &HostGroup, after: &HostGroup, luns: usize) -> Vec<Strin
     let mut steps = [names, addresses].concat();
     if has_other_secret {
         steps.push(match after.chap_user {
-            Some(user) => format!("it has another secret, as {user}: hosts need it from their next login on"),
-            None => "it has no secret any more: who fits its names and addresses belongs to it".to_owned(),
+            Some(user) => format!(
+                "the CHAP secret changes (CHAP name {user}): hosts need the new one from their next login on"
+            ),
+            None => "the CHAP secret is removed: initiators match by name and address alone".to_owned(),
         });
     }
     if (is_narrower || is_nearer) && luns > 0 {
         let luns = if luns == 1 { "1 LUN".to_owned() } else { format!("{luns} LUNs") };
-        steps.push(format!("hosts that do not belong to it any more lose what is mapped for it: {luns}"));
+        steps.push(format!("hosts that no longer match lose access to what is mapped to the group: {luns}"));
     }
     if steps.is_empty() {
-        steps.push(format!("nothing: host group {} is so already", after.name));
+        steps.push(format!("nothing: host group {} already has these settings", after.name));
     }
     steps
 }
@@ -130,21 +132,21 @@ fn members(kind: &str, before: &[String], after: &[String]) -> (Vec<String>, boo
     let (gone, new) = (without(before, after), without(after, before));
     match (before, after) {
         ([], []) => (Vec::new(), false),
-        (_, []) => (vec![format!("any {kind} belongs to it")], false),
-        ([], _) => (vec![format!("no other {kind} belongs to it than {}", after.join(", "))], true),
+        (_, []) => (vec![format!("any {kind} matches")], false),
+        ([], _) => (vec![format!("only {kind} {} still matches", after.join(", "))], true),
         _ => {
-            let gone_ones = (!gone.is_empty())
-                .then(|| format!("{kind} {} does not belong to it any more", gone.join(", ")));
-            let new_ones = (!new.is_empty()).then(|| format!("{kind} {} belongs to it", new.join(", ")));
+            let gone_ones =
+                (!gone.is_empty()).then(|| format!("{kind} {} no longer matches", gone.join(", ")));
+            let new_ones = (!new.is_empty()).then(|| format!("{kind} {} matches", new.join(", ")));
             (gone_ones.into_iter().chain(new_ones).collect(), !gone.is_empty())
         }
     }
 }
 
-/// Deletes a host group that no map names.
+/// Deletes a host group that no LUN map uses.
 #[utoipa::path(
     delete, path = "/v1/hosts/{name}", tag = "hosts", operation_id = "delete_host",
-    params(("name" = String, Path, description = "The host group's name"), Asked),
+    params(("name" = String, Path, description = "Host group name"), Asked),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -165,7 +167,7 @@ pub(super) async fn delete(
         let HostGroup { name, initiators, addresses, .. } = host.await?;
         let (initiators, addresses) = (initiators.len(), addresses.len());
         let steps = vec![format!(
-            "host group {name} is deleted, with {initiators} names and {addresses} addresses of initiators"
+            "host group {name} is deleted, with {initiators} initiator names and {addresses} addresses"
         )];
         return Ok(dry_run::would(steps, Vec::new()));
     }

@@ -25,7 +25,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     async fn from_request(request: Request, state: &S) -> Result<Json<T>, Refusal> {
         // A page of another site cannot send this type without being asked first, and there is no answer to that.
         if !is_json(request.headers()) {
-            let detail = "the body must be JSON, and be declared so with Content-Type: application/json";
+            let detail = "the request body must be JSON, with Content-Type: application/json";
             return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));
         }
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| unread(&rejection))?;
@@ -42,7 +42,7 @@ pub(super) fn skip_of(asked: Option<usize>, until: Option<u64>, most: usize) -> 
         (None, _) => Ok(0),
         (Some(skip), Some(_)) if skip < most => Ok(skip),
         (Some(_), _) => {
-            let detail = format!("`skip` is 0 to {}, and goes with `until`", most - 1);
+            let detail = format!("`skip` must be 0 to {}, and requires `until`", most - 1);
             Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail))
         }
     }
@@ -56,7 +56,7 @@ pub(super) fn limit_of(asked: Option<usize>, usual: usize, most: usize) -> Resul
     match asked.unwrap_or(usual.min(most)) {
         limit if (1..=most).contains(&limit) => Ok(limit),
         limit => {
-            let detail = format!("`limit` is 1 to {most}, not {limit}");
+            let detail = format!("`limit` must be 1 to {most}, not {limit}");
             Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail))
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn limit_of(asked: Option<usize>, usual: usize, most: usize) -> Resul
 /// 413: it is longer than any that makes sense.
 pub(super) async fn whole(body: Body) -> Result<Bytes, Refusal> {
     to_bytes(body, BODY_BYTES_MAX).await.map_err(|_| {
-        let detail = format!("the body was not read: at most {BODY_BYTES_MAX} bytes are possible");
+        let detail = format!("the request body was not read: the limit is {BODY_BYTES_MAX} bytes");
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
     })
 }
@@ -89,7 +89,7 @@ fn unread(rejection: &BytesRejection) -> Refusal {
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     // serde takes a list for an object, field by field, and the document promises that no body is one.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
-        let detail = "the body is a list: write an object with the names of its fields";
+        let detail = "the request body is a list: send an object with named fields";
         return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "field_invalid", detail));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
@@ -100,7 +100,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
             return Refusal::new(
                 StatusCode::BAD_REQUEST,
                 "json_syntax",
-                format!("the body is no JSON: {error}"),
+                format!("invalid JSON in request body: {error}"),
             );
         }
         let refusal = Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "field_invalid", error.to_string());
@@ -109,7 +109,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     })?;
     let rest = deserializer.end();
     rest.map_err(|error| {
-        Refusal::new(StatusCode::BAD_REQUEST, "json_syntax", format!("the body is no JSON: {error}"))
+        Refusal::new(StatusCode::BAD_REQUEST, "json_syntax", format!("invalid JSON in request body: {error}"))
     })?;
     Ok(value)
 }

@@ -58,12 +58,12 @@ impl Inquiries {
         let (answer, answered) = rt::sync::oneshot();
         let given = Given { about, question: question.to_owned(), answer };
         if self.sender.try_send(given).is_err() {
-            return refused(format!("it is asked {WAITING_MAX} such things already, or stops"));
+            return refused(format!("it already has {WAITING_MAX} such requests waiting, or is stopping"));
         }
         match rt::timeout(ANSWER_DEADLINE, answered).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(rt::sync::Closed)) => refused("it stops".to_owned()),
-            Err(rt::Elapsed) => refused(format!("it has not found it within {ANSWER_DEADLINE:?}")),
+            Ok(Err(rt::sync::Closed)) => refused("it is stopping".to_owned()),
+            Err(rt::Elapsed) => refused(format!("it did not answer within {ANSWER_DEADLINE:?}")),
         }
     }
 }
@@ -79,7 +79,8 @@ pub(super) async fn answer_all(state: State) {
             About::Audit => {
                 // Its disk may hang: whoever asks is told so, and no thread more waits.
                 let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-                    let reason = format!("its audit log is read {READS_AT_ONCE_MAX} times already");
+                    let reason =
+                        format!("{READS_AT_ONCE_MAX} reads of its audit log are already in progress");
                     answer.send(refused(reason));
                     continue;
                 };
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn an_answer_is_read_as_it_was_written() {
         assert_eq!(read::<Vec<u64>>(&written(&Ok(vec![1_u64, 2]))), Ok(vec![1, 2]));
-        assert_eq!(read::<Vec<u64>>(&refused("it stops".into())), Err("it stops".to_owned()));
+        assert_eq!(read::<Vec<u64>>(&refused("it is stopping".into())), Err("it is stopping".to_owned()));
         let strange = read::<Vec<u64>>("[]").unwrap_err();
         assert!(strange.starts_with("its answer cannot be read: "), "{strange}");
     }
@@ -133,6 +134,6 @@ mod tests {
         assert!((0..WAITING_MAX).all(given));
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answer = tokio.block_on(inquiries.answer(About::Audit, ""));
-        assert!(read::<Vec<u64>>(&answer).unwrap_err().contains("or stops"), "{answer}");
+        assert!(read::<Vec<u64>>(&answer).unwrap_err().contains("or is stopping"), "{answer}");
     }
 }

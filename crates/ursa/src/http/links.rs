@@ -13,9 +13,9 @@ use super::peers::{self, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 
-/// The links of the node that is asked with each other one; with `node=all` those of all nodes, each as it sees them.
+/// The links of the queried node with each other node; with `node=all`, the links of all nodes, as each of them sees them.
 ///
-/// Two nodes may see the links between them differently. Of a node that does not answer only the others tell: it is in `missing`.
+/// Two nodes may see the links between them differently. Links of a node that does not answer are reported by the others only: it is in `missing`.
 #[utoipa::path(
     get, path = "/v1/links", tag = "cluster", operation_id = "list_links",
     params(Whose),

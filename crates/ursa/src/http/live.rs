@@ -92,15 +92,15 @@ pub(super) struct Which {
     node: Option<String>,
 }
 
-/// What goes on now on the node that is asked, once a second (server-sent events); with `node=all` on each node of its cluster.
+/// Streams live I/O figures of the queried node once a second (server-sent events); with `node=all`, of each node of its cluster.
 ///
-/// Messages `sample` have a sample. The first one comes after a second. With `node=all`, messages `missing` (`{node, node_name, reason}`) say which node's samples do not come from now on, and messages `back` (`{node,
-/// node_name}`) that they do again; a sample of another node is left out now and then, or comes two seconds late.
+/// Messages `sample` contain a sample. The first one comes after a second. With `node=all`, a message `missing` (`{node, node_name, reason}`) says that a node's samples do not arrive from now on, and a message `back` (`{node,
+/// node_name}`) that they do again. Samples of other nodes may now and then be missing, or arrive two seconds late.
 #[utoipa::path(
     get, path = "/v1/live", tag = "node", operation_id = "stream_live",
     params(Which),
     responses(
-        (status = OK, description = "Messages; the data of each is as here", body = LiveSample, content_type = "text/event-stream"),
+        (status = OK, description = "Messages; this is the data of each", body = LiveSample, content_type = "text/event-stream"),
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`too_many_streams`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -116,7 +116,7 @@ pub(super) async fn follow(
         Asked::This => false,
         Asked::All => true,
         Asked::One(_) => {
-            let detail = "`node` is `all` here, or absent: the node that is asked";
+            let detail = "`node` must be `all`, or absent for the queried node";
             return Err(Refusal::new(axum::http::StatusCode::BAD_REQUEST, "query_invalid", detail));
         }
     };
@@ -126,14 +126,14 @@ pub(super) async fn follow(
     })
 }
 
-/// What the node that is asked has done in the last second; with `node` another one, or `all`.
+/// I/O figures of the last second: of the queried node; with `node`, of another one, or of `all`.
 ///
-/// Nodes take samples only while somebody asks: one that has not been asked within five seconds has none yet, and one a second or two later.
+/// Nodes sample only while somebody asks. A node that has not been queried within five seconds has no sample yet, and has one a second or two later.
 #[utoipa::path(
     get, path = "/v1/live/sample", tag = "node", operation_id = "show_live",
     params(Whose),
     responses(
-        (status = OK, description = "One of each node that has one", body = List<LiveSample>),
+        (status = OK, description = "One per node that has one", body = List<LiveSample>),
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),

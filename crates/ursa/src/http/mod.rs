@@ -168,11 +168,9 @@ fn router(state: State) -> Router {
         // Before every route above; the console's files below are the same for everybody.
         .route_layer(from_fn_with_state(state.clone(), access::pass))
         .merge(console::routes())
-        .fallback(|| async {
-            Refusal::new(StatusCode::NOT_FOUND, "no_such_path", "there is nothing at this path")
-        })
+        .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "no_such_path", "path not found") })
         .method_not_allowed_fallback(|| async {
-            let detail = "this method is not possible at this path";
+            let detail = "method not allowed for this path";
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

@@ -26,7 +26,7 @@ pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<He
     Ok(Json(Health { status: "ok".into(), version: VERSION.into() }))
 }
 
-/// What the node is, what is being changed, and what somebody should look after.
+/// Shows the node: what it is, changes in progress, and problems.
 #[utoipa::path(get, path = "/v1/node", tag = "node", operation_id = "show_node", responses((status = OK, description = "The node", body = Node)))]
 pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node>, Refusal> {
     let opened = Arc::clone(&state.opened);

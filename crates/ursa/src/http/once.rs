@@ -123,13 +123,13 @@ impl Answers {
         entries.retain(|_, entry| entry.answer.is_none() || now.duration_since(entry.began) < VALID);
         match entries.get(&name) {
             Some(entry) if entry.request != request => {
-                let detail = "the same Idempotency-Key came with another request before";
+                let detail = "this Idempotency-Key was already used for a different request";
                 return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", detail)
-                    .hint("draw a new key for each thing that is to be done"));
+                    .hint("use a new key for each request"));
             }
             Some(Entry { answer: Some(answer), .. }) => return Ok(Begun::Before(answer.clone())),
             Some(Entry { answer: None, .. }) => {
-                let detail = "the request with this Idempotency-Key is being carried out";
+                let detail = "the request with this Idempotency-Key is in progress";
                 return Err(
                     Refusal::new(StatusCode::CONFLICT, "idempotency_under_way", detail).retry_after(1)
                 );
@@ -140,7 +140,7 @@ impl Answers {
             let done = entries.iter().filter(|(_, entry)| entry.answer.is_some());
             let oldest = done.min_by_key(|(_, entry)| entry.began).map(|(name, _)| name.clone());
             let Some(oldest) = oldest else {
-                let detail = format!("{KEYS_MAX} requests with an Idempotency-Key are under way");
+                let detail = format!("{KEYS_MAX} requests with an Idempotency-Key are in progress");
                 return Err(
                     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_keys", detail).retry_after(5)
                 );
@@ -166,8 +166,9 @@ fn key_of(method: &Method, headers: &HeaderMap) -> Result<Option<String>, Refusa
     let Some(value) = values.next().filter(|_| *method == Method::POST) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
     if values.next().is_some() || text.is_empty() || text.len() > KEY_BYTES_MAX {
-        let detail =
-            format!("an Idempotency-Key has 1 to {KEY_BYTES_MAX} printable characters, and is there once");
+        let detail = format!(
+            "an Idempotency-Key must have 1 to {KEY_BYTES_MAX} printable characters, and be given once"
+        );
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "idempotency_key_invalid", detail));
     }
     Ok(Some(text.to_owned()))
@@ -175,9 +176,9 @@ fn key_of(method: &Method, headers: &HeaderMap) -> Result<Option<String>, Refusa
 
 fn replay(answer: Answer) -> Response {
     let Some(body) = answer.body else {
-        let detail = "the request with this Idempotency-Key was carried out; its answer is not kept";
+        let detail = "the request with this Idempotency-Key was carried out; its response is not kept";
         return Refusal::new(StatusCode::CONFLICT, "already_done", detail)
-            .hint("a secret is shown once: delete what was made, and make another one with a new key")
+            .hint("a secret is shown only once: delete the object, and create another one with a new key")
             .into_response();
     };
     let mut response = (answer.status, body).into_response();

@@ -72,7 +72,7 @@ pub(super) const AUDIT: &str = "audit";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Whose {
-    /// The number of a node, or `all`; absent: of the node that is asked.
+    /// A node number, or `all`; absent: the queried node.
     #[serde(default)]
     pub(super) node: Option<String>,
 }
@@ -95,7 +95,7 @@ impl Whose {
             None => Ok(Asked::This),
             Some("all") => Ok(Asked::All),
             Some(number) => number.parse().map(Asked::One).map_err(|_| {
-                let detail = format!("`node` is the number of a node, or `all`: not {number:?}");
+                let detail = format!("`node` must be a node number or `all`, not {number:?}");
                 Refusal::new(axum::http::StatusCode::BAD_REQUEST, "query_invalid", detail)
             }),
         }

@@ -29,9 +29,9 @@ use super::refusal::{Refusal, with_causes};
 use super::state::State;
 use super::there::{AskedOfNode, OfNode};
 
-/// All pools of the node that is asked, by name; with `node=all` those of all nodes.
+/// All pools of the queried node, by name; with `node=all`, of all nodes.
 ///
-/// Pools of different nodes may have the same name: what names a pool in a path means one of the node that is asked, or of the one that `node` names there.
+/// Pools of different nodes may have the same name: a pool name in a path means a pool of the queried node, or of the node given by `node`.
 #[utoipa::path(
     get, path = "/v1/pools", tag = "pools", operation_id = "list_pools",
     params(Whose),
@@ -57,10 +57,10 @@ pub(super) fn all(control: &Control) -> Vec<Pool> {
     control.pools().into_iter().map(of_node).collect()
 }
 
-/// One pool.
+/// Shows one pool.
 #[utoipa::path(
     get, path = "/v1/pools/{name}", tag = "pools", operation_id = "show_pool",
-    params(("name" = String, Path, description = "The pool's name"), OfNode),
+    params(("name" = String, Path, description = "Pool name"), OfNode),
     responses(
         (status = OK, description = "The pool", body = Pool),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -76,7 +76,7 @@ pub(super) async fn show(
     Ok(axum::Json(pool))
 }
 
-/// Makes a pool of disks.
+/// Creates a pool.
 #[utoipa::path(
     post, path = "/v1/pools", tag = "pools", operation_id = "create_pool",
     params(AskedOfNode),
@@ -103,7 +103,7 @@ pub(super) async fn create(
     Ok(made(pool))
 }
 
-/// Opens a pool that another server, or an earlier life of this one, has made.
+/// Imports a pool that was created on another server, or by an earlier installation of this one.
 #[utoipa::path(
     post, path = "/v1/pools/import", tag = "pools", operation_id = "import_pool",
     params(AskedOfNode),
@@ -130,10 +130,10 @@ pub(super) async fn import(
     Ok(made(pool))
 }
 
-/// Closes a pool so that another server may import it. Its volumes must not be mapped.
+/// Exports a pool: closes it so that another server can import it. Its volumes must not be mapped.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/export", tag = "pools", operation_id = "export_pool",
-    params(("name" = String, Path, description = "The pool's name"), AskedOfNode),
+    params(("name" = String, Path, description = "Pool name"), AskedOfNode),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -157,12 +157,12 @@ pub(super) async fn export(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Adds a disk to a pool, while it is in use.
+/// Adds a disk to a pool while it is in use.
 ///
-/// Volumes stay where they are; new ones, and what volumes grow by, go where most is left.
+/// Existing volumes are not moved. New volumes, and space that volumes grow by, go to the disk with most free space.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/disks", tag = "pools", operation_id = "add_disk",
-    params(("name" = String, Path, description = "The pool's name"), AskedOfNode),
+    params(("name" = String, Path, description = "Pool name"), AskedOfNode),
     request_body = PoolAddDisk,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -189,11 +189,11 @@ pub(super) async fn add_disk(
 
 /// Closes a pool that does not work (a disk failed to write, or it could not be opened), and opens it again.
 ///
-/// Initiators stay logged in and see its LUNs busy meanwhile; what they wrote and did not flush may be lost, and they are
-/// told so by a unit attention. If it cannot be opened it is `unavailable` then, and can be tried again.
+/// Initiators stay logged in and see its LUNs busy meanwhile. Writes that they did not flush may be lost; a unit attention
+/// notifies them. If it cannot be opened, it becomes `unavailable`, and can be reopened again.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/reopen", tag = "pools", operation_id = "reopen_pool",
-    params(("name" = String, Path, description = "The pool's name"), AskedOfNode),
+    params(("name" = String, Path, description = "Pool name"), AskedOfNode),
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -215,11 +215,11 @@ pub(super) async fn reopen(
 
 /// Accepts the older data of a pool that was set back.
 ///
-/// For volumes that no other copy in sync has gone on with, so that nobody serves them: what was written since the pool's older state is lost, and all other
-/// copies are resynced from it in full.
+/// For volumes that are unavailable because no other copy in sync continued with them: writes made since the pool's older state are lost, and all other
+/// copies are fully resynced from it.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/accept-older", tag = "pools", operation_id = "accept_older_pool",
-    params(("name" = String, Path, description = "The pool's name"), AskedOfNode),
+    params(("name" = String, Path, description = "Pool name"), AskedOfNode),
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -241,10 +241,10 @@ pub(super) async fn accept_older(
 
 /// Acknowledges read errors of the pool's disks.
 ///
-/// They are no longer listed as a problem. New ones are.
+/// They are no longer listed as a problem. New errors are.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/acknowledge", tag = "pools", operation_id = "acknowledge_pool",
-    params(("name" = String, Path, description = "The pool's name"), OfNode),
+    params(("name" = String, Path, description = "Pool name"), OfNode),
     responses(
         (status = OK, description = "The pool", body = Pool),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -263,14 +263,14 @@ pub(super) async fn acknowledge(
     Ok(axum::Json(with(&state, node, acknowledge).await?))
 }
 
-/// What forgetting a pool that cannot be used would leave behind.
+/// Shows what would remain if a pool that cannot be used is forgotten.
 ///
-/// Its disks are read if they can be; one that hangs is given up after five seconds.
+/// Its disks are read if possible; a disk that does not respond within five seconds is skipped.
 #[utoipa::path(
     get, path = "/v1/pools/{name}/remains", tag = "pools", operation_id = "show_pool_remains",
-    params(("name" = String, Path, description = "The pool's name"), OfNode),
+    params(("name" = String, Path, description = "Pool name"), OfNode),
     responses(
-        (status = OK, description = "What is on it, and which LUN maps lead there", body = PoolRemains),
+        (status = OK, description = "Its content, and the LUN maps that refer to it", body = PoolRemains),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`pool_open`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -287,13 +287,13 @@ pub(super) async fn remains(
     Ok(axum::Json(remaining(state.call(look).await?)))
 }
 
-/// Forgets a pool that cannot be used: it is unavailable or read-only.
+/// Forgets a pool that cannot be used: one that is unavailable or read-only.
 ///
 /// Nothing on its disks is changed, and it can be imported again. Volumes of a read-only pool must not be mapped unless
 /// `unmap` is true, since initiators still see them.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/forget", tag = "pools", operation_id = "forget_pool",
-    params(("name" = String, Path, description = "The pool's name"), AskedOfNode),
+    params(("name" = String, Path, description = "Pool name"), AskedOfNode),
     request_body = PoolForget,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -366,7 +366,10 @@ fn remaining(remains: Remains) -> PoolRemains {
 
 fn new_disk(disk: NewDisk, field: &'static str) -> Result<store::NewDisk, Refusal> {
     if disk.reserve && disk.size.is_none() {
-        return Err(Refusal::invalid(field, "`reserve` is for files that are made: give their `size`, too"));
+        return Err(Refusal::invalid(
+            field,
+            "`reserve` applies to files that are created: give their `size`, too",
+        ));
     }
     Ok(store::NewDisk {
         path: absolute(disk.path, field)?,
@@ -419,7 +422,7 @@ fn open_pool(name: String, open: Open) -> Pool {
     let mut failed: BTreeMap<PathBuf, DiskFailure> = failed.collect();
     let reasons: Vec<String> = failed
         .iter()
-        .map(|(path, failure)| format!("{} failed to write: {}", path.display(), failure.error))
+        .map(|(path, failure)| format!("write error on {}: {}", path.display(), failure.error))
         .collect();
     let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
     let disk = |disk: store::DiskUsage| PoolDisk {

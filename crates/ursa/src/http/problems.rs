@@ -20,9 +20,9 @@ use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
 
-/// What somebody should look after on the node that is asked; with `node=all` on all nodes.
+/// Current problems of the queried node; with `node=all`, of all nodes.
 ///
-/// A node that does not answer is in `missing`: nobody knows how it is.
+/// A node that does not answer is in `missing`: its state is unknown.
 #[utoipa::path(
     get, path = "/v1/problems", tag = "node", operation_id = "list_problems",
     params(Whose),

@@ -16,9 +16,9 @@ use super::refusal::Refusal;
 use super::state::State;
 use super::there::AskedOfNode;
 
-/// All sessions with the node that is asked, by number; with `node=all` those with all nodes.
+/// All sessions with the queried node, by number; with `node=all`, with all nodes.
 ///
-/// Numbers are a node's own: a session is ended with the number of the node that has it.
+/// Each node numbers its own sessions: to end a session, use its number with the node that has it.
 #[utoipa::path(
     get, path = "/v1/sessions", tag = "sessions", operation_id = "list_sessions",
     params(Whose),
@@ -44,10 +44,10 @@ pub(super) async fn all(control: &Control) -> Result<Vec<Session>, ControlError>
     Ok(control.sessions().await?.into_iter().map(of_node).collect())
 }
 
-/// Ends a session in an orderly way; with `node`, one with that node. Its initiator may log in again.
+/// Ends a session in an orderly way; with `node`, a session with that node. The initiator may log in again.
 #[utoipa::path(
     delete, path = "/v1/sessions/{tsih}", tag = "sessions", operation_id = "end_session",
-    params(("tsih" = u16, Path, description = "The session's number"), AskedOfNode),
+    params(("tsih" = u16, Path, description = "Session number"), AskedOfNode),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
@@ -82,20 +82,19 @@ fn would_end(session: &SessionStatus, commands: usize) -> Vec<String> {
     let from = if from.is_empty() { String::new() } else { format!(" from {from}") };
     let with = target.as_ref().map_or("for discovery".to_owned(), |target| format!("with target {target}"));
     let under_way = match commands {
-        0 => "no command is under way".to_owned(),
-        1 => "1 command is under way: if it has not ended by then, its initiator sends it again".to_owned(),
+        0 => "no command is in progress".to_owned(),
+        1 => "1 command is in progress: if it has not finished by then, its initiator sends it again"
+            .to_owned(),
         _ => format!(
-            "{commands} commands are under way: those that have not ended by then, their initiator sends again"
+            "{commands} commands are in progress: their initiator sends those again that have not finished by then"
         ),
     };
     vec![
         format!(
-            "session {tsih} of {initiator}{from}, {with}, ends: its initiator is asked to log out, and cut off if it does not"
+            "session {tsih} of {initiator}{from}, {with}, ends: its initiator is asked to log out, and disconnected if it does not"
         ),
         under_way,
-        format!(
-            "{initiator} may log in again by itself, at once: what keeps it out is to take its LUNs away"
-        ),
+        format!("{initiator} may log in again automatically, at once: to keep it out, unmap its LUNs"),
     ]
 }
 
@@ -143,10 +142,10 @@ mod tests {
         let said = would_end(&session, 0);
         let whose = "session 7 of iqn.i from 10.0.0.7:9, with target iqn.t, ends:";
         assert!(said[0].starts_with(whose), "{said:?}");
-        assert_eq!(said[1], "no command is under way");
-        assert!(said[2].starts_with("iqn.i may log in again by itself"), "{said:?}");
-        assert!(would_end(&session, 1)[1].starts_with("1 command is under way"));
-        assert!(would_end(&session, 2)[1].starts_with("2 commands are under way"));
+        assert_eq!(said[1], "no command is in progress");
+        assert!(said[2].starts_with("iqn.i may log in again automatically"), "{said:?}");
+        assert!(would_end(&session, 1)[1].starts_with("1 command is in progress"));
+        assert!(would_end(&session, 2)[1].starts_with("2 commands are in progress"));
         (session.target, session.addresses) = (None, Vec::new());
         assert!(would_end(&session, 0)[0].starts_with("session 7 of iqn.i, for discovery, ends:"));
     }

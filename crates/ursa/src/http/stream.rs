@@ -50,10 +50,10 @@ impl Streams {
         let of_caller = counts.get(&caller).copied().unwrap_or_default();
         if of_caller >= OF_CALLER_MAX || counts.values().sum::<usize>() >= STREAMS_MAX {
             let detail = format!(
-                "there are too many streams: {OF_CALLER_MAX} of one user or token, {STREAMS_MAX} of all are possible"
+                "too many streams: at most {OF_CALLER_MAX} per user or token, {STREAMS_MAX} in total"
             );
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail)
-                .hint("close some; what a stream has can be asked for as well")
+                .hint("close some; the same data is also available without a stream")
                 .retry_after(CHECK_EVERY.as_secs()));
         }
         counts.insert(caller.clone(), of_caller + 1);

@@ -29,7 +29,7 @@ pub(super) struct Deletion {
     /// Delete its LUN maps, too.
     #[serde(default)]
     force: bool,
-    /// Say what would be done, and do nothing.
+    /// Dry run: show what would be done, and change nothing.
     #[serde(default)]
     dry_run: bool,
 }
@@ -41,7 +41,7 @@ pub(super) struct Deletion {
 pub(super) struct ForHost {
     /// The host group; absent: all of them.
     host: Option<String>,
-    /// Say what would be done, and do nothing.
+    /// Dry run: show what would be done, and change nothing.
     #[serde(default)]
     dry_run: bool,
 }
@@ -54,10 +54,10 @@ pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Jso
     Ok(axum::Json(List::of(access.targets().map(|target| shown(target, &names)).collect())))
 }
 
-/// One target.
+/// Shows one target.
 #[utoipa::path(
     get, path = "/v1/targets/{name}", tag = "targets", operation_id = "show_target",
-    params(("name" = String, Path, description = "The target's iSCSI name")),
+    params(("name" = String, Path, description = "iSCSI name of the target")),
     responses(
         (status = OK, description = "The target", body = Target),
         (status = NOT_FOUND, description = "`target_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -70,7 +70,7 @@ pub(super) async fn show(
     state.call(move |control| async move { one(&control, &name).await }).await.map(axum::Json)
 }
 
-/// Makes a target.
+/// Creates a target.
 #[utoipa::path(
     post, path = "/v1/targets", tag = "targets", operation_id = "create_target",
     request_body = TargetCreate,
@@ -92,11 +92,11 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, axum::Json(target.await?)))
 }
 
-/// Changes a target's alias, or what it proves itself with. What is absent stays as it is; `null` takes it away. Sessions go on:
-/// another secret counts from the next login on.
+/// Changes a target's alias, or its CHAP credentials. What is absent stays the same; `null` removes it. Sessions continue:
+/// a new secret takes effect at the next login.
 #[utoipa::path(
     patch, path = "/v1/targets/{name}", tag = "targets", operation_id = "change_target",
-    params(("name" = String, Path, description = "The target's iSCSI name"), Asked),
+    params(("name" = String, Path, description = "iSCSI name of the target"), Asked),
     request_body = TargetChange,
     responses(
         (status = OK, description = "The target; with `dry_run`: what would be done", body = Answer<Target>),
@@ -128,21 +128,23 @@ fn would_change(before: &Known, after: &Known) -> Vec<String> {
     let mut steps = Vec::new();
     if before.alias != after.alias {
         steps.push(match &after.alias {
-            Some(alias) => format!("its alias is {alias}"),
-            None => "it has no alias any more".to_owned(),
+            Some(alias) => format!("its alias becomes {alias}"),
+            None => "its alias is removed".to_owned(),
         });
     }
     if before.chap != after.chap {
         steps.push(match &after.chap {
             Some(ChapSecret { user, .. }) => format!(
-                "it proves itself with another secret, as {user}: hosts need it from their next login on"
+                "its CHAP secret changes (CHAP name {user}): hosts need the new one from their next login on"
             ),
-            None => "it has no secret any more: hosts that ask for a proof do not log in again".to_owned(),
+            None => {
+                "its CHAP secret is removed: hosts that require mutual CHAP cannot log in again".to_owned()
+            }
         });
-        steps.push("sessions go on".to_owned());
+        steps.push("sessions continue".to_owned());
     }
     if steps.is_empty() {
-        steps.push(format!("nothing: target {} is so already", after.name));
+        steps.push(format!("nothing: target {} already has these settings", after.name));
     }
     steps
 }
@@ -150,7 +152,7 @@ fn would_change(before: &Known, after: &Known) -> Vec<String> {
 /// Deletes a target. Its sessions end.
 #[utoipa::path(
     delete, path = "/v1/targets/{name}", tag = "targets", operation_id = "delete_target",
-    params(("name" = String, Path, description = "The target's iSCSI name"), Deletion),
+    params(("name" = String, Path, description = "iSCSI name of the target"), Deletion),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -187,7 +189,7 @@ async fn would_delete(state: &State, name: String, force: bool) -> Result<Respon
 
 fn taken(target: &str, map: &TargetMap) -> String {
     let volume = map.volume.as_deref().unwrap_or(&map.volume_id);
-    format!("host {} has volume {volume} as LUN {} of target {target} no more", map.host, map.lun)
+    format!("host group {} loses access to volume {volume}, LUN {} of target {target}", map.host, map.lun)
 }
 
 /// What becomes of the sessions with a target.
@@ -198,16 +200,15 @@ async fn sessions_with(control: &Control, target: &str) -> Result<Option<String>
         .filter(|session| session.target.as_deref() == Some(target))
         .map(|session| session.initiator.as_str())
         .collect();
-    let also =
-        if control.node_names().len() > 1 { " with this node, and those with other nodes" } else { "" };
+    let also = if control.node_names().len() > 1 { " on this node, and those on other nodes" } else { "" };
     let names = of_target.into_iter().collect::<Vec<_>>().join(", ");
-    Ok((!names.is_empty()).then(|| format!("hosts that use it lose it: sessions{also} of {names}")))
+    Ok((!names.is_empty()).then(|| format!("hosts that use it lose access: sessions{also} of {names}")))
 }
 
-/// Makes a volume a LUN of a target for a host group. `node` says of which node the volume is, if several have one of that name alone.
+/// Maps a volume to a host group as a LUN of a target. If several nodes have a local volume of that name, `node` selects one.
 #[utoipa::path(
     post, path = "/v1/targets/{name}/maps", tag = "targets", operation_id = "create_map",
-    params(("name" = String, Path, description = "The target's iSCSI name"), OfNode),
+    params(("name" = String, Path, description = "iSCSI name of the target"), OfNode),
     request_body = MapCreate,
     responses(
         (status = CREATED, description = "The map", body = TargetMap),
@@ -233,12 +234,12 @@ pub(super) async fn create_map(
     Ok((StatusCode::CREATED, axum::Json(map.await?)))
 }
 
-/// Takes a LUN away: from one host group, or from all.
+/// Unmaps a LUN from one host group, or from all.
 #[utoipa::path(
     delete, path = "/v1/targets/{name}/maps/{lun}", tag = "targets", operation_id = "delete_map",
     params(
-        ("name" = String, Path, description = "The target's iSCSI name"),
-        ("lun" = u16, Path, description = "The logical unit number"),
+        ("name" = String, Path, description = "iSCSI name of the target"),
+        ("lun" = u16, Path, description = "LUN"),
         ForHost,
     ),
     responses(

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct OfNode {
-    /// The number of the node of the cluster that has it and does it; absent: the node that is asked.
+    /// Number of the node that has the object and carries out the call; absent: the queried node.
     #[serde(default)]
     pub(super) node: Option<u16>,
 }
@@ -22,10 +22,10 @@ pub(super) struct OfNode {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AskedOfNode {
-    /// The number of the node of the cluster that has it and does it; absent: the node that is asked.
+    /// Number of the node that has the object and carries out the call; absent: the queried node.
     #[serde(default)]
     pub(super) node: Option<u16>,
-    /// Say what would be done, and do nothing.
+    /// Dry run: show what would be done, and change nothing.
     #[serde(default)]
     pub(super) dry_run: bool,
 }

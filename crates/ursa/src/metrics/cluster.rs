@@ -11,7 +11,7 @@ pub(super) fn write(text: &mut Text, members: &Members) {
         Members::Unknown => (&[][..], false),
         Members::Known { nodes, answers } => (nodes.as_slice(), *answers),
     };
-    let help = "Whether the cluster's record has a leader that is heard of, or etcd answers: without it nothing of the cluster can be changed.";
+    let help = "Whether this node hears a leader of the cluster's record, or etcd answers: without it nothing in the cluster can be changed.";
     text.family("ursa_cluster_record_up", Kind::Gauge, help).sample(&[], u8::from(answers));
     if nodes.is_empty() {
         return;
@@ -23,14 +23,17 @@ pub(super) fn write(text: &mut Text, members: &Members) {
             family.sample(&labels, value(node));
         }
     };
-    gauge("ursa_node_up", "Whether the node was heard of within the last half second.", |node| {
+    gauge("ursa_node_up", "Whether this node has heard from the node within the last half second.", |node| {
         node.up.into()
     });
-    gauge("ursa_node_votes", "Whether its word counts in the cluster's record.", |node| node.votes.into());
-    let help = "Whether its copy of the cluster's record can be written, as it says: without that its vote is missing.";
+    gauge("ursa_node_votes", "Whether the node is a voter.", |node| node.votes.into());
+    let help = "Whether the node reports that it can write its copy of the cluster's record: if not, its vote is missing.";
     gauge("ursa_node_record_up", help, |node| node.stalled.is_none().into());
-    let help = "Whether it is in maintenance: no copy of it is in sync, so that it can be stopped.";
+    let help =
+        "Whether the node is in maintenance: none of its copies is in sync, so that it can be stopped.";
     gauge("ursa_node_maintenance", help, |node| node.maintenance.into());
-    gauge("ursa_node_copies", "How many copies of volumes it has.", |node| node.copies as u64);
-    gauge("ursa_node_copies_in_sync", "How many of them are in sync.", |node| node.in_sync as u64);
+    gauge("ursa_node_copies", "Number of copies of volumes on the node.", |node| node.copies as u64);
+    gauge("ursa_node_copies_in_sync", "Number of copies on the node that are in sync.", |node| {
+        node.in_sync as u64
+    });
 }

@@ -26,7 +26,7 @@ fn compared(text: &mut Text, snapshot: &Snapshot) {
     if snapshot.different.is_empty() {
         return;
     }
-    let help = "In how many bytes copies are known to differ, compared through this node since its start; it ends when a whole comparison finds none.";
+    let help = "Bytes in which copies are known to differ. The value stays until a complete verify finds another one.";
     let mut family = text.family("ursa_volume_different_bytes", Kind::Gauge, help);
     for (volume, bytes) in &snapshot.different {
         family.sample(&[("volume", volume)], *bytes);
@@ -34,7 +34,7 @@ fn compared(text: &mut Text, snapshot: &Snapshot) {
 }
 
 fn states(text: &mut Text, snapshot: &Snapshot) {
-    let help = "What the copy may do: in_sync (it has every write that hosts were told of), joining (it takes new writes and is given what it missed), outside (it misses writes).";
+    let help = "State of the copy: in_sync (it has every acknowledged write), joining (catching up: it takes new writes and is being resynced), outside (out of sync: it misses writes).";
     let mut family = text.family("ursa_copy_state", Kind::Gauge, help);
     for (volume, status) in &snapshot.copies {
         for copy in &status.entry.copies {
@@ -52,7 +52,7 @@ fn states(text: &mut Text, snapshot: &Snapshot) {
 }
 
 fn forks(text: &mut Text, snapshot: &Snapshot) {
-    let help = "Whether a node has gone on alone with the volume: no, alone (and that is not settled yet), split (both have data that the other has not).";
+    let help = "Whether a node has continued alone with the volume: no, alone (not resolved yet), split (split brain: both sides have data that the other does not have).";
     let mut family = text.family("ursa_volume_fork", Kind::Gauge, help);
     for (volume, status) in &snapshot.copies {
         let now = status.fork.as_ref().map(|fork| fork.state);
@@ -85,16 +85,19 @@ fn syncs(text: &mut Text, snapshot: &Snapshot) {
             }
         }
     };
-    let help = "What there was to copy to a copy that is not in sync, with what hosts have written since.";
+    let help =
+        "Total bytes to copy in the resync of a copy, including what hosts have written since it began.";
     gauge("ursa_copy_sync_total_bytes", help, |sync| Some(sync.total_bytes));
-    gauge("ursa_copy_sync_remaining_bytes", "What is left of that.", |sync| Some(sync.left_bytes));
-    let help = "How fast it is copied, over the last five seconds.";
+    gauge("ursa_copy_sync_remaining_bytes", "Bytes left to copy in the resync.", |sync| {
+        Some(sync.left_bytes)
+    });
+    let help = "Rate of the resync over the last five seconds.";
     gauge("ursa_copy_sync_bytes_per_second", help, |sync| Some(sync.bytes_per_second));
-    let help = "How long it takes if it goes on like that; absent if nobody can say.";
+    let help = "Time remaining for the resync at the current rate; absent if unknown.";
     gauge("ursa_copy_sync_remaining_seconds", help, CopySync::seconds_left);
-    let help = "Whether it stands still: `ursa volume show` says what it waits for.";
+    let help = "Whether the resync is stalled: `ursa volume show` says what it waits for.";
     gauge("ursa_copy_sync_waits", help, |sync| Some(u64::from(sync.waits_for.is_some())));
-    let help = "Whether somebody has paused it: it stays as it is until it is resumed.";
+    let help = "Whether somebody has paused the resync: it does not run until it is resumed.";
     let mut family = text.family("ursa_copy_sync_paused", Kind::Gauge, help);
     for (volume, status) in &snapshot.copies {
         for copy in status.entry.copies.iter().filter(|copy| status.syncs.contains_key(&copy.slot)) {
@@ -102,14 +105,14 @@ fn syncs(text: &mut Text, snapshot: &Snapshot) {
             family.sample(&[("volume", volume), ("node", &copy.node.to_string())], u8::from(paused));
         }
     }
-    let help = "What keeps it from going faster: hosts, node_limit, cluster_limit, turn, paused; always 1; absent if only the disks and the network do.";
+    let help = "What limits the rate of the resync: hosts, node_limit, cluster_limit, turn, paused; always 1; absent if only disks and network limit it.";
     let mut family = text.family("ursa_copy_sync_held_back", Kind::Gauge, help);
     for (volume, node, sync) in &syncs {
         if let Some(restraint) = sync.held_back_by {
             family.sample(&[("volume", volume), ("node", node), ("by", name(restraint))], 1);
         }
     }
-    let help = "Why the copy missed writes: a cause as of events; always 1.";
+    let help = "Why the copy missed writes: a cause as in events; always 1.";
     let mut family = text.family("ursa_copy_sync_cause", Kind::Gauge, help);
     for (volume, node, sync) in &syncs {
         family.sample(&[("volume", volume), ("node", node), ("cause", sync.cause.code())], 1);
@@ -132,10 +135,9 @@ fn limits(text: &mut Text, snapshot: &Snapshot) {
             text.family(name, Kind::Gauge, help).sample(&[], value);
         }
     };
-    let help =
-        "What all nodes together may give to bring copies up to date; absent if nobody has limited it.";
+    let help = "Resync limit of all nodes together; absent if there is none.";
     gauge("ursa_cluster_sync_limit_bytes_per_second", help, snapshot.replication.sync_limit);
-    let help = "What this node may give now: its share of that, or what its settings say.";
+    let help = "Resync limit of this node now: its share of the cluster's limit, or its own setting.";
     gauge("ursa_sync_budget_bytes_per_second", help, snapshot.replication.sync_budget);
 }
 
@@ -149,14 +151,14 @@ fn synced(text: &mut Text, snapshot: &Snapshot) {
             }
         }
     };
-    let help = "What this node has brought a copy on another node to bring it up to date.";
+    let help = "Bytes that this node has sent to a copy on another node to resync it.";
     counter("ursa_copy_synced_bytes_total", help, synced);
-    let help = "Regions, in bytes, that hosts' writes have added to what a copy that takes none is to be given: equal before, or given already.";
+    let help = "Bytes of regions that host writes have added to the resync of a copy that takes no writes yet: regions that were equal, or copied already.";
     counter("ursa_copy_dirtied_bytes_total", help, dirtied);
 }
 
 fn traffic(text: &mut Text, snapshot: &Snapshot) {
-    let help = "Bytes of volumes' data to and from each other node, for hosts' writes and to bring copies up to date.";
+    let help = "Bytes of volume data to and from each other node, for host writes and for resyncs.";
     let mut family = text.family("ursa_replication_bytes_total", Kind::Counter, help);
     for (node, traffic) in &snapshot.replication.traffic {
         let Traffic { writes_sent, writes_received, sync_sent, sync_received } = traffic;

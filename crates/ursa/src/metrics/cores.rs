@@ -12,7 +12,7 @@ pub(super) fn write(text: &mut Text, cores: &[CoreStats]) {
         }
     };
     seconds("ursa_core_cpu_seconds_total", "CPU time of the core's thread.", |core| core.cpu.as_secs_f64());
-    let help = "Of it, time spent looking for work.";
+    let help = "CPU time that the core's thread spent polling for work.";
     seconds("ursa_core_polling_seconds_total", help, |core| core.polling.as_secs_f64());
 
     let mut count = |name, help, value: fn(&CoreStats) -> u64| {
@@ -28,7 +28,7 @@ pub(super) fn write(text: &mut Text, cores: &[CoreStats]) {
 }
 
 fn turns(text: &mut Text, cores: &[CoreStats]) {
-    let help = "How long turns of the core's loop took that found work: a request waits for one at most before the core looks at it.";
+    let help = "Duration of turns of the core's loop that found work. A request waits for at most one turn before the core sees it.";
     let mut family = text.family("ursa_core_turn_seconds", Kind::Histogram, help);
     for (core, stats) in cores.iter().enumerate() {
         let Turns { counts, time, .. } = &stats.turns;
@@ -37,7 +37,7 @@ fn turns(text: &mut Text, cores: &[CoreStats]) {
             buckets.map(|(index, count)| (turn_bound(index).map(|bound| bound.as_secs_f64()), *count));
         family.histogram(&[("core", &core.to_string())], buckets, time.as_secs_f64());
     }
-    let help = "The longest of them in the last half minute to minute.";
+    let help = "The longest turn of the core's loop in the last half minute to minute.";
     let mut family = text.family("ursa_core_longest_turn_seconds", Kind::Gauge, help);
     for (core, stats) in cores.iter().enumerate() {
         family.sample(&[("core", &core.to_string())], stats.turns.longest.as_secs_f64());

@@ -6,7 +6,7 @@ use store::MetadataState;
 use super::text::{Kind, Text};
 
 pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
-    let help = "What can be done with the pool: online, read_only (no changes), disk_failed (a disk is out of service), exported, unavailable (not open).";
+    let help = "State of the pool: online, read_only (no changes), disk_failed (a disk is out of service), exported, unavailable (not open).";
     let mut family = text.family("ursa_pool_state", Kind::Gauge, help);
     for pool in pools {
         let now = state(pool);
@@ -15,17 +15,15 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
         }
     }
     let open = || pools.iter().filter_map(|pool| Some((&pool.name, pool.state.as_ref().ok()?)));
-    let mut family =
-        text.family("ursa_pool_capacity_bytes", Kind::Gauge, "What volumes can take altogether.");
+    let mut family = text.family("ursa_pool_capacity_bytes", Kind::Gauge, "Total space for volumes.");
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.usage.total.0));
-    let mut family = text.family("ursa_pool_free_bytes", Kind::Gauge, "What is left for volumes.");
+    let mut family = text.family("ursa_pool_free_bytes", Kind::Gauge, "Free space for volumes.");
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.usage.free.0));
     let help =
-        "What the pool's files may still take of their file systems: they take space as they are written.";
+        "Space that the pool's sparse files may still take from their file systems as they are written.";
     let mut family = text.family("ursa_pool_promised_bytes", Kind::Gauge, help);
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.promised));
-    let help =
-        "Whether a file system under the pool has less free than pools of the node may still take of it.";
+    let help = "Whether a file system under the pool has less free space than pools of the node may still take from it.";
     let mut family = text.family("ursa_pool_overcommitted", Kind::Gauge, help);
     open().for_each(|(name, open)| family.sample(&[("pool", name)], u8::from(open.overcommit.is_some())));
     let mut family = text.family(
@@ -48,14 +46,14 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
             }
         }
     }
-    let help = "Blocks that could not be read and were rewritten with another copy's data.";
+    let help = "Bad blocks that were rewritten with another copy's data.";
     let mut family = text.family("ursa_disk_repaired_blocks_total", Kind::Counter, help);
     for (name, open) in open() {
         for errors in &open.read_errors {
             family.sample(&[("pool", name), ("disk", &errors.disk)], errors.repaired);
         }
     }
-    let mut family = text.family("ursa_pool_volumes", Kind::Gauge, "How many volumes the pool has.");
+    let mut family = text.family("ursa_pool_volumes", Kind::Gauge, "Number of volumes in the pool.");
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.volumes));
 }
 

@@ -42,16 +42,16 @@ fn resident(status: &str) -> Option<u64> {
 }
 
 pub(super) fn write(text: &mut Text, process: &Process, started: SystemTime) {
-    let help = "CPU time of the process, of all its threads.";
+    let help = "CPU time of the process, all threads.";
     text.family("process_cpu_seconds_total", Kind::Counter, help).sample(&[], process.cpu);
     let mut gauge = |name, help, value: Option<u64>| {
         if let Some(value) = value {
             text.family(name, Kind::Gauge, help).sample(&[], value);
         }
     };
-    gauge("process_resident_memory_bytes", "Memory of the process that is in RAM.", process.resident);
+    gauge("process_resident_memory_bytes", "Resident memory of the process.", process.resident);
     gauge("process_open_fds", "Open file descriptors.", process.open_files);
-    gauge("process_max_fds", "How many it may have.", process.open_files_max);
+    gauge("process_max_fds", "Limit of open file descriptors.", process.open_files_max);
     let started = started.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
     gauge("process_start_time_seconds", "When the node began to serve, in seconds since 1970.", started);
 }

@@ -5,7 +5,7 @@ use super::text::{Kind, Text};
 
 /// Whether what the API changes can be written down.
 pub(super) fn audit(text: &mut Text, is_written: bool) {
-    let help = "Whether the audit log can be written: if not, changes by the API are refused, but on the node itself.";
+    let help = "Whether the audit log can be written: if not, changes through the API are refused, except on the node itself.";
     text.family("ursa_audit_up", Kind::Gauge, help).sample(&[], u8::from(is_written));
 }
 
@@ -13,14 +13,14 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     let record = &snapshot.record;
     let up = "Whether the node's record takes changes.";
     text.family("ursa_record_up", Kind::Gauge, up).sample(&[], u8::from(!record.latched));
-    let failed = "Copies of the node's record, of two, that were damaged or could not be read at the start.";
+    let failed = "Copies of the node's own record, of two, that were damaged or unreadable at the start.";
     text.family("ursa_record_copies_failed", Kind::Gauge, failed)
         .sample(&[], u8::from(record.fault.is_some()));
-    let problems = "What somebody should look after: `ursa status` says it in sentences.";
+    let problems = "Findings that need attention: `ursa status` lists them.";
     text.family("ursa_problems", Kind::Gauge, problems).sample(&[], snapshot.problems);
-    let changes = "Changes under way.";
+    let changes = "Changes in progress.";
     text.family("ursa_changes", Kind::Gauge, changes).sample(&[], snapshot.changes.len());
     let oldest = snapshot.changes.iter().max().copied().unwrap_or_default();
-    let help = "How long the oldest change has been under way; 0 if there is none.";
+    let help = "Age of the oldest change in progress; 0 if there is none.";
     text.family("ursa_change_oldest_seconds", Kind::Gauge, help).sample(&[], oldest.as_secs_f64());
 }

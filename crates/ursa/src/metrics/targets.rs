@@ -16,11 +16,11 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
             None => discovery += 1,
         }
     }
-    let mut family = text.family("ursa_sessions", Kind::Gauge, "Sessions of initiators, by target.");
+    let mut family = text.family("ursa_sessions", Kind::Gauge, "Initiators' sessions, by target.");
     by_target.iter().for_each(|(target, count)| family.sample(&[("target", target)], count));
-    text.family("ursa_discovery_sessions", Kind::Gauge, "Sessions for discovery.").sample(&[], discovery);
+    text.family("ursa_discovery_sessions", Kind::Gauge, "Discovery sessions.").sample(&[], discovery);
 
-    let help = "Logins that were refused, by status class and detail (RFC 7143 11.13.5) in hexadecimal.";
+    let help = "Refused logins, by status class and detail (RFC 7143 11.13.5) in hexadecimal.";
     let mut family = text.family("ursa_logins_refused_total", Kind::Counter, help);
     for (status, count) in &snapshot.refused_logins {
         family.sample(&[("status", &format!("{status:04x}"))], count);

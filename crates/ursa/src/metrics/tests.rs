@@ -66,15 +66,15 @@ fn a_volume_shows_what_it_has_seen() {
     let text = written(|text| volumes::write(text, &snapshot));
     let lines: Vec<&str> = text.lines().collect();
     let expected = [
-        "# HELP ursa_volume_capacity_bytes The size of the volume.",
+        "# HELP ursa_volume_capacity_bytes Size of the volume.",
         "# TYPE ursa_volume_capacity_bytes gauge",
         r#"ursa_volume_capacity_bytes{volume="v1",pool="default"} 1073741824"#,
         r#"ursa_volume_capacity_bytes{volume="v2",pool="default"} 1073741824"#,
-        "# HELP ursa_volume_serving Whether hosts can read and write the volume through this node; `id` tells volumes of one name on nodes without a cluster apart.",
+        "# HELP ursa_volume_serving Whether hosts can read and write the volume through this node; `id` distinguishes volumes of the same name on nodes without a cluster.",
         "# TYPE ursa_volume_serving gauge",
         r#"ursa_volume_serving{volume="v1",id="00010000000000000000000000000000"} 1"#,
         r#"ursa_volume_serving{volume="v2",id="00020000000000000000000000000000"} 0"#,
-        "# HELP ursa_volume_operation_duration_seconds From the arrival of all data of a command to its answer.",
+        "# HELP ursa_volume_operation_duration_seconds Latency of commands: from the arrival of all data of a command to its answer.",
         "# TYPE ursa_volume_operation_duration_seconds histogram",
         r#"ursa_volume_operation_duration_seconds_bucket{volume="v1",operation="read",le="0.000004"} 0"#,
         r#"ursa_volume_operation_duration_seconds_bucket{volume="v1",operation="read",le="0.000008"} 1"#,
@@ -85,7 +85,7 @@ fn a_volume_shows_what_it_has_seen() {
         r#"ursa_volume_operation_duration_seconds_bucket{volume="v1",operation="read",le="+Inf"} 3"#,
         r#"ursa_volume_operation_duration_seconds_sum{volume="v1",operation="read"} 10.000105"#,
         r#"ursa_volume_operation_duration_seconds_count{volume="v1",operation="read"} 3"#,
-        "# HELP ursa_volume_bytes_total Bytes of the blocks that successful commands were about.",
+        "# HELP ursa_volume_bytes_total Bytes in the blocks that successful commands addressed.",
         "# TYPE ursa_volume_bytes_total counter",
         r#"ursa_volume_bytes_total{volume="v1",operation="read"} 12288"#,
         "# HELP ursa_volume_errors_total Commands that ended with CHECK CONDITION, by sense key and additional sense code/qualifier.",
@@ -268,15 +268,15 @@ fn a_target_without_a_session_has_a_zero() {
         refused_logins: [(0x0201, 3), (0x0302, 1)].into(),
         ..Snapshot::default()
     };
-    let expected = r#"# HELP ursa_sessions Sessions of initiators, by target.
+    let expected = r#"# HELP ursa_sessions Initiators' sessions, by target.
 # TYPE ursa_sessions gauge
 ursa_sessions{target="iqn.2026-11.example:a"} 0
 ursa_sessions{target="iqn.2026-11.example:b"} 2
 ursa_sessions{target="iqn.2026-11.example:c"} 1
-# HELP ursa_discovery_sessions Sessions for discovery.
+# HELP ursa_discovery_sessions Discovery sessions.
 # TYPE ursa_discovery_sessions gauge
 ursa_discovery_sessions 1
-# HELP ursa_logins_refused_total Logins that were refused, by status class and detail (RFC 7143 11.13.5) in hexadecimal.
+# HELP ursa_logins_refused_total Refused logins, by status class and detail (RFC 7143 11.13.5) in hexadecimal.
 # TYPE ursa_logins_refused_total counter
 ursa_logins_refused_total{status="0201"} 3
 ursa_logins_refused_total{status="0302"} 1

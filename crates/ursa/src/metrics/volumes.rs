@@ -19,14 +19,14 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
 }
 
 fn capacities(text: &mut Text, volumes: &[Measured]) {
-    let mut family = text.family("ursa_volume_capacity_bytes", Kind::Gauge, "The size of the volume.");
+    let mut family = text.family("ursa_volume_capacity_bytes", Kind::Gauge, "Size of the volume.");
     for volume in volumes {
         family.sample(&[("volume", &volume.name), ("pool", &volume.pool)], volume.capacity);
     }
 }
 
 fn serving(text: &mut Text, volumes: &[Measured]) {
-    let help = "Whether hosts can read and write the volume through this node; `id` tells volumes of one name on nodes without a cluster apart.";
+    let help = "Whether hosts can read and write the volume through this node; `id` distinguishes volumes of the same name on nodes without a cluster.";
     let mut family = text.family("ursa_volume_serving", Kind::Gauge, help);
     for volume in volumes {
         let labels = [("volume", volume.name.as_str()), ("id", &volume.id.to_string())];
@@ -35,7 +35,7 @@ fn serving(text: &mut Text, volumes: &[Measured]) {
 }
 
 fn latencies(text: &mut Text, measured: &[(&Measured, &UnitStats)]) {
-    let help = "From the arrival of all data of a command to its answer.";
+    let help = "Latency of commands: from the arrival of all data of a command to its answer.";
     let mut family = text.family("ursa_volume_operation_duration_seconds", Kind::Histogram, help);
     for (volume, stats) in measured {
         for operation in Operation::ALL {
@@ -53,7 +53,7 @@ fn latencies(text: &mut Text, measured: &[(&Measured, &UnitStats)]) {
 }
 
 fn bytes(text: &mut Text, measured: &[(&Measured, &UnitStats)]) {
-    let help = "Bytes of the blocks that successful commands were about.";
+    let help = "Bytes in the blocks that successful commands addressed.";
     let mut family = text.family("ursa_volume_bytes_total", Kind::Counter, help);
     for (volume, stats) in measured {
         for operation in Operation::ALL {

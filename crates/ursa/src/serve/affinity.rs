@@ -17,7 +17,7 @@ pub fn leave_cores_alone(cores: &Cores) {
         None => Ok(()),
     });
     if let Err(error) = kept_off {
-        tracing::warn!(%error, "the control plane's threads share the processors that cores are pinned to");
+        tracing::warn!(%error, "cannot keep the control plane's threads off the processors that cores are pinned to");
     }
 }
 

@@ -100,7 +100,7 @@ impl Control {
             _ = self.cores.call(CoreId(0), std::future::pending::<()>) => return Ok(()),
         }
         notify::stopping();
-        tracing::info!("stopping: sessions are asked to log out; a second signal stops at once");
+        tracing::info!("stopping: asking sessions to log out; a second signal stops immediately");
         tokio::select! {
             () = async { tokio::join!(self.node.drain(), http.stop()); } => {
                 let _ = farewell.send(());
@@ -216,8 +216,7 @@ impl Http {
         let (certificate, no_certificate) = match certificate(settings).transpose() {
             Ok(certificate) => (certificate, None),
             Err(error) => {
-                let why =
-                    format!("other machines are not answered by the API: {}", http::with_causes(&error));
+                let why = format!("the API does not answer other machines: {}", http::with_causes(&error));
                 tracing::error!("{why}");
                 sockets.retain(|(address, _)| address.ip().is_loopback());
                 (None, Some(why))

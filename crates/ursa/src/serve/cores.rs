@@ -32,7 +32,7 @@ enum Written {
 /// A text was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is neither a number of cores nor a list of processors: write 4, or 0-3,6 (one processor alone: 3-3)"
+    "{0:?} is neither a number of cores nor a list of processors: use 4, or 0-3,6 (a single processor: 3-3)"
 )]
 pub struct InvalidCores(String);
 

@@ -24,7 +24,7 @@ const OF_ROOT: &str = "/var/lib/ursa";
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// It could not be made.
-    #[error("cannot use {path} for the node's state: name another directory with --data-dir")]
+    #[error("cannot use {path} for the node's state: choose another directory with --data-dir")]
     Make {
         /// Which directory.
         path: PathBuf,
@@ -34,7 +34,7 @@ pub enum DataDirError {
     },
     /// The marker says that there was a node's state, and there is none.
     #[error(
-        "{path} has no node's state, but {marker} says that this node keeps it there: is its file system mounted? Nothing was created; to start as a new node, delete {marker}"
+        "{path} has no node state, but {marker} says that this node keeps its state there: is its file system mounted? Nothing was created. To start as a new node, delete {marker}"
     )]
     StateMissing {
         /// The data directory.
@@ -53,7 +53,7 @@ pub enum DataDirError {
     },
     /// There is no space for a pool.
     #[error(
-        "only {free} bytes are free at {path}, too few for a first pool: free some, name another directory with --data-dir, or start without one (--pool-size 0)"
+        "only {free} bytes are free at {path}, too few for a first pool: free some space, choose another directory with --data-dir, or start without a pool (--pool-size 0)"
     )]
     Full {
         /// Where.
@@ -112,10 +112,10 @@ fn tighten(path: &Path) {
         let (path, mode) = (directory.display(), format!("{mode:o}"));
         match tightened {
             true => {
-                tracing::info!(%path, mode, "other users could look into this directory; its mode is 700 now")
+                tracing::info!(%path, mode, "this directory was accessible to other users; its mode is now 700")
             }
             false => {
-                tracing::warn!(%path, mode, "other users can look into this directory: make its mode 700")
+                tracing::warn!(%path, mode, "this directory is accessible to other users: set its mode to 700")
             }
         }
     }

@@ -27,7 +27,7 @@ pub struct FirstVolume {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidFirstVolume {
     /// It is built otherwise.
-    #[error("{0:?} is not a volume: write NAME=SIZE as in demo=1G, or NAME=SIZE,ram for one in memory")]
+    #[error("{0:?} is not a volume: use NAME=SIZE, such as demo=1G, or NAME=SIZE,ram for a RAM volume")]
     Shape(String),
     /// The size is none.
     #[error(transparent)]

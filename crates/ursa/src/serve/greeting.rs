@@ -40,17 +40,17 @@ pub fn greeting(settings: &Settings, portals: &[SocketAddr], api: &ApiNotes<'_>)
     let first_user = match set_up {
         SetUpLink::None => String::new(),
         SetUpLink::Shown(links) => {
-            let one = if links.len() > 1 { " one of these" } else { "" };
+            let one = if links.len() > 1 { " one of these links" } else { " this link" };
             let links = links.join("\n  ");
-            format!("\nThere is no user yet. To make the first one, within a day, open{one}:\n  {links}\n")
+            format!("\nNo users yet. To create the first one, open{one} within a day:\n  {links}\n")
         }
         SetUpLink::Kept(path) => format!(
-            "\nThere is no user yet. To make the first one, open the link in {} within a day, or run here:\n  \
+            "\nNo users yet. To create the first one, open the link in {} within a day, or run here:\n  \
              ursa user create NAME --role admin{api}\n",
             path.display()
         ),
         SetUpLink::Lost => format!(
-            "\nThere is no user yet. To make the first one, run here:\n  \
+            "\nNo users yet. To create the first one, run here:\n  \
              ursa user create NAME --role admin{api}\n"
         ),
     };
@@ -60,7 +60,7 @@ pub fn greeting(settings: &Settings, portals: &[SocketAddr], api: &ApiNotes<'_>)
            API    {api_listen}{certificate}\n  \
            state  {state}\n\
          {volumes}\n\
-         To make a volume and learn how to attach it:\n  \
+         To create a volume and see how to attach it:\n  \
            ursa volume create db --size 10G{api}\n\
          {first_user}",
         version = env!("CARGO_PKG_VERSION"),

@@ -10,7 +10,7 @@ pub fn raise() {
             continue;
         }
         if let Err(error) = setrlimit(resource, Rlimit { current: maximum, maximum }) {
-            tracing::warn!(?resource, %error, "a limit of the process could not be raised");
+            tracing::warn!(?resource, %error, "cannot raise a limit of the process");
         }
     }
 }

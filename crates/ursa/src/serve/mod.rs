@@ -51,7 +51,7 @@ pub enum ServeError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The log filter.
-    #[error("{0:?} is not a log filter: write info, or info,node=debug")]
+    #[error("{0:?} is not a log filter: use info, or info,node=debug")]
     Log(String, #[source] tracing_subscriber::filter::ParseError),
     /// The data directory.
     #[error(transparent)]
@@ -63,25 +63,25 @@ pub enum ServeError {
     #[error("cannot start the control thread")]
     Control(#[source] std::io::Error),
     /// Somebody else serves from this directory.
-    #[error("another ursa runs on {0}: stop that one, or start this one with another --data-dir")]
+    #[error("another ursa is running on {0}: stop it, or start this one with another --data-dir")]
     Running(std::path::PathBuf),
     /// The node.
     #[error(transparent)]
     Node(StartError),
     /// The API's address.
     #[error(
-        "cannot listen for the API at {0}: does another ursa run there? --api-listen chooses another address"
+        "cannot listen for the API at {0}: is another ursa running there? Choose another address with --api-listen"
     )]
     Api(SocketAddr, #[source] std::io::Error),
     /// The audit log, or the thread for passwords.
-    #[error("cannot open the API: its audit log is in {0}")]
+    #[error("cannot start the API (its audit log is in {0})")]
     Access(std::path::PathBuf, #[source] std::io::Error),
     /// The certificate of the API.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// A core panicked.
     #[error(
-        "the node has stopped by a defect of the program: please report the panic above; what was acknowledged as durable is on the disks"
+        "the node was stopped by a bug in the program: please report the panic above. Data acknowledged as durable is on the disks"
     )]
     Panicked,
 }

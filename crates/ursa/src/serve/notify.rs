@@ -27,6 +27,6 @@ fn tell(state: &str) {
         UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
     };
     if let Err(error) = sent() {
-        tracing::warn!(%error, state, "the service manager could not be told");
+        tracing::warn!(%error, state, "cannot notify the service manager");
     }
 }

@@ -27,7 +27,7 @@ impl SetUpLink {
     pub fn place(links: Vec<String>, data_dir: &Path) -> SetUpLink {
         let path = data_dir.join(FILE);
         if let Err(error) = remove(&path) {
-            tracing::warn!(path = %path.display(), %error, "cannot remove an old set-up link");
+            tracing::warn!(path = %path.display(), %error, "cannot remove an old setup link");
         }
         if links.is_empty() {
             return SetUpLink::None;
@@ -38,7 +38,7 @@ impl SetUpLink {
         match write(&path, &links) {
             Ok(()) => SetUpLink::Kept(path),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "cannot write the set-up link");
+                tracing::warn!(path = %path.display(), %error, "cannot write the setup link");
                 SetUpLink::Lost
             }
         }

@@ -56,30 +56,30 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// Nobody could change anything.
-    #[error("api-listen names no address: give one such as 127.0.0.1:{API_PORT}")]
+    #[error("api-listen is empty: set an address such as 127.0.0.1:{API_PORT}")]
     NoApi,
     /// The command line on the node would reach nothing.
     #[error(
-        "api-listen has no address that the command line on this node can use: add one of loopback, such as 127.0.0.1:{port}"
+        "api-listen has no address that the command line on this node can use: add a loopback address, such as 127.0.0.1:{port}"
     )]
     NoApiHere {
         /// Of the first address.
         port: u16,
     },
     /// There is nowhere to listen.
-    #[error("iscsi-listen names no address: give one such as 0.0.0.0:3260")]
+    #[error("iscsi-listen is empty: set an address such as 0.0.0.0:3260")]
     NoPortal,
     /// No pair of addresses.
-    #[error("link-via: {0:?} is no pair of addresses such as 10.0.0.2:3270=127.0.0.1:4000")]
+    #[error("link-via: {0:?} is not a pair of addresses such as 10.0.0.2:3270=127.0.0.1:4000")]
     LinkVia(String),
     /// What belongs together is not there together.
-    #[error("{0} and {1} belong together: give both, or none")]
+    #[error("{0} and {1} belong together: set both, or neither")]
     Half(&'static str, &'static str),
     /// Files for an etcd that is not named.
-    #[error("{0} is given, and no etcd: name it with `etcd`")]
+    #[error("{0} is set, but not `etcd`: set `etcd`, too")]
     NoEtcd(&'static str),
     /// What is set about etcd cannot be.
-    #[error("the settings of etcd cannot be used")]
+    #[error("invalid etcd settings")]
     Etcd(#[from] AccessError),
     /// A number is too small.
     #[error("{setting} must be at least {least}")]
@@ -90,7 +90,7 @@ pub enum SettingsError {
         least: u32,
     },
     /// Neither `HOME` nor `XDG_DATA_HOME` is set.
-    #[error("there is no home directory to keep state in: name a directory with --data-dir")]
+    #[error("no home directory found for the node's state: choose a directory with --data-dir")]
     NoDataDir,
 }
 

@@ -23,7 +23,7 @@ impl Guarded {
     /// Sees to it that there is a watcher that knows this.
     pub fn keep(&mut self, will: Option<LastWill>) {
         if self.watcher.as_mut().is_some_and(|watcher| !matches!(watcher.try_wait(), Ok(None))) {
-            tracing::warn!("the process that watches this one has ended: another one is started");
+            tracing::warn!("the watcher process has exited; starting another one");
             (self.watcher, self.handed) = (None, None);
         }
         if will.is_none() || will == self.handed {
@@ -34,7 +34,7 @@ impl Guarded {
             Err(error) => {
                 self.dismiss();
                 if !std::mem::replace(&mut self.complained, true) {
-                    tracing::warn!(%error, "no process watches this one: should it die, the other nodes wait until its leases have run out");
+                    tracing::warn!(%error, "cannot start the watcher process: if this node dies, the other nodes wait until its leases have expired");
                 }
             }
         }

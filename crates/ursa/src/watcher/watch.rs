@@ -36,7 +36,7 @@ pub fn main_if_asked() -> Option<ExitCode> {
     Some(match pid.map_or_else(|| Err(io::ErrorKind::InvalidInput.into()), watch) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ursa: the process that watches a node has failed: {error}");
+            eprintln!("ursa: the watcher process of a node has failed: {error}");
             ExitCode::FAILURE
         }
     })
@@ -127,8 +127,10 @@ fn tell(will: LastWill) -> io::Result<()> {
         async move {
             let Some((will, credentials)) = start else { return };
             match will.carry_out(Some(&credentials), TELL_LIMIT).await {
-                Ok(told) => eprintln!("ursa: the node's process has died; {told} other nodes were told"),
-                Err(error) => eprintln!("ursa: the node's process has died, and nobody was told: {error}"),
+                Ok(told) => eprintln!("ursa: the node's process has died; {told} other nodes were notified"),
+                Err(error) => {
+                    eprintln!("ursa: the node's process has died, and no other node was notified: {error}")
+                }
             }
         }
     });

@@ -60,7 +60,7 @@ fn a_token_may_what_its_role_may() {
     node.ok(&["token", "delete", &id, "--yes"]);
     let (code, text) = with_token(&node, viewer.trim(), &["volume", "list"]);
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("there is no such token"), "{text}");
+    assert!(text.contains("invalid token"), "{text}");
 
     let audit = node.json(&["audit"]);
     assert_eq!(audit[0]["action"], format!("DELETE /v1/tokens/{id}"));

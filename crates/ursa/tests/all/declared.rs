@@ -44,7 +44,7 @@ fn text(size: &str, more: &str) -> String {
     )
 }
 
-const NOTHING: &str = "Nothing to do: all is as the file says.\n";
+const NOTHING: &str = "Nothing to do: the configuration matches the file.\n";
 
 #[test]
 fn a_file_is_applied_once_and_changes_only_what_differs() {
@@ -60,7 +60,7 @@ fn a_file_is_applied_once_and_changes_only_what_differs() {
     assert_eq!(node.ok(&["diff", "-f", &path]), made);
     assert_eq!(node.ok(&["apply", "-f", &path, "--dry-run"]), made);
     assert_eq!(node.json(&["volume", "list"]), json!([]), "nothing was changed");
-    assert!(node.ok(&["apply", "-f", &path]).ends_with("4 changes were made.\n"));
+    assert!(node.ok(&["apply", "-f", &path]).ends_with("4 changes applied.\n"));
     assert_eq!(node.ok(&["apply", "-f", &path]), NOTHING);
     assert_eq!(node.ok(&["diff", "-f", &path, "--exit-code"]), NOTHING);
     let volume = node.json(&["volume", "show", "db"]);
@@ -79,7 +79,9 @@ fn a_file_is_applied_once_and_changes_only_what_differs() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "~ volume db: from 64M to 128M\n");
     let answer = node.json(&["apply", "-f", &grown]);
     assert_eq!(answer, json!({"done": ["~ volume db: from 64M to 128M"], "not_done": [], "waiting": []}));
-    assert!(node.refused(1, &["apply", "-f", &file(&node, &text("64M", ""))]).contains("volumes only grow"));
+    assert!(
+        node.refused(1, &["apply", "-f", &file(&node, &text("64M", ""))]).contains("volumes can only grow")
+    );
     assert_eq!(node.json(&["volume", "show", "db"])["size"], json!(128u64 << 20));
 }
 
@@ -104,10 +106,10 @@ fn what_fails_says_what_was_done_and_what_not() {
     let [said, why] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert_eq!(output.status.code(), Some(1), "{said}{why}");
     assert_eq!(said, "+ volume a: 16M\nNot done:\n+ volume c: 16M\n");
-    assert!(why.contains("1 of 3 changes were made, and this one failed: + volume b: 9T"), "{why}");
+    assert!(why.contains("1 of 3 changes applied, then this one failed: + volume b: 9T"), "{why}");
     assert!(why.contains("free"), "the cause is said, too: {why}");
     let left = file(&node, &std::fs::read_to_string(&path).unwrap().replace("9T", "32M"));
-    assert_eq!(node.ok(&["apply", "-f", &left]), "+ volume b: 32M\n+ volume c: 16M\n2 changes were made.\n");
+    assert_eq!(node.ok(&["apply", "-f", &left]), "+ volume b: 32M\n+ volume c: 16M\n2 changes applied.\n");
 }
 
 #[test]

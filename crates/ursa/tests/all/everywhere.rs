@@ -44,7 +44,7 @@ fn maps_of_what_another_node_has_alone_have_its_name_while_that_node_answers() {
     assert!(second.ok(&["target", "show", target]).contains("own"));
     drop(first);
     until("it is known by its identity alone", || names(&second) == [Value::Null]);
-    let said = format!("{} (on another node alone, or its pool is not open)", made["id"].as_str().unwrap());
+    let said = format!("{} (local to another node, or its pool is not open)", made["id"].as_str().unwrap());
     assert!(second.ok(&["map", "list"]).contains(&said));
 }
 
@@ -61,7 +61,7 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
     assert_eq!((&there["copies"][0]["node"], &there["copies"][0]["here"]), (&json!(1), &json!(false)));
     assert_eq!(
         there["losses"],
-        json!([{"node": 1, "outcome": "stops", "text": "if node 1 is lost: nobody serves until it is back: it is the only copy in sync"}])
+        json!([{"node": 1, "outcome": "stops", "text": "if node 1 is lost: unavailable until the node returns (only copy in sync)"}])
     );
 
     // Said nothing, it has two copies; one is said to be what it is.
@@ -107,22 +107,19 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
     assert_eq!(pools["items"].as_array().unwrap().len(), 1);
     assert_eq!(
         (&pools["missing"][0]["node"], &pools["missing"][0]["reason"]),
-        (&json!(1), &json!("nothing is heard of it"))
+        (&json!(1), &json!("heartbeat timeout"))
     );
     // It is down: that it cannot be asked how it is need not be said besides.
     let status = second.json(&["status"]);
     let causes = status["findings"].as_array().unwrap().iter().map(|finding| finding["cause"].as_str());
     let of_first: Vec<&str> = causes.flatten().filter(|cause| cause.starts_with("Node 1 (")).collect();
-    assert!(
-        matches!(of_first[..], [cause] if cause.ends_with("is down: nothing is heard of it.")),
-        "{status}"
-    );
+    assert!(matches!(of_first[..], [cause] if cause.ends_with("is down: heartbeat timeout.")), "{status}");
     // What was known of it before is known still.
     assert_eq!(second.json(&["volume", "list"])[0]["name"], "db");
     // For programs it is a list: what is missing of it is said beside it.
     let listed = second.ursa(&["volume", "list", "-o", "json"]);
     let said = String::from_utf8_lossy(&listed.stderr).into_owned();
-    assert!(said.starts_with("MISSING: what node 1 ("), "{said:?}");
+    assert!(said.starts_with("MISSING: node 1 ("), "{said:?}");
     until("it is told", || {
         let events = second.json(&["events", "--limit", "1000"]);
         let events = events["items"].as_array().unwrap().clone();
@@ -157,7 +154,7 @@ fn pools_and_sessions_of_another_node_are_worked_with_from_here() {
     let unasked = second.refused(2, &there(&["pool", "export", "far"]));
     assert!(unasked.contains("pool far is closed") && unasked.contains("--yes"), "{unasked}");
     let closed = second.ok(&there(&["pool", "export", "far", "--yes"]));
-    assert_eq!(closed, "Pool far of node 1 is closed; another server can import it.\n");
+    assert_eq!(closed, "Pool far on node 1 exported; another server can import it now.\n");
     assert_eq!(first.json(&["pool", "list"]).as_array().unwrap().len(), 1);
     assert_eq!(second.json(&there(&["pool", "import", &disk, &more]))["name"], "far");
 
@@ -243,8 +240,8 @@ fn one_stream_tells_what_all_nodes_see_and_who_is_silent() {
     stream.until("event: back\ndata: {\"node\":2,");
     stream.until("event: gap\ndata: {\"node\":2,");
     second.ok(&["volume", "create", "later", "--size", "64M", "--on", "2"]);
-    stream.until("volume later was made");
-    assert_eq!(stream.text.matches("volume db was made").count(), 1, "it is told once: {}", stream.text);
+    stream.until("volume later created");
+    assert_eq!(stream.text.matches("volume db created").count(), 1, "it is told once: {}", stream.text);
 }
 
 #[test]
@@ -299,7 +296,7 @@ fn what_has_happened_and_was_done_on_all_nodes_is_told_by_any() {
     until("the second node is missed", || first.json(&["node", "list"])[1]["up"] == false);
     for what in ["events", "audit"] {
         let all = first.json(&[what, "--node", "all"]);
-        assert_eq!(all["missing"][0]["reason"], "nothing is heard of it", "{what}: {all}");
+        assert_eq!(all["missing"][0]["reason"], "heartbeat timeout", "{what}: {all}");
         assert!(!all["items"].as_array().unwrap().is_empty());
         let told = first.ok(&[what, "--node", "all"]);
         assert!(!told.contains("MISSING"), "that is said on standard error: {told}");

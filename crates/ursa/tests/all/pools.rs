@@ -42,18 +42,18 @@ fn a_pool_that_is_gone_is_forgotten_and_comes_back() {
         &file,
         "No such file",
         "its disks are not touched",
-        &format!("LUN 0 of target {TARGET} for host local stays, without effect"),
+        &format!("LUN 0 of target {TARGET} for host group local stays, without effect"),
         "Nothing was changed",
-        "- this node knows nothing of pool second any more",
-        "- none of its disks tells which volumes are forgotten with it",
+        "- this node forgets pool second",
+        "- which volumes are forgotten with it is unknown: none of its disks can be read",
     ] {
         assert!(would.contains(part), "{part:?} is not in: {would}");
     }
     let unasked = node.refused(2, &["pool", "forget", "second"]);
-    assert!(unasked.contains("--yes") && unasked.contains("knows nothing of pool second"), "{unasked}");
+    assert!(unasked.contains("--yes") && unasked.contains("forgets pool second"), "{unasked}");
     assert_eq!(node.json(&["pool", "list"]).as_array().unwrap().len(), 2);
 
-    assert_eq!(node.ok(&["pool", "forget", "second", "--yes"]), "Pool second is forgotten.\n");
+    assert_eq!(node.ok(&["pool", "forget", "second", "--yes"]), "Pool second forgotten.\n");
     assert_eq!(node.json(&["pool", "list"]).as_array().unwrap().len(), 1);
     node.ok(&["pool", "import", &away]);
     let maps = &node.json(&["volume", "show", "db"])["maps"];
@@ -65,7 +65,7 @@ fn a_pool_is_forgotten_with_the_maps_of_its_volumes() {
     let (node, file) = with_second_pool();
     let (node, away) = lose_file(node, &file);
     let would = node.ok(&["pool", "forget", "second", "--unmap", "--dry-run"]);
-    let taken = format!("- LUN 0 of target {TARGET} for host local is taken away");
+    let taken = format!("- LUN 0 of target {TARGET} for host group local is unmapped");
     assert!(would.contains(&taken), "{would}");
     node.ok(&["pool", "forget", "second", "--unmap", "--yes"]);
     assert_eq!(node.json(&["target", "show", TARGET])["maps"], json!([]));
@@ -78,7 +78,7 @@ fn a_pool_gets_a_disk_more() {
     let (node, file) = with_second_pool();
     let more = node.directory.path().join("more.img").to_str().unwrap().to_owned();
     let would = node.ok(&["pool", "add-disk", "second", &more, "--size", "2G", "--dry-run"]);
-    assert!(would.contains(&format!("- {more} is made for pool second")), "{would}");
+    assert!(would.contains(&format!("- {more} is created for pool second")), "{would}");
     assert!(!Path::new(&more).exists(), "that was only asked");
     node.refused(1, &["volume", "create", "big", "--size", "2G", "--pool", "second"]);
     let pool = node.json(&["pool", "add-disk", "second", &more, "--size", "2G"]);

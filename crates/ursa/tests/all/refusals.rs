@@ -18,7 +18,7 @@ fn refused(command: &mut std::process::Command, code: i32, says: &[&str]) {
 fn one_directory_serves_one_node() {
     let node = Node::start(&[]);
     let data = node.directory.path().join("data");
-    let says = ["another ursa runs on", "--data-dir"];
+    let says = ["another ursa is running on", "--data-dir"];
     refused(&mut serve(&data, free_address(), free_address()), 1, &says);
     node.ok(&["status"]);
 }
@@ -58,14 +58,14 @@ fn settings_that_are_none_are_refused() {
     };
     refused(&mut with("iscsi-lissten = []\n"), 2, &["iscsi-lissten", "iscsi-listen", "line 1"]);
     refused(&mut with("name = 'a'\nram-max = '1X'\n"), 2, &["ram-max", "\"1X\" is not a size", "line 2"]);
-    refused(&mut with("api-listen = []\n"), 2, &["api-listen names no address"]);
+    refused(&mut with("api-listen = []\n"), 2, &["api-listen is empty"]);
     let elsewhere = "api-listen = ['10.1.1.5:3281']\n";
     refused(&mut with(elsewhere), 2, &["the command line on this node", "127.0.0.1:3281"]);
     refused(&mut with("api-key = 'k'\n"), 2, &["api-certificate and api-key belong together"]);
-    refused(&mut with("iscsi-listen = []\n"), 2, &["names no address"]);
+    refused(&mut with("iscsi-listen = []\n"), 2, &["iscsi-listen is empty"]);
     refused(&mut with("etcd = ['10.0.0.9:2379']\n"), 2, &["etcd", "http://HOST:PORT"]);
-    refused(&mut with("etcd = ['https://10.0.0.9:2379']\n"), 2, &["has signed its certificate", "etcd-ca"]);
-    refused(&mut with("etcd-ca = 'ca.pem'\n"), 2, &["etcd-ca is given, and no etcd"]);
+    refused(&mut with("etcd = ['https://10.0.0.9:2379']\n"), 2, &["CA of etcd's certificate", "etcd-ca"]);
+    refused(&mut with("etcd-ca = 'ca.pem'\n"), 2, &["etcd-ca is set, but not `etcd`"]);
     let half = "etcd = ['http://10.0.0.9:2379']\netcd-user = 'u'\n";
     refused(&mut with(half), 2, &["etcd-user and etcd-password-file belong together"]);
     refused(&mut with("log = 'info,,=='\n"), 2, &["log filter"]);

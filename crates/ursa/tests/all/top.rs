@@ -24,7 +24,7 @@ fn one_frame_as_text_or_json() {
     );
     let text = node.ok(&["top", "cores", "--once"]);
     assert!(text.contains("\nCORE*") && text.contains("\n0  "), "{text}");
-    assert!(node.ok(&["top", "paths", "--once"]).ends_with("\nNobody is logged in.\n"));
+    assert!(node.ok(&["top", "paths", "--once"]).ends_with("\nNo sessions.\n"));
     let frame = node.json(&["top", "--once"]);
     assert_eq!((&frame["node"], &frame["volumes"][0]["volume"]), (&json!("n1"), &json!("demo")));
     assert!(frame["seconds"].as_f64().unwrap() >= 1.0);
@@ -62,7 +62,7 @@ fn until(child: &mut Child, wanted: &str) -> String {
 fn q_leaves_and_gives_the_terminal_back() {
     let node = Node::start(&["--volume", "demo=64M,ram"]);
     let mut child = in_terminal(&node);
-    let shown = until(&mut child, "q leave");
+    let shown = until(&mut child, "q quit");
     assert!(shown.contains(TAKEN) && shown.contains("demo"), "{shown:?}");
     child.stdin.as_mut().unwrap().write_all(b"q").unwrap();
     let shown = until(&mut child, GIVEN_BACK);
@@ -74,7 +74,7 @@ fn q_leaves_and_gives_the_terminal_back() {
 fn a_signal_leaves_and_gives_the_terminal_back() {
     let node = Node::start(&[]);
     let mut child = in_terminal(&node);
-    until(&mut child, "q leave");
+    until(&mut child, "q quit");
     let pid = std::fs::read_to_string(node.directory.path().join("pid")).unwrap();
     let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();

@@ -11,12 +11,12 @@ pub(super) fn copies(copies: &Copies, runs: &[Run]) -> String {
     let rows = copies.sides.iter().map(|side| (copies_row(side), false));
     format!(
         "<div class=\"charts\">{}{}{}{}</div>{}{}",
-        bars(copies, "Requests a second", Unit::Number, &[("", 1, |side| side.iops)]),
+        bars(copies, "IOPS", Unit::Number, &[("", 1, |side| side.iops)]),
         bars(copies, "MB/s", Unit::Number, &[("", 1, |side| side.mb_per_s)]),
         latencies(copies),
         bars(
             copies,
-            "CPU time a request",
+            "CPU time per request",
             Unit::Micros,
             &[("client", 4, |side| side.client_us), ("server", 3, |side| side.server_us)]
         ),

@@ -11,7 +11,7 @@ pub(super) fn fleet(fleet: &Fleet, runs: &[Run]) -> String {
     let mut html = String::new();
     if let Some(step) = fleet.saturation.and_then(|number| fleet.steps.get(number)) {
         html.push_str(&format!(
-            "<p>Saturated with <b>{} clients</b> at {} requests a second: the first total that reaches the 80th percentile of all.</p>",
+            "<p>Saturated with <b>{} clients</b> at {} IOPS: the first total that reaches the 80th percentile of all.</p>",
             step.clients,
             grouped(step.total)
         ));
@@ -31,7 +31,7 @@ fn table(fleet: &Fleet, runs: &[Run]) -> String {
     let head = [
         "clients",
         "IOPS",
-        "gain a client",
+        "gain per client",
         "MB/s",
         "p50",
         "p99",
@@ -83,14 +83,14 @@ fn totals(fleet: &Fleet) -> String {
     let end = if first > 0.0 { last.min(highest * 1.05 / first) } else { 0.0 };
     let mark = fleet.saturation.and_then(|number| fleet.steps.get(number));
     Lines {
-        title: "Requests a second of all clients",
+        title: "IOPS of all clients",
         x: clients(fleet),
         y: Axis::new(Scale::from_zero([highest * 1.05]), Unit::Number),
         x_name: "clients",
         lines: vec![
             Line { name: "all clients".to_owned(), colour: 1, points: total },
             Line {
-                name: "each as the first".to_owned(),
+                name: "linear scaling".to_owned(),
                 colour: 5,
                 points: vec![(0.0, 0.0), (end, first * end)],
             },
@@ -108,7 +108,7 @@ fn gains(fleet: &Fleet) -> String {
     // A total that falls has no bar; the table says how much it was.
     let values: Vec<Option<f64>> = fleet.steps.iter().map(|step| Some(step.gain.max(0.0))).collect();
     Bars {
-        title: "What each added client brought, requests a second",
+        title: "IOPS gained per added client",
         y: Axis::new(Scale::from_zero(values.iter().flatten().copied()), Unit::Number),
         x_name: "clients",
         groups: fleet.steps.iter().map(|step| step.clients.to_string()).collect(),
@@ -157,7 +157,7 @@ fn processors(fleet: &Fleet, runs: &[Run]) -> String {
     });
     let values = lines.iter().flat_map(|line| &line.points).map(|(_, percent)| *percent);
     let y = Axis::new(Scale::from_zero(values.chain([100.0]).collect::<Vec<_>>()), Unit::Percent);
-    let title = "The cores of both sides";
+    let title = "Cores of clients and servers";
     Lines { title, x: clients(fleet), y, x_name: "clients", lines, shaded: None, marks: Vec::new() }.html()
 }
 

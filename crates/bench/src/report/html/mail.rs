@@ -26,7 +26,7 @@ pub(super) fn mail(mail: &Mail, run: &Run) -> String {
         (
             "Users",
             format!(
-                "{} with {} tasks in a day of {:.0} h, {} times as fast",
+                "{} with {} tasks in a day of {:.0} h, at {} times the speed",
                 crate::grouped(mail.users.into()),
                 mail.tasks_a_day,
                 mail.day / 3600.0,
@@ -64,19 +64,19 @@ pub(super) fn mail(mail: &Mail, run: &Run) -> String {
 }
 
 fn tiles(mail: &Mail) -> String {
-    let mut tiles = vec![(short(mail.all.rate), "transactions a second"), (short(mail.due_rate), "were due")];
+    let mut tiles = vec![(short(mail.all.rate), "transactions/s"), (short(mail.due_rate), "due")];
     if let Some(latency) = &mail.send().latency {
-        tiles.push((micros(latency.mean_us), "to send a mail, average"));
-        tiles.push((micros(latency.p95_us), "to send a mail, 95th percentile"));
+        tiles.push((micros(latency.mean_us), "send mail, average"));
+        tiles.push((micros(latency.p95_us), "send mail, 95th percentile"));
     }
-    tiles.push((mail.tasks.iter().map(|task| task.late).sum::<u64>().to_string(), "tasks above 1,000 ms"));
+    tiles.push((mail.tasks.iter().map(|task| task.late).sum::<u64>().to_string(), "tasks over 1,000 ms"));
     tiles_of(&tiles)
 }
 
 /// The time axis, and the part of it that does not count.
 fn time(mail: &Mail) -> (Axis, Option<(f64, f64, &'static str)>) {
     let axis = Axis::new(Scale::Linear { min: 0.0, max: mail.to.max(1e-3) }, Unit::Seconds);
-    let name = if mail.steady.is_some() { "warm-up" } else { "not counted" };
+    let name = if mail.steady.is_some() { "warm-up" } else { "excluded" };
     (axis, (mail.from > 0.0).then_some((0.0, mail.from, name)))
 }
 
@@ -103,8 +103,7 @@ fn rates(mail: &Mail) -> String {
     ];
     let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, rate)| *rate).collect();
     let y = Axis::new(Scale::from_zero(values), Unit::Number);
-    Lines { title: "Transactions a second over time", x, y, x_name: "time", lines, shaded, marks: Vec::new() }
-        .html()
+    Lines { title: "Transactions/s over time", x, y, x_name: "time", lines, shaded, marks: Vec::new() }.html()
 }
 
 fn latencies(mail: &Mail) -> String {
@@ -116,12 +115,12 @@ fn latencies(mail: &Mail) -> String {
             points: over_time(mail, |window| window.mean_us),
         },
         Line {
-            name: "all tasks, 95 %".to_owned(),
+            name: "all tasks, 95th percentile".to_owned(),
             colour: 6,
             points: over_time(mail, |window| window.p95_us),
         },
         Line {
-            name: "send mail, 95 %".to_owned(),
+            name: "send mail, 95th percentile".to_owned(),
             colour: 4,
             points: over_time(mail, |window| window.send_p95_us),
         },
@@ -138,7 +137,7 @@ fn latencies(mail: &Mail) -> String {
     }
     let values = lines.iter().flat_map(|line| &line.points).map(|(_, micros)| *micros);
     let y = Axis::new(Scale::log(values.collect::<Vec<_>>()), Unit::Micros);
-    let title = "How long tasks took, by when they were due";
+    let title = "Task latency by due time";
     Lines { title, x, y, x_name: "time", lines, shaded, marks: Vec::new() }.html()
 }
 
@@ -147,7 +146,7 @@ fn sending(mail: &Mail) -> String {
     let curve = |task: &TaskFigures| task.latency.as_ref().map(|latency| latency.curve.clone());
     let curves = [("send mail", 4, mail.send()), ("all tasks", 3, &mail.all)];
     let curves = curves.map(|(name, colour, task)| (name, colour, curve(task).unwrap_or_default()));
-    percentile_chart("Tasks by percentile", "tasks that took no longer", &curves)
+    percentile_chart("Tasks by percentile", "percentile of tasks", &curves)
 }
 
 fn by_kind(mail: &Mail) -> String {

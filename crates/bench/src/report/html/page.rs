@@ -63,10 +63,10 @@ fn subtitle(document: &Document) -> String {
 fn origin(document: &Document) -> String {
     let machine = &document.machine;
     let mut facts = vec![
-        ("Begun", document.started.clone()),
+        ("Started", document.started.clone()),
         ("Version", format!("ursa {}", document.version)),
         ("Kernel", machine.kernel.clone()),
-        ("Processors", format!("{} x {}", machine.processors, machine.processor)),
+        ("CPUs", format!("{} x {}", machine.processors, machine.processor)),
         ("Memory", format!("{:.1} GiB", machine.memory_bytes as f64 / (1u64 << 30) as f64)),
     ];
     let mut seen = Vec::new();
@@ -108,8 +108,10 @@ mod tests {
         let page = page(&sample::document(vec![sample::run(), sample::lost()]));
         let alarm = page.find("LOST: iscsi://10.0.0.7:3260/").unwrap();
         assert!(alarm < page.find("<svg").unwrap());
-        assert!(page.contains(
-            "Without an answer: 3 reads and 2 writes; whether these writes took effect is not known."
-        ));
+        assert!(
+            page.contains(
+                "Unanswered: 3 reads and 2 writes; it is unknown whether these writes took effect."
+            )
+        );
     }
 }

@@ -30,16 +30,15 @@ pub(super) fn section(run: &Run) -> String {
 }
 
 fn tiles(run: &Run) -> String {
-    let mut tiles =
-        vec![(grouped(run.total.iops), "requests a second"), (text::short(run.total.mb_per_s), "MB/s")];
+    let mut tiles = vec![(grouped(run.total.iops), "IOPS"), (text::short(run.total.mb_per_s), "MB/s")];
     if let Some(latency) = &run.total.latency {
         tiles.push((micros(latency.p50_us), "median latency"));
         tiles.push((micros(latency.p99_us), "99th percentile"));
     }
     if let Some(cpu) = &run.cpu {
-        tiles.push((format!("{:.2} µs", cpu.client.us_per_request), "client CPU a request"));
+        tiles.push((format!("{:.2} µs", cpu.client.us_per_request), "client CPU per request"));
         if let Some(server) = cpu.server_us_per_request() {
-            tiles.push((format!("{server:.2} µs"), "server CPU a request"));
+            tiles.push((format!("{server:.2} µs"), "server CPU per request"));
         }
     }
     tiles_of(&tiles)
@@ -89,7 +88,7 @@ pub(super) fn percentiles(run: &Run) -> String {
         .take(2)
         .map(|(name, colour, direction)| (name, colour, curve(direction).unwrap_or_default()))
         .collect();
-    percentile_chart("Latency by percentile", "requests that took no longer", &curves)
+    percentile_chart("Latency by percentile", "percentile of requests", &curves)
 }
 
 /// Percentiles and their latencies, with names and colours.
@@ -170,8 +169,7 @@ pub(super) fn rates(run: &Run) -> String {
     }
     let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, rate)| *rate).collect();
     let y = Axis::new(Scale::from_zero(values), Unit::Number);
-    Lines { title: "Requests a second over time", x, y, x_name: "time", lines, shaded, marks: Vec::new() }
-        .html()
+    Lines { title: "IOPS over time", x, y, x_name: "time", lines, shaded, marks: Vec::new() }.html()
 }
 
 pub(super) fn latencies(run: &Run) -> String {
@@ -204,7 +202,7 @@ pub(super) fn cpu(run: &Run) -> String {
     lines.push(Line { name: "all others".to_owned(), colour: 5, points: points(|sample| sample.others) });
     let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, percent)| *percent).collect();
     let y = Axis::new(Scale::from_zero(values), Unit::Percent);
-    Lines { title: "Processors, in percent of one", x, y, x_name: "time", lines, shaded, marks: Vec::new() }
+    Lines { title: "CPU use, in percent of one CPU", x, y, x_name: "time", lines, shaded, marks: Vec::new() }
         .html()
 }
 
@@ -224,10 +222,7 @@ pub(super) fn conditions(run: &Run) -> String {
                 if threads.is_empty() { String::new() } else { format!(": {}", threads.join(", ")) };
             rows.push((
                 side,
-                format!(
-                    "{} (pid {}), {:.0} % of a processor{threads}",
-                    process.name, process.pid, process.percent
-                ),
+                format!("{} (pid {}), {:.0} % of a CPU{threads}", process.name, process.pid, process.percent),
             ));
         }
     }
@@ -236,7 +231,7 @@ pub(super) fn conditions(run: &Run) -> String {
     }
     if let Some(check) = &run.check {
         let (checked, unchecked) = (grouped(check.checked as f64), grouped(check.unchecked as f64));
-        rows.push(("Verified", format!("{checked} reads were checked, {unchecked} could not be")));
+        rows.push(("Verified", format!("{checked} reads checked, {unchecked} could not be")));
     }
     if let Some(ceiling) = &run.ceiling {
         rows.push(("Ceiling", text::ceiling_line(ceiling).trim_start_matches("Ceiling ").to_owned()));

@@ -12,7 +12,7 @@ pub(super) fn pack(pack: &PackName, runs: &[Run]) -> String {
         "<p>{}</p>{}<div class=\"charts\">{}{}{}{}</div>{}",
         escape(&pack.about),
         table(runs, &[]),
-        bars("Requests a second", runs, |run| run.total.iops),
+        bars("IOPS", runs, |run| run.total.iops),
         bars("MB/s", runs, |run| run.total.mb_per_s),
         latency_bars(runs),
         cpu_bars(runs),
@@ -26,7 +26,7 @@ pub(super) fn table(runs: &[Run], marked: &[usize]) -> String {
     let mut head =
         vec!["pattern", "t x o", "IOPS", "MB/s", "p50", "p99", "p99.9", "client CPU", "server CPU"];
     if ceilings {
-        head.extend(["ceiling", "of it"]);
+        head.extend(["ceiling", "% of it"]);
     }
     let rows = runs.iter().enumerate().map(|(number, run)| {
         let latency = run.total.latency.clone().unwrap_or_default();
@@ -102,7 +102,7 @@ fn cpu_bars(runs: &[Run]) -> String {
     let all = client.iter().chain(&server).flatten().copied();
     let y = Axis::new(Scale::from_zero(all), Unit::Percent);
     let bars = vec![Bar::from_zero("client", 4, &client), Bar::from_zero("server", 3, &server)];
-    let title = "Processors, in percent of one";
+    let title = "CPU use, in percent of one CPU";
     Bars { title, y, x_name: "pattern", groups: names(runs), bars }.html()
 }
 
@@ -127,7 +127,7 @@ pub(super) fn sweep(sweep: &Sweep, runs: &[Run]) -> String {
     if let Some(knee) = sweep.knee.and_then(|knee| runs.get(knee)) {
         let best = sweep.best.and_then(|best| runs.get(best)).map_or(knee.total.iops, |best| best.total.iops);
         html.push_str(&format!(
-            "<p>The knee is at <b>{} x {}</b> (threads x requests under way): {} requests a second, {:.0} % of the highest rate. Beyond it, more requests under way bring more latency than rate.</p>",
+            "<p>The knee is at <b>{} x {}</b> (threads x outstanding requests): {} IOPS, {:.0} % of the highest. Beyond it, more outstanding requests add more latency than IOPS.</p>",
             knee.workload.threads,
             knee.workload.depth,
             grouped(knee.total.iops),
@@ -172,10 +172,10 @@ fn rate_chart(sweep: &Sweep, runs: &[Run]) -> String {
     labels.dedup();
     let labels = labels.into_iter().map(|value| (value as f64, value.to_string())).collect();
     Lines {
-        title: "Requests a second",
+        title: "IOPS",
         x: Axis::labelled(scale, Unit::Number, labels),
         y: Axis::new(Scale::from_zero(runs.iter().map(|run| run.total.iops)), Unit::Number),
-        x_name: "requests under way",
+        x_name: "outstanding requests",
         lines: by_threads(runs, point),
         shaded: None,
         marks: knee_mark(sweep, runs, point),
@@ -187,10 +187,10 @@ fn latency_chart(sweep: &Sweep, runs: &[Run]) -> String {
     let point = |run: &Run| Some((run.total.iops, run.total.latency.as_ref()?.p50_us));
     let latencies = runs.iter().filter_map(point).map(|(_, micros)| micros);
     Lines {
-        title: "Median latency by rate",
+        title: "Median latency by IOPS",
         x: Axis::new(Scale::from_zero(runs.iter().map(|run| run.total.iops)), Unit::Number),
         y: Axis::new(Scale::log(latencies), Unit::Micros),
-        x_name: "requests a second",
+        x_name: "IOPS",
         lines: by_threads(runs, point),
         shaded: None,
         marks: knee_mark(sweep, runs, point),

@@ -20,7 +20,7 @@ pub(super) fn copies(copies: &Copies, runs: &[Run], style: Style) -> String {
 
 /// What a table of copies says, with its names.
 pub(crate) const HEAD: [&str; 9] =
-    ["IOPS", "of the first", "spread", "rounds", "MB/s", "p50 µs", "p99 µs", "client µs", "server µs"];
+    ["IOPS", "% of first", "spread", "rounds", "MB/s", "p50 µs", "p99 µs", "client µs", "server µs"];
 
 /// A row of such a table.
 pub(crate) fn row(side: &CopiesSide) -> Vec<String> {

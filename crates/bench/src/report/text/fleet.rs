@@ -14,7 +14,7 @@ pub(super) fn fleet(fleet: &Fleet, runs: &[Run], style: Style) -> String {
     let head = [
         "clients",
         "IOPS",
-        "gain a client",
+        "gain per client",
         "MB/s",
         "p50 µs",
         "p99 µs",
@@ -54,7 +54,7 @@ pub(super) fn fleet(fleet: &Fleet, runs: &[Run], style: Style) -> String {
     text.push_str(&table.text());
     if let Some(step) = fleet.saturation.and_then(|number| fleet.steps.get(number)) {
         text.push_str(&format!(
-            "\nSaturated with {} clients at {} requests a second: the first total that reaches the 80th percentile of all.\n",
+            "\nSaturated with {} clients at {} IOPS: the first total that reaches the 80th percentile of all.\n",
             step.clients,
             grouped(step.total)
         ));

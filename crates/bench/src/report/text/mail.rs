@@ -9,7 +9,7 @@ use crate::record::{Direction, Mail, Run, TaskFigures};
 pub(super) fn mail(mail: &Mail, run: &Run, style: Style) -> String {
     let mut text = String::new();
     line(&mut text, &style.bold(&run.name));
-    line(&mut text, &format!("{}, counted from {:.1} s to {:.1} s", run.letters, mail.from, mail.to));
+    line(&mut text, &format!("{}, measured from {:.1} s to {:.1} s", run.letters, mail.from, mail.to));
     line(&mut text, "");
     text.push_str(&tasks(mail));
     line(&mut text, "");
@@ -19,7 +19,7 @@ pub(super) fn mail(mail: &Mail, run: &Run, style: Style) -> String {
         true => style.alarm(mail.verdict()),
         false => style.bold(mail.verdict()),
     };
-    line(&mut text, &format!("Send    {}: {verdict}", send(mail)));
+    line(&mut text, &format!("Send    {}; {verdict}", send(mail)));
     line(&mut text, &format!("Rate    {}", rate(mail)));
     line(&mut text, &format!("Steady  {}", mail.steadiness()));
     if let Some(cpu) = &run.cpu {
@@ -42,12 +42,12 @@ pub(super) fn mail(mail: &Mail, run: &Run, style: Style) -> String {
 fn send(mail: &Mail) -> String {
     let Some(latency) = &mail.send().latency else { return "none".to_owned() };
     let [mean, p95] = [latency.mean_us, latency.p95_us].map(millis);
-    format!("{mean} ms on average, {p95} ms for 95 % of all")
+    format!("average {mean} ms, 95th percentile {p95} ms")
 }
 
 /// What was done, and what was due.
 fn rate(mail: &Mail) -> String {
-    format!("{} of {} transactions a second that were due", short(mail.all.rate), short(mail.due_rate))
+    format!("{} of {} transactions/s due", short(mail.all.rate), short(mail.due_rate))
 }
 
 /// Milliseconds for people.
@@ -60,7 +60,7 @@ fn millis(micros: f64) -> String {
 
 /// What a table says of tasks, with its names.
 pub(crate) const TASK_HEAD: [&str; 8] =
-    ["tasks", "a second", "mean ms", "p50 ms", "p95 ms", "p99 ms", "max ms", "> 1,000 ms"];
+    ["tasks", "tasks/s", "mean ms", "p50 ms", "p95 ms", "p99 ms", "max ms", "> 1,000 ms"];
 
 /// A row of such a table.
 pub(crate) fn task_row(task: &TaskFigures) -> Vec<String> {
@@ -122,9 +122,9 @@ mod tests {
             line("send mail").split_whitespace().collect::<Vec<_>>(),
             ["send", "mail", "52", "1.0", "0.10", "0.10", "0.13", "0.40", "5.00", "0"]
         );
-        assert_eq!(line("Send"), "Send    0.10 ms on average, 0.13 ms for 95 % of all: good: below 1,000 ms");
-        assert_eq!(line("Rate"), "Rate    9.7 of 9.1 transactions a second that were due");
+        assert_eq!(line("Send"), "Send    average 0.10 ms, 95th percentile 0.13 ms; good: below 1,000 ms");
+        assert_eq!(line("Rate"), "Rate    9.7 of 9.1 transactions/s due");
         assert!(line("Steady").starts_with("Steady  after 6.0 s of warm-up; "), "{text}");
-        assert!(line("log (").contains("1.00 GiB, written from start to end"), "{text}");
+        assert!(line("log (").contains("1.00 GiB, written sequentially"), "{text}");
     }
 }

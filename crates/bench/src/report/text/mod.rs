@@ -90,7 +90,7 @@ pub(crate) fn losses(ending: &Ending, style: Style) -> String {
     let mut text = String::new();
     let Some(first) = ending.losses.first() else {
         if !ending.complete {
-            line(&mut text, &style.alarm("The run was stopped before its time."));
+            line(&mut text, &style.alarm("The run was stopped early."));
         }
         return text;
     };
@@ -98,20 +98,20 @@ pub(crate) fn losses(ending: &Ending, style: Style) -> String {
     line(&mut text, &style.alarm(&format!("{what}: {} after {:.1} s", first.target, first.at)));
     line(&mut text, &format!("  {}: {}", first.request, first.reason));
     if let Some(answer) = last_answer(&ending.losses) {
-        line(&mut text, &format!("  The last answer came after {answer:.3} s."));
+        line(&mut text, &format!("  Last response after {answer:.3} s."));
     }
     let (reads, writes) = (ending.unanswered_reads, ending.unanswered_writes);
     if reads + writes > 0 {
         let writes_text = match writes {
             0 => String::new(),
-            _ => "; whether these writes took effect is not known".to_owned(),
+            _ => "; it is unknown whether these writes took effect".to_owned(),
         };
-        line(&mut text, &format!("  Without an answer: {reads} reads and {writes} writes{writes_text}."));
+        line(&mut text, &format!("  Unanswered: {reads} reads and {writes} writes{writes_text}."));
     }
     if ending.losses.len() > 1 {
-        line(&mut text, &format!("  {} threads in all saw a failure.", ending.losses.len()));
+        line(&mut text, &format!("  {} threads failed in total.", ending.losses.len()));
     }
-    line(&mut text, "  The figures are of the time before.");
+    line(&mut text, "  Figures cover the time before the failure.");
     text
 }
 
@@ -153,7 +153,7 @@ fn cpu_lines(cpu: &Cpu) -> String {
     let mut text = String::new();
     let process = |process: &Process| {
         let Process { us_per_request, percent, name, pid, .. } = process;
-        format!("{us_per_request:.2} µs CPU a request, {percent:.0} % of a processor ({name}, pid {pid})")
+        format!("{us_per_request:.2} µs CPU per request, {percent:.0} % of a CPU ({name}, pid {pid})")
     };
     line(&mut text, &format!("Client  {}", process(&cpu.client)));
     for server in &cpu.servers {
@@ -166,7 +166,7 @@ pub(crate) fn ceiling_line(ceiling: &Ceiling) -> String {
     let Disks { raw, disks, copies } = ceiling.disks;
     let one = |rate: Option<f64>| rate.map_or("-".to_owned(), grouped);
     format!(
-        "Ceiling {} requests a second, of which this is {:.0} %: {disks} disks of {} reads, {} writes a second; {copies} copies",
+        "Ceiling {} IOPS, of which this is {:.0} %: {disks} disks of {} read, {} write IOPS; {copies} copies",
         grouped(ceiling.iops),
         ceiling.percent,
         one(raw.reads),
@@ -176,9 +176,9 @@ pub(crate) fn ceiling_line(ceiling: &Ceiling) -> String {
 
 pub(crate) fn noise_line(noise: &Noise) -> Option<String> {
     let parts = [
-        noise.others_percent.map(|percent| format!("others used {percent:.0} % of a processor")),
-        noise.stolen_percent.map(|percent| format!("{percent:.1} % were stolen")),
-        noise.rate_deviation_percent.map(|percent| format!("the rate varied by {percent:.1} %")),
+        noise.others_percent.map(|percent| format!("other processes used {percent:.0} % of a CPU")),
+        noise.stolen_percent.map(|percent| format!("{percent:.1} % steal")),
+        noise.rate_deviation_percent.map(|percent| format!("rate deviation {percent:.1} %")),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
@@ -200,11 +200,8 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "4K <random> read, 1 x 2 on iscsi://10.0.0.7:3260/iqn.2026-11.io.ursa:db/0");
         assert_eq!(lines[4].split_whitespace().collect::<Vec<_>>()[..4], ["read", "10,000", "41.0", "100.0"]);
-        assert_eq!(lines[6], "Client  2.00 µs CPU a request, 2 % of a processor (ursa, pid 1)");
-        assert_eq!(
-            lines[8],
-            "Noise   others used 1 % of a processor, 0.0 % were stolen, the rate varied by 2.5 %"
-        );
+        assert_eq!(lines[6], "Client  2.00 µs CPU per request, 2 % of a CPU (ursa, pid 1)");
+        assert_eq!(lines[8], "Noise   other processes used 1 % of a CPU, 0.0 % steal, rate deviation 2.5 %");
         assert!(text.lines().all(|line| line.chars().count() <= 110));
     }
 
@@ -215,7 +212,7 @@ mod tests {
             text.starts_with("LOST: iscsi://10.0.0.7:3260/iqn.2026-11.io.ursa:db/0 after 7.0 s\n"),
             "{text}"
         );
-        assert!(text.contains("The last answer came after 6.500 s."), "{text}");
+        assert!(text.contains("Last response after 6.500 s."), "{text}");
         assert!(losses(&sample::run().ending, Style::Plain).is_empty());
         assert!(losses(&sample::lost().ending, Style::Terminal).starts_with("\x1b["));
     }

@@ -28,7 +28,7 @@ pub(super) fn runs_table(runs: &[Run], style: Style) -> String {
         "server µs",
     ];
     if ceilings {
-        head.extend(["ceiling", "of it"]);
+        head.extend(["ceiling", "% of it"]);
     }
     let mut table = Columns::new(&head);
     for run in runs {
@@ -65,17 +65,17 @@ fn dash() -> String {
 /// A matrix of rates and one of latencies: threads downwards, depths to the right.
 pub(super) fn sweep(sweep: &Sweep, runs: &[Run], style: Style) -> String {
     let mut text = runs.first().map(|run| format!("{}\n", style.bold(&run.name))).unwrap_or_default();
-    text.push_str("\nRequests a second, by threads and depth (* the knee, + the highest)\n");
+    text.push_str("\nIOPS by threads and queue depth (* knee, + highest)\n");
     text.push_str(&matrix(sweep, runs, |run| grouped(run.total.iops)));
     text.push_str("\nMedian latency, µs\n");
     text.push_str(&matrix(sweep, runs, |run| latency(run, |latency| latency.p50_us)));
-    text.push_str("\n99th percentile of latency, µs\n");
+    text.push_str("\n99th percentile latency, µs\n");
     text.push_str(&matrix(sweep, runs, |run| latency(run, |latency| latency.p99_us)));
     if let Some(run) = sweep.knee.and_then(|knee| runs.get(knee)) {
         let of_best =
             sweep.best.and_then(|best| runs.get(best)).map(|best| 100.0 * run.total.iops / best.total.iops);
         text.push_str(&format!(
-            "\nKnee: {} x {}: {} requests a second, {:.0} % of the highest, at a median of {} µs.\nBeyond it more requests under way bring more latency than rate.\n",
+            "\nKnee at {} x {}: {} IOPS, {:.0} % of the highest, at a median of {} µs.\nBeyond it, more outstanding requests add more latency than IOPS.\n",
             run.workload.threads,
             run.workload.depth,
             grouped(run.total.iops),
@@ -140,7 +140,7 @@ pub(super) fn compare(compare: &Compare, style: Style) -> String {
         text.push_str(&table.text());
     }
     if compare.rows.is_empty() {
-        text.push_str("\nThe two have no pattern in common.\n");
+        text.push_str("\nThe records have no pattern in common.\n");
     }
     text
 }
@@ -172,7 +172,7 @@ mod tests {
         let rows: Vec<Vec<&str>> =
             text.lines().skip(3).take(3).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows, [vec!["t", "\\", "o", "1", "8"], vec!["1", "1,000", "7,000*"], vec!["2", "7,500+"]]);
-        assert!(text.contains("Knee: 1 x 8: 7,000 requests a second, 93 % of the highest"), "{text}");
+        assert!(text.contains("Knee at 1 x 8: 7,000 IOPS, 93 % of the highest"), "{text}");
     }
 
     #[test]

@@ -91,19 +91,19 @@ pub enum Refused {
     #[error("a malformed message")]
     Malformed,
     /// Of another cluster.
-    #[error("a message of another cluster")]
+    #[error("a message from another cluster")]
     OtherCluster,
     /// Of another generation of this cluster: a survivor was made a new cluster.
     #[error(
-        "a message of another generation of this cluster: one of the nodes belongs to a cluster that was given up"
+        "a message from another generation of this cluster: one of the nodes belongs to a cluster that was abandoned"
     )]
     OtherGeneration,
     /// The sender was removed.
-    #[error("a message of a node that was removed from the cluster")]
+    #[error("a message from a node that was removed from the cluster")]
     Gone,
     /// This node has forgotten entries that it had confirmed.
     #[error(
-        "this node has forgotten what it had confirmed: its disk was set back to an earlier state, and it votes no more; remove it from the cluster and let it join again"
+        "this node has lost entries that it had confirmed: its disk was set back to an earlier state, and it no longer votes; remove it from the cluster and let it join again"
     )]
     Forgotten,
 }

@@ -91,7 +91,7 @@ impl Control {
         // It may have left meanwhile.
         let Some(keeper) = self.keeper() else { return };
         let name = self.host.name.clone();
-        tell(Event::new(CLUSTER_ENTERED, &name, format!("{name} takes part in its cluster")));
+        tell(Event::new(CLUSTER_ENTERED, &name, format!("node {name} takes part in its cluster")));
         // The rules that were known last may name what is gone.
         while !keeper.is_stopping() {
             if keeper.until(RECORD_DEADLINE, || keeper.acts_by() > Revision(0)).await {
@@ -108,10 +108,10 @@ impl Control {
         }
         tracing::error!(
             reason = why,
-            "this node cannot take part in its cluster: local volumes are served, and it is tried again"
+            "this node cannot take part in its cluster: it serves its local volumes and keeps trying"
         );
         let name = &self.host.name;
-        let text = format!("{name} cannot take part in its cluster: {why}");
+        let text = format!("node {name} cannot take part in its cluster: {why}");
         let cause = match error {
             ControlError::Enter(error) => error.cause(),
             ControlError::Record(_) => "own_record",
@@ -139,7 +139,7 @@ impl Control {
                 control.commit(&changing, vec![set(KNOWN_ACCESS.into(), &known)]).await
             });
             if let Err(error) = kept.await {
-                tracing::debug!(%error, "the access rules of the cluster are not kept yet");
+                tracing::debug!(%error, "the access rules of the cluster could not be saved yet");
             }
         }
     }

@@ -76,7 +76,7 @@ impl Control {
         self.change(Work::new(Doing::LeaveCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let place = control.place().ok_or(ControlError::NoCluster)?;
-            tracing::warn!(node = place.node, "with its next start this node is in no cluster any more");
+            tracing::warn!(node = place.node, "from its next start this node is no longer in a cluster");
             control.commit(&changing, vec![set(CLUSTER.into(), &Place { leave: true, ..place })]).await
         })
         .await
@@ -131,8 +131,8 @@ impl Control {
         })
         .await?;
         let name = self.host.name.clone();
-        tracing::warn!("this node has left its cluster: it is alone with its local volumes");
-        tell(Event::new(CLUSTER_LEFT, &name, format!("{name} has left its cluster")));
+        tracing::warn!("this node has left its cluster and serves its local volumes only");
+        tell(Event::new(CLUSTER_LEFT, &name, format!("node {name} has left its cluster")));
         Ok(())
     }
 

@@ -70,7 +70,7 @@ impl Control {
     async fn make_copy(self: &Rc<Control>, copy: NewCopy) -> Result<(), ControlError> {
         let strange = |field| ControlError::Invalid {
             field,
-            reason: "another node asked for what this one does not know",
+            reason: "another node asked for something that this node does not know",
         };
         let keeper = self.keeper_or_why_not()?;
         let id = VolumeId::parse(&copy.id).ok_or(strange("volume"))?;
@@ -175,7 +175,7 @@ impl Control {
             changing.concerns(info.id);
             let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
             let Some(copy) = info.copy else {
-                return Err(ControlError::Internal("a volume that no other node has was to be deleted"));
+                return Err(ControlError::Internal("refused to delete a volume that no other node has"));
             };
             // What was written here alone is somebody's to give up.
             if control.keeper().is_some_and(|keeper| keeper.has_fork(info.id)) {
@@ -186,7 +186,7 @@ impl Control {
             if known.is_some_and(|(volume, me)| {
                 volume.entry.copy_on(me).is_some() || copy.state != CopyState::Blank
             }) {
-                return Err(ControlError::Internal("a volume that is in use was to be deleted"));
+                return Err(ControlError::Internal("refused to delete a volume that is in use"));
             }
             if asker.is_some_and(|asker| control.is_wanted_by_another(info.id, asker)) {
                 return Ok(());

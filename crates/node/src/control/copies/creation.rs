@@ -128,7 +128,7 @@ impl Control {
             && let Err(error) = self.map_new(changing, id, map).await
         {
             if let Err(undo) = self.delete_replicated(id, name.as_str()).await {
-                tracing::error!(volume = %name, error = %undo, "a volume that could not be mapped was left");
+                tracing::error!(volume = %name, error = %undo, "a volume that could not be mapped was left behind");
             }
             return Err(error);
         }
@@ -321,7 +321,7 @@ async fn is_committed_after_all(keeper: &Keeper, id: VolumeId, drawn: &Drawn) ->
                 }
             }
             Err(error) => {
-                tracing::warn!(volume = %id, %error, "it is not known yet whether a volume was made")
+                tracing::warn!(volume = %id, %error, "it is not yet known whether a volume was created")
             }
         }
         rt::sleep(ASK_AGAIN_AFTER).await;

@@ -96,7 +96,7 @@ impl Control {
                 open_on_all_cores(vec![opening]).await;
                 // It may have been made larger while it was being opened, and nobody else tells these slices.
                 if let Err(error) = self.grow_slices(&pool, id).await {
-                    tracing::debug!(volume = %id, %error, "a copy that was opened is gone");
+                    tracing::debug!(volume = %id, %error, "a copy that was just opened is gone");
                 }
                 if self.is_set_aside(id) {
                     self.stop_expecting(BTreeSet::from([id])).await;
@@ -143,7 +143,7 @@ impl Control {
         }
         if let Err(error) = pool.set_copy(id, CopyState::Trusted { epoch: copy.made }).await {
             let error = &error as &dyn std::error::Error;
-            tracing::error!(volume = %id, error, "a new copy cannot be begun: its pool does not take changes");
+            tracing::error!(volume = %id, error, "a new copy cannot be started: its pool is locked");
             return;
         }
         self.accepted_older.borrow_mut().remove(&id);

@@ -96,7 +96,7 @@ impl Control {
         let record = RecordPlace::configured();
         if witness && record == RecordPlace::Etcd {
             return Err(ControlError::RecordInEtcd {
-                what: "there is nothing for a witness to vote on",
+                what: "a witness has nothing to vote on",
                 instead: ETCD_VOTES,
             });
         }
@@ -134,7 +134,7 @@ impl Control {
         keeper.links().let_join(move |request| {
             let control = control.upgrade();
             async move {
-                let control = control.ok_or("the node stops: ask another one")?;
+                let control = control.ok_or("the node is stopping: use another one")?;
                 let admitted = async {
                     let keeper = control.keeper_or_why_not()?;
                     control.admit(&keeper, request, unix_now()).await
@@ -154,7 +154,7 @@ impl Control {
         OpenToken::redeem(&mut left, &request.secret, UnixSeconds(now)).map_err(|_| {
             ControlError::Invalid {
                 field: "token",
-                reason: "it was used, has expired, or the node that made it was restarted: make a new one",
+                reason: "it was used, has expired, or the node that created it was restarted: create a new one",
             }
         })?;
         let newcomer: Newcomer = serde_json::from_slice(&request.about)
@@ -197,7 +197,7 @@ impl Control {
         let certificate = authority.sign(NodeId(number), &request).map_err(EnterError::from)?;
         let members = keeper.nodes().into_iter().map(|(node, _)| node).filter(|node| node.id != number);
         let members = members.map(|node| Member { node: node.id, addresses: node.addresses }).collect();
-        tracing::info!(node = number, name = entry.name, "a node has joined the cluster");
+        tracing::info!(node = number, name = entry.name, "a node joined the cluster");
         Ok(JoinAnswer {
             node: NodeId(number),
             certificate,

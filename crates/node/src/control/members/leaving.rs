@@ -115,7 +115,7 @@ impl Control {
         if NodeId(number) == keeper.me() {
             return Err(ControlError::Invalid {
                 field: "node",
-                reason: "a node does not remove itself: ask another one",
+                reason: "a node cannot remove itself: run the command on another node",
             });
         }
         let has_copy = |entry: &VolumeEntry| entry.copies.iter().any(|copy| copy.node == number);

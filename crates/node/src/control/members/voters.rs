@@ -22,7 +22,7 @@ impl Control {
         let keeper = self.keeper_or_why_not()?;
         if node.is_some() && !keeper.nodes_vote() {
             return Err(ControlError::RecordInEtcd {
-                what: "no node needs to be preferred",
+                what: "no preferred node is needed",
                 instead: ETCD_VOTES,
             });
         }
@@ -34,7 +34,7 @@ impl Control {
                 if entry.witness {
                     return Err(ControlError::Invalid {
                         field: "node",
-                        reason: "a witness has no volumes: prefer a node that has",
+                        reason: "a witness has no volumes: choose a node that has",
                     });
                 }
                 transaction.put(PREFERRED, json(&number))
@@ -50,7 +50,7 @@ impl Control {
         while !keeper.is_stopping() {
             rt::sleep(VOTERS_EVERY).await;
             if let Err(error) = self.correct_voters(&keeper).await {
-                tracing::debug!(%error, "who votes in the cluster's record could not be changed");
+                tracing::debug!(%error, "the voters of the cluster's record could not be changed");
             }
         }
     }

@@ -163,7 +163,7 @@ impl Control {
         loop {
             self.read_errors.changed.until(|| self.read_errors.has_unwritten()).await;
             if let Err(error) = self.write_read_errors().await {
-                tracing::debug!(%error, "failed reads cannot be written to the node's record yet");
+                tracing::debug!(%error, "failed reads could not be written to the node's record yet");
             }
             rt::sleep(WRITE_EVERY).await;
         }

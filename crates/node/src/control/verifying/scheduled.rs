@@ -90,13 +90,13 @@ impl Control {
         let turn = Turn { node: keeper.me().0, life: keeper.incarnation().0, volume: id.to_string() };
         let taken = Keeper::transaction().expect(TURN, keeper.revision_of(TURN)).put(TURN, json(&turn));
         if let Err(error) = keeper.commit(taken).await {
-            return tracing::debug!(%error, "another node compares copies, or the record does not answer");
+            return tracing::debug!(%error, "another node is verifying copies, or the record does not respond");
         }
         let mine = keeper.get::<Turn>(TURN).filter(|(found, _)| *found == turn);
         if let Some((_, revision)) = mine {
             match self.begin_by_schedule(keeper, id, revision) {
                 Ok(verifying) => Rc::clone(self).verify(Rc::clone(keeper), id, verifying).await,
-                Err(error) => tracing::debug!(%error, "copies that are due are not compared"),
+                Err(error) => tracing::debug!(%error, "copies due for verification could not be compared"),
             }
         }
         self.give_turn_back(keeper).await;
@@ -108,7 +108,7 @@ impl Control {
         if NodeId(turn.node) == keeper.me() && turn.life == keeper.incarnation().0 {
             let back = Keeper::transaction().expect(TURN, Some(revision)).delete(TURN);
             if let Err(error) = keeper.commit(back).await {
-                tracing::debug!(%error, "the turn to compare copies was not given back; this is tried again");
+                tracing::debug!(%error, "the turn to verify copies was not released; retrying");
             }
         }
     }
@@ -217,7 +217,7 @@ impl Control {
                     keeper.until(LOOK_EVERY, || keeper.revision_of(&verification_key(id)) != before).await;
                 }
                 Err(error) => {
-                    return tracing::warn!(volume = %id, %error, "the record was not told how the comparison of the copies ended");
+                    return tracing::warn!(volume = %id, %error, "the result of the verification could not be written to the record");
                 }
             }
         }
@@ -241,8 +241,7 @@ impl Control {
             let first = nodes.filter(|node| keeper.hears(*node)).min();
             let nodes = differing.nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
             let text = format!(
-                "copies of volume {} differ in {} bytes (nodes {nodes}): `ursa volume verify {}` says where. Remove the wrong copy and add it again: `ursa volume copy remove`, \
-                 `ursa volume copy add`. This ends when a comparison of all of it finds the copies equal",
+                "mismatch: copies of volume {} differ in {} bytes (nodes {nodes}): `ursa volume verify {}` shows where. Remove the wrong copy and add it again: `ursa volume copy remove`, `ursa volume copy add`. This finding ends when a full verify finds the copies equal",
                 entry.name, differing.bytes, entry.name
             );
             (first == Some(keeper.me())).then(|| Trouble::new(COPIES_DIFFER.as_str(), &entry.name, text))

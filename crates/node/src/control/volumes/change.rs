@@ -115,7 +115,7 @@ impl Control {
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             let info = pool.rename_volume(before.id, new_name.as_str()).await?;
             // Of one with copies the cluster's record tells it, in the same words.
-            let text = format!("volume {} is called {} now", before.name, info.name);
+            let text = format!("volume {} renamed to {}", before.name, info.name);
             control.events().tell(Event::new(VOLUME_RENAMED, &info.name, text).of_volume(info.id));
             Ok(control.volume_status(info, &pool.name()))
         })

@@ -121,7 +121,7 @@ impl Control {
         changing.waits_for(WaitsFor::Disks(pool.paths()));
         if let Err(undo) = pool.delete_volume(info.id).await {
             let error = &undo as &dyn std::error::Error;
-            tracing::error!(volume = info.name, error, "a volume that could not be shown was left");
+            tracing::error!(volume = info.name, error, "a volume that could not be exposed was left behind");
         }
     }
 }

@@ -160,7 +160,7 @@ async fn open_here(opening: &Opening) {
             // Its core answers for it as for a disk that is out of service.
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::error!(volume = %opening.id, slice = number, error, "a slice's dirty map cannot be read");
+                tracing::error!(volume = %opening.id, slice = number, error, "the dirty map of a slice cannot be read");
             }
         }
     }

@@ -69,7 +69,7 @@ impl Handler for LinkHandler {
                         let kind = message::unknown_in(&frame);
                         return tracing::warn!(
                             kind,
-                            "{}: its version does not know a frame of this node",
+                            "{}: its version does not know a frame that this node sent",
                             link.name()
                         );
                     }

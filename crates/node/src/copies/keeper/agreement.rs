@@ -169,7 +169,7 @@ impl Keeper {
                 Err(TryAgain) => rt::sleep(AGAIN_AFTER).await,
             }
         }
-        tracing::error!(volume = %unit.id(), "a change of reservations or mode pages was given up: the nodes do not agree on who serves");
+        tracing::error!(volume = %unit.id(), "a change of reservations or mode pages was abandoned: the nodes do not agree on which of them serve");
         Outcome::status(Status::Busy)
     }
 

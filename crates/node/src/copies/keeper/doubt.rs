@@ -121,7 +121,7 @@ impl Keeper {
         if kept.doubt == Doubt::GivenUp && before != Doubt::GivenUp {
             tracing::warn!(
                 volume = kept.entry.name,
-                "other copies have not been heard of for a while: initiators are told to use other nodes until they are again"
+                "other copies are not responding: hosts are asked to use other nodes until they respond again"
             );
         }
     }

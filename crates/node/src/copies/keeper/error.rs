@@ -8,22 +8,22 @@ use replica::NodeId;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClusterError {
     /// The record did not take it.
-    #[error("the cluster's record did not answer, or did not take the change")]
+    #[error("the cluster's record did not respond, or did not accept the change")]
     Record(#[from] cluster::Error),
     /// Somebody else has changed the same thing.
-    #[error("{0} was changed by somebody else in the meantime: look at it and try again")]
+    #[error("{0} was changed by someone else in the meantime: check it and try again")]
     Conflict(String),
     /// This version cannot read what is there, and would lose of it what it does not know.
     #[error(
-        "this node cannot read {0:?} in the cluster's record, since a later version of ursa has written it, and leaves it as it is: ask a node of that version, or update this one"
+        "this node cannot read {0:?} in the cluster's record, because a later version of ursa wrote it, and does not change it: run the command on a node of that version, or update this one"
     )]
     Unreadable(String),
     /// The other node cannot be asked.
-    #[error("{0} is not reached: is it running, and are its addresses right?")]
+    #[error("{0} is unreachable: is it running, and are its addresses correct?")]
     Unreached(NodeId),
     /// The other node has taken the question, and its answer did not come.
     #[error(
-        "{node} has not answered for {seconds} seconds and may still be at it: ask again in a while", seconds = after.as_secs()
+        "{node} has not responded for {seconds} seconds and may still be working on it: try again in a while", seconds = after.as_secs()
     )]
     Unanswered {
         /// Which.
@@ -32,7 +32,7 @@ pub enum ClusterError {
         after: Duration,
     },
     /// The other node has answered something else than what it was asked.
-    #[error("{0} gave an unexpected answer: this is a defect of the program, please report it")]
+    #[error("{0} gave an unexpected answer: this is a bug in Ursa, please report it")]
     Strange(NodeId),
     /// The other node cannot do it.
     #[error("{node}: {reason}")]

@@ -52,7 +52,7 @@ impl Keeper {
                 Err(error) => {
                     if !self.stopping.get() {
                         // Only by a defect: a disk that fails is waited for.
-                        tracing::error!(%error, "the cluster's record cannot be followed any more: restart the node");
+                        tracing::error!(%error, "the cluster's record can no longer be followed: restart the node");
                     }
                     return;
                 }
@@ -157,7 +157,7 @@ impl Keeper {
             volume = entry.name,
             epoch = entry.epoch,
             reason = %entry.reason,
-            "who is in sync has changed"
+            "the copies in sync have changed"
         );
         for copy in &entry.copies {
             if let Some(slot) = copy.slot()

@@ -39,7 +39,7 @@ impl Keeper {
 
     /// A process that was this life of the other node is dead, for certain: nobody waits for it any more.
     pub(in crate::copies) fn handle_death(self: &Rc<Self>, of: NodeId, life: Incarnation) {
-        tracing::warn!(node = %of, incarnation = life.0, "the process of another node has died");
+        tracing::warn!(node = %of, incarnation = life.0, "the process of another node died");
         self.note_death(of);
         self.note_end_of(of, life);
         self.copies.with_leases(|leases| leases.handle_death(of, life));
@@ -71,7 +71,7 @@ impl Keeper {
     /// The other node does not know a kind of frame that this one has sent: who waits for its answer learns that none comes.
     fn handle_unknown(&self, from: NodeId, frame: &Frame) {
         let kind = message::unknown_in(frame);
-        tracing::warn!(node = %from, kind, "another node's version does not know a frame of this one");
+        tracing::warn!(node = %from, kind, "another node's version does not know a frame that this node sent");
         if kind == Some(message::ASK) {
             let mut questions = self.questions.borrow_mut();
             if questions.get(&frame.channel).is_some_and(|(asked, _)| *asked == from) {

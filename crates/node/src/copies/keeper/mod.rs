@@ -451,6 +451,6 @@ pub fn json(value: &impl Serialize) -> Vec<u8> {
 
 fn parse<T: DeserializeOwned>(key: &str, value: &[u8]) -> Option<T> {
     serde_json::from_slice(value)
-        .inspect_err(|error| tracing::error!(key, %error, "an entry of the cluster's record cannot be read and is passed over"))
+        .inspect_err(|error| tracing::error!(key, %error, "an entry of the cluster's record cannot be read and is skipped"))
         .ok()
 }

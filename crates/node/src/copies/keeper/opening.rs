@@ -28,7 +28,7 @@ impl Keeper {
         if self.forks.has(id) {
             tracing::error!(
                 volume = kept.entry.name,
-                "the copy here was taken away while this node had gone on alone with it: what it has written is not deleted, and not served"
+                "the copy on this node was removed while this node continued alone with it: its data is not deleted, and not served"
             );
         }
         take_out(vec![kept.entry.number]).await;

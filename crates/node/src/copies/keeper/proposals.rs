@@ -258,7 +258,7 @@ impl Keeper {
             (None, Reason::Leaves) if maintained => Cause::Maintenance,
             (None, reason) => reason.into(),
         };
-        tracing::info!(volume = kept.entry.name, copy = %proposal.slot, %reason, "a change of who is in sync is proposed");
+        tracing::info!(volume = kept.entry.name, copy = %proposal.slot, %reason, "proposing a change of the copies in sync");
         let (key, revision) = (volume_key(id), kept.revision);
         let mut entry = kept.entry.with_config(&proposal.config, reason.clone());
         if matches!(proposal.reason, Reason::Unrepaired | Reason::DiskFailing | Reason::Unreadable) {
@@ -288,7 +288,7 @@ impl Keeper {
                 Ok(Outcome::Committed(_)) => return,
                 Ok(Outcome::Conflict { .. }) => {}
                 Err(error) => {
-                    tracing::warn!(volume = entry.name, %error, "who is in sync could not be changed")
+                    tracing::warn!(volume = entry.name, %error, "the copies in sync could not be changed")
                 }
             }
             keeper.propose_again(id);

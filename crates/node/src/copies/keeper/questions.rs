@@ -84,7 +84,7 @@ impl Keeper {
     pub(super) async fn answer(self: &Rc<Self>, link: &Link, frame: Frame) {
         let answer: Result<Answer, String> = match serde_json::from_slice(&frame.head) {
             Ok(ask) => self.carry_out(ask).await,
-            Err(error) => Err(format!("this node's version does not know what it was asked for: {error}")),
+            Err(error) => Err(format!("this node's version does not know this request: {error}")),
         };
         link.send(message::frame(message::ANSWER, frame.channel, json(&answer)));
     }

@@ -156,7 +156,7 @@ impl Keeper {
             Ok(reports) => {
                 self.syncs.borrow_mut().heard.insert(from, Heard { at: now, reports });
             }
-            Err(error) => tracing::debug!(%from, %error, "what a node says of its syncs cannot be read"),
+            Err(error) => tracing::debug!(%from, %error, "a node's resync report cannot be read"),
         }
     }
 

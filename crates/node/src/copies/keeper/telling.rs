@@ -94,12 +94,12 @@ impl Keeper {
                 .get(node)
                 .is_some_and(|peer| peer.leaving == peer.life && peer.life.is_some());
             let event = match (died, leaves) {
-                (_, true) => Event::new(NODE_STOPPED, &name, format!("{name} has stopped, as it has said"))
-                    .because("stopped"),
-                (true, _) => {
-                    Event::new(NODE_LOST, &name, format!("the process of {name} has died")).because("died")
+                (_, true) => {
+                    Event::new(NODE_STOPPED, &name, format!("node {name} was stopped")).because("stopped")
                 }
-                (false, _) => Event::new(NODE_LOST, &name, format!("nothing is heard of {name} any more"))
+                (true, _) => Event::new(NODE_LOST, &name, format!("node {name} is down: its process died"))
+                    .because("died"),
+                (false, _) => Event::new(NODE_LOST, &name, format!("node {name} is down: heartbeat timeout"))
                     .because("silent"),
             };
             tell(event.of_node(node.0));
@@ -112,7 +112,7 @@ impl Keeper {
             }
             drop(told);
             let name = self.named(node.0);
-            tell(Event::new(NODE_RETURNED, &name, format!("{name} is there")).of_node(node.0));
+            tell(Event::new(NODE_RETURNED, &name, format!("node {name} is back")).of_node(node.0));
         }
     }
 
@@ -127,11 +127,11 @@ impl Keeper {
         told.record_lost = trouble.is_some();
         tell(match trouble {
             Some(why) => {
-                let text = format!("etcd, which has the cluster's record, cannot be used: {why}");
+                let text = format!("etcd, which holds the cluster's record, cannot be used: {why}");
                 Event::new(RECORD_LOST, ETCD, text).of_node(self.me().0)
             }
             None => {
-                let text = "etcd, which has the cluster's record, can be used again";
+                let text = "etcd, which holds the cluster's record, can be used again";
                 Event::new(RECORD_RETURNED, ETCD, text).of_node(self.me().0)
             }
         });
@@ -152,7 +152,8 @@ impl Keeper {
                 continue;
             };
             let (why, from, to) = (entry.cause(copy.slot), self.named(source.0), self.named(copy.node));
-            let text = format!("{from} brings the copy of volume {} on {to} up to date: {why}", entry.name);
+            let text =
+                format!("resync of volume {} on {to} from {from} started (out of sync: {why})", entry.name);
             let event = about(&entry.id, Event::new(SYNC_STARTED, &entry.name, text));
             tell(event.because(why.code()).of_node(copy.node));
         }
@@ -224,22 +225,22 @@ impl Keeper {
             (None, Some(now)) => {
                 let copies = now.copies.len();
                 let word = if copies == 1 { "copy" } else { "copies" };
-                let text = format!("volume {} was made, with {copies} {word}", now.name);
+                let text = format!("volume {} created with {copies} {word}", now.name);
                 return tell(about(&now.id, Event::new(VOLUME_MADE, &now.name, text)));
             }
             (Some(before), None) => {
                 self.told.borrow_mut().syncs.remove(&before.number);
-                let text = format!("volume {} was deleted", before.name);
+                let text = format!("volume {} deleted", before.name);
                 return tell(about(&before.id, Event::new(VOLUME_DELETED, &before.name, text)));
             }
             (Some(before), Some(now)) => (before, now),
         };
         if before.name != now.name {
-            let text = format!("volume {} is called {} now", before.name, now.name);
+            let text = format!("volume {} renamed to {}", before.name, now.name);
             tell(about(&now.id, Event::new(VOLUME_RENAMED, &now.name, text)));
         }
         if before.size < now.size {
-            let text = format!("volume {} has {} bytes now, before {}", now.name, now.size, before.size);
+            let text = format!("volume {} resized to {} bytes (was {})", now.name, now.size, before.size);
             tell(about(&now.id, Event::new(VOLUME_GROWN, &now.name, text)));
         }
         let event = |code: Code, node: u16, text: String, why: &Cause| {
@@ -250,7 +251,7 @@ impl Keeper {
             let was = before.copies.iter().find(|was| (was.slot, was.node) == (copy.slot, copy.node));
             let is_in_sync = copy.standing == StandingEntry::InSync;
             let Some(was) = was else {
-                let text = format!("volume {} gets a copy on {node}", now.name);
+                let text = format!("copy of volume {} added on {node}", now.name);
                 tell(event(COPY_ADDED, copy.node, text, &now.reason));
                 continue;
             };
@@ -258,15 +259,14 @@ impl Keeper {
                 (true, false) => {
                     self.told.borrow_mut().syncs.remove(&now.number);
                     let why = now.cause(copy.slot);
-                    let text =
-                        format!("the copy of volume {} on {node} is not in sync any more: {why}", now.name);
+                    let text = format!("copy of volume {} on {node} is out of sync: {why}", now.name);
                     let range = now.unread.get(&copy.slot).cloned();
                     tell(event(COPY_LOST, copy.node, text, &why).where_unread(range));
                 }
                 (false, true) => {
                     let why = before.cause(copy.slot);
                     let text =
-                        format!("the copy of volume {} on {node} is in sync; it was not: {why}", now.name);
+                        format!("resync of volume {} on {node} complete (was out of sync: {why})", now.name);
                     tell(event(SYNC_ENDED, copy.node, text, &why));
                 }
                 _ => {}
@@ -275,16 +275,16 @@ impl Keeper {
         for copy in now.copies.iter().filter(|copy| copy.standing != StandingEntry::InSync) {
             let node = self.named(copy.node);
             let (code, what) = match (before.paused.get(&copy.slot), now.paused.get(&copy.slot)) {
-                (None, Some(pause)) => (SYNC_PAUSED, format!("is paused by {}", pause.by)),
-                (Some(_), None) => (SYNC_RESUMED, "goes on".into()),
+                (None, Some(pause)) => (SYNC_PAUSED, format!("paused by {}", pause.by)),
+                (Some(_), None) => (SYNC_RESUMED, "resumed".into()),
                 _ => continue,
             };
-            let text = format!("the sync of the copy of volume {} on {node} {what}", now.name);
+            let text = format!("resync of volume {} on {node} {what}", now.name);
             tell(about(&now.id, Event::new(code, &now.name, text)).of_node(copy.node));
         }
         for copy in &before.copies {
             if !now.copies.iter().any(|now| (now.slot, now.node) == (copy.slot, copy.node)) {
-                let text = format!("volume {} has no copy on {} any more", now.name, self.named(copy.node));
+                let text = format!("copy of volume {} on {} removed", now.name, self.named(copy.node));
                 tell(event(COPY_REMOVED, copy.node, text, &now.reason));
             }
         }
@@ -298,8 +298,8 @@ impl Keeper {
         let Ok(node) = number.parse::<u16>() else { return };
         let name = self.named(node);
         let (code, text) = match change {
-            (false, true) => (MAINTENANCE_BEGAN, format!("{name} is in maintenance: it can be stopped")),
-            (true, false) => (MAINTENANCE_ENDED, format!("{name} is not in maintenance any more")),
+            (false, true) => (MAINTENANCE_BEGAN, format!("{name} is in maintenance and can be stopped")),
+            (true, false) => (MAINTENANCE_ENDED, format!("{name} has left maintenance")),
             _ => return,
         };
         tell(Event::new(code, name, text).of_node(node));
@@ -316,15 +316,17 @@ impl Keeper {
         }
         let name = self.volume_name(id);
         let (cause, text) = match now.map(|now| (now.strategy, now.by)) {
-            None => ("none", format!("volume {name} has no strategy any more")),
+            None => ("none", format!("split-brain policy of volume {name} removed")),
             Some((Strategy::Prefer, by)) => (
                 "prefer",
-                format!("{by} has chosen that volume {name} waits when its nodes do not hear of each other"),
+                format!(
+                    "{by} set the split-brain policy of volume {name}: wait for quorum when its nodes lose each other"
+                ),
             ),
             Some((Strategy::Heartbeat, by)) => (
                 "heartbeat",
                 format!(
-                    "{by} has chosen that one node goes on alone with volume {name} when it does not hear of the other"
+                    "{by} set the split-brain policy of volume {name}: one node continues alone when it loses the other"
                 ),
             ),
         };
@@ -338,18 +340,20 @@ impl Keeper {
                 if before.as_ref().is_none_or(|before| before.keep.is_some()) =>
             {
                 let text = format!(
-                    "volume {name} is split: {} and another node have gone on alone with it, and each has data that the other has not",
+                    "split brain of volume {name}: {} and another node continued alone, and each has data that the other lacks",
                     self.named(node)
                 );
                 Event::new(FORK_FOUND, name, text).of_node(node)
             }
             (Some(SplitEntry { keep: None, .. }), Some(SplitEntry { keep: Some(keep), .. })) => {
-                let text =
-                    format!("it was decided that the data of {} is kept of volume {name}", self.named(keep));
+                let text = format!(
+                    "the data of {} will be kept to resolve the split brain of volume {name}",
+                    self.named(keep)
+                );
                 Event::new(FORK_DECIDED, name, text).of_node(keep)
             }
             (Some(split), None) => {
-                Event::new(FORK_ENDED, &name, format!("volume {name} is not split any more"))
+                Event::new(FORK_ENDED, &name, format!("split brain of volume {name} resolved"))
                     .of_node(split.node)
             }
             _ => return,
@@ -366,11 +370,11 @@ fn about(volume: &str, event: Event) -> Event {
 fn tell_node(pair: (Option<NodeEntry>, Option<NodeEntry>), tell: Teller<'_>) {
     match pair {
         (None, Some(node)) => {
-            let text = format!("{} has joined the cluster", node.name);
+            let text = format!("node {} joined the cluster", node.name);
             tell(Event::new(NODE_JOINED, node.name, text).of_node(node.id));
         }
         (Some(node), None) => {
-            let text = format!("{} was removed from the cluster", node.name);
+            let text = format!("node {} removed from the cluster", node.name);
             tell(Event::new(NODE_REMOVED, node.name, text).of_node(node.id));
         }
         _ => {}
@@ -381,16 +385,16 @@ fn tell_target((before, now): (Option<Target>, Option<Target>), tell: Teller<'_>
     match (before, now) {
         (None, None) => {}
         (None, Some(now)) => {
-            tell(Event::new(TARGET_MADE, now.name.as_str(), format!("target {} was made", now.name)));
+            tell(Event::new(TARGET_MADE, now.name.as_str(), format!("target {} created", now.name)));
             tell_maps(&now, &[], tell);
         }
         (Some(before), None) => {
-            let text = format!("target {} was deleted", before.name);
+            let text = format!("target {} deleted", before.name);
             tell(Event::new(TARGET_DELETED, before.name.as_str(), text));
         }
         (Some(before), Some(now)) => {
             if (&before.alias, &before.chap) != (&now.alias, &now.chap) {
-                let text = format!("target {} was changed", now.name);
+                let text = format!("target {} changed", now.name);
                 tell(Event::new(TARGET_CHANGED, now.name.as_str(), text));
             }
             tell_maps(&now, &before.maps, tell);
@@ -401,20 +405,20 @@ fn tell_target((before, now): (Option<Target>, Option<Target>), tell: Teller<'_>
 fn tell_maps(target: &Target, before: &[LunMap], tell: Teller<'_>) {
     let name = target.name.as_str();
     for map in target.maps.iter().filter(|map| !before.contains(map)) {
-        let text = format!("LUN {} of target {name} is there for host {}", map.lun, map.host);
+        let text = format!("LUN {} of target {name} mapped to host group {}", map.lun, map.host);
         tell(Event { volume: Some(map.volume), ..Event::new(MAPS_CHANGED, name, text).because("mapped") });
     }
     for map in before.iter().filter(|map| !target.maps.contains(map)) {
-        let text = format!("LUN {} of target {name} is not there any more for host {}", map.lun, map.host);
+        let text = format!("LUN {} of target {name} unmapped from host group {}", map.lun, map.host);
         tell(Event { volume: Some(map.volume), ..Event::new(MAPS_CHANGED, name, text).because("unmapped") });
     }
 }
 
 fn tell_host((before, now): (Option<HostGroup>, Option<HostGroup>), tell: Teller<'_>) {
     let (code, name, what) = match (before, now) {
-        (None, Some(now)) => (HOST_MADE, now.name, "was made"),
-        (Some(before), None) => (HOST_DELETED, before.name, "was deleted"),
-        (Some(before), Some(now)) if before != now => (HOST_CHANGED, now.name, "was changed"),
+        (None, Some(now)) => (HOST_MADE, now.name, "created"),
+        (Some(before), None) => (HOST_DELETED, before.name, "deleted"),
+        (Some(before), Some(now)) if before != now => (HOST_CHANGED, now.name, "changed"),
         _ => return,
     };
     tell(Event::new(code, name.as_str(), format!("host group {name} {what}")));

@@ -150,7 +150,7 @@ impl Keeper {
                     if known.is_none() {
                         tracing::error!(
                             key,
-                            "an entry of the cluster's record cannot be read: a later version of ursa has written it"
+                            "an entry of the cluster's record cannot be read: a later version of ursa wrote it"
                         );
                     }
                     let stands_in = stand_in(&key, now, before.as_ref());
@@ -214,7 +214,7 @@ impl Keeper {
             kept.legible = Legible::Nothing;
             tracing::error!(
                 volume = kept.entry.name,
-                "this version cannot read who serves the volume by now: its copy here is not used until the node is updated"
+                "this version can no longer read the volume's entry: its copy on this node is not used until the node is updated"
             );
             kept.entry.number
         };

@@ -140,11 +140,11 @@ fn what_stands_still_says_what_it_waits_for() {
     };
     assert_eq!(
         waits(SyncNext::Read(9)),
-        "the disks of node 1, its source, to read region 9 of slice 5, for 12 s"
+        "the disks of its source, node 1, to read region 9 of slice 5, for 12 s"
     );
-    assert_eq!(waits(SyncNext::Confirmed(9)), "node 3 to have region 9 of slice 5 on its disks, for 12 s");
-    assert_eq!(waits(SyncNext::WritesEnd(9)), "hosts' writes to region 9 of slice 5 to end, for 12 s");
-    assert_eq!(waits(SyncNext::Admission), "the cluster's record to let it join, for 12 s");
+    assert_eq!(waits(SyncNext::Confirmed(9)), "node 3 to write region 9 of slice 5 to its disks, for 12 s");
+    assert_eq!(waits(SyncNext::WritesEnd(9)), "host writes to region 9 of slice 5 to finish, for 12 s");
+    assert_eq!(waits(SyncNext::Admission), "the cluster's record to admit it, for 12 s");
     let still = local(&[sync(0, 0, 0, Part::Source(SyncNext::Admission))]);
     let progress = Progress::new(at(0), still);
     let waits = |kept_out: KeptOut| {
@@ -160,15 +160,15 @@ fn what_stands_still_says_what_it_waits_for() {
     };
     assert_eq!(
         waits(KeptOut::Apart(NodeId(3), NodeId(2))),
-        "node 3 and node 2 to reach each other over all their links, for 12 s"
+        "node 3 and node 2 to reach each other over all links, for 12 s"
     );
     assert_eq!(
         waits(KeptOut::Quiet(NodeId(3), Duration::from_millis(310))),
-        "310 ms to pass, as what node 3 promised before it was started a moment ago may still stand, for 12 s"
+        "310 ms to pass: promises that node 3 made before its recent start may still hold, for 12 s"
     );
     assert_eq!(
         waits(KeptOut::Penalty(Duration::from_millis(17_300))),
-        "18 s to pass, as it did not finish writes when it was in sync last, for 12 s"
+        "18 s to pass: it was too slow to finish writes when it was last in sync, for 12 s"
     );
 }
 
@@ -181,7 +181,7 @@ fn the_copy_itself_says_that_its_source_is_silent() {
         CopySync::of(&[&report], Cause::Silent, || unreachable!()).waits_for.map(|wait| wait.to_string())
     };
     assert_eq!(own(Some(slot(1)), 7), None);
-    assert_eq!(own(Some(slot(1)), 48).unwrap(), "node 2, its source, to answer, for 12 s");
+    assert_eq!(own(Some(slot(1)), 48).unwrap(), "its source, node 2, to respond, for 12 s");
     assert_eq!(own(None, 8).unwrap(), "a link to a node whose copy is in sync");
 }
 

@@ -143,41 +143,41 @@ impl fmt::Display for SyncWait {
 impl fmt::Display for Awaited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Awaited::Answer(source) => write!(f, "{source}, its source, to answer"),
+            Awaited::Answer(source) => write!(f, "its source, {source}, to respond"),
             Awaited::Read { source, slice, region } => {
-                write!(f, "the disks of {source}, its source, to read region {region} of slice {slice}")
+                write!(f, "the disks of its source, {source}, to read region {region} of slice {slice}")
             }
             Awaited::Write { node, slice, region } => {
-                write!(f, "{node} to have region {region} of slice {slice} on its disks")
+                write!(f, "{node} to write region {region} of slice {slice} to its disks")
             }
             Awaited::HostWrites { slice, region } => {
-                write!(f, "hosts' writes to region {region} of slice {slice} to end")
+                write!(f, "host writes to region {region} of slice {slice} to finish")
             }
             Awaited::Budget { source, restraint } => match restraint {
                 Some(Restraint::Turn) => {
-                    write!(f, "its turn: {source}, its source, brings other volumes up to date first")
+                    write!(f, "its turn: its source, {source}, resyncs other volumes first")
                 }
-                Some(Restraint::Paused) => f.write_str("somebody to resume it"),
-                Some(Restraint::NodeLimit) => write!(f, "{source}, its source, to be allowed to give more"),
+                Some(Restraint::Paused) => f.write_str("an administrator to resume it"),
+                Some(Restraint::NodeLimit) => write!(f, "the resync limit of its source, {source}"),
                 Some(Restraint::ClusterLimit) => {
-                    write!(f, "{source}, its source, to have its share of the cluster's sync limit")
+                    write!(f, "a share of the cluster's resync limit for its source, {source}")
                 }
                 Some(Restraint::Hosts) | None => {
-                    write!(f, "{source}, its source, to have time for it beside hosts' writes")
+                    write!(f, "its source, {source}, which gives host writes priority")
                 }
             },
-            Awaited::Pass => f.write_str("the next pass to begin"),
-            Awaited::Admission => f.write_str("the cluster's record to let it join"),
+            Awaited::Pass => f.write_str("the next pass to start"),
+            Awaited::Admission => f.write_str("the cluster's record to admit it"),
             Awaited::KeptOut(kept_out) => kept_out.fmt(f),
-            Awaited::Promotion => f.write_str("the cluster's record to say that it is in sync"),
+            Awaited::Promotion => f.write_str("the cluster's record to promote it"),
             Awaited::Link => f.write_str("a link to a node whose copy is in sync"),
-            Awaited::Node(node) => write!(f, "the link to {node}, of which nothing is heard"),
-            Awaited::Opening(node) => write!(f, "{node} to open it and to ask for what it misses"),
-            Awaited::OpeningHere => f.write_str("its pool on this node to be open"),
-            Awaited::Resumption { by } => write!(f, "somebody to resume it: {by} has paused it"),
+            Awaited::Node(node) => write!(f, "{node} to be reachable again (heartbeat timeout)"),
+            Awaited::Opening(node) => write!(f, "{node} to open it and to request what it missed"),
+            Awaited::OpeningHere => f.write_str("its pool on this node to open"),
+            Awaited::Resumption { by } => write!(f, "an administrator to resume it (paused by {by})"),
             Awaited::Decision { volume } => write!(
                 f,
-                "somebody to decide whose data is kept: `ursa volume resolve-fork {volume} --keep NODE --discard-other`"
+                "an administrator to choose which data to keep: `ursa volume resolve-fork {volume} --keep NODE --discard-other`"
             ),
         }
     }
@@ -229,26 +229,23 @@ pub enum KeptOut {
 impl fmt::Display for KeptOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KeptOut::Apart(a, b) => write!(f, "{a} and {b} to reach each other over all their links"),
+            KeptOut::Apart(a, b) => write!(f, "{a} and {b} to reach each other over all links"),
             KeptOut::Quiet(node, left) => write!(
                 f,
-                "{} ms to pass, as what {node} promised before it was started a moment ago may still stand",
+                "{} ms to pass: promises that {node} made before its recent start may still hold",
                 left.as_millis()
             ),
             KeptOut::Penalty(left) => {
                 let left = left.as_secs() + 1;
-                write!(f, "{left} s to pass, as it did not finish writes when it was in sync last")
+                write!(f, "{left} s to pass: it was too slow to finish writes when it was last in sync")
             }
             KeptOut::Failed(node) => {
-                write!(
-                    f,
-                    "its pool on {node} to be reopened there (ursa pool reopen), as a disk of it failed"
-                )
+                write!(f, "its pool on {node} to be reopened there after a disk failure (ursa pool reopen)")
             }
             KeptOut::NoRoom(node) => {
                 write!(
                     f,
-                    "free space in the file system of its pool on {node}: the resync then resumes by itself"
+                    "free space in the file system under its pool on {node}: the resync then resumes automatically"
                 )
             }
         }

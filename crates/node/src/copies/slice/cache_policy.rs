@@ -37,7 +37,7 @@ impl SliceCopy {
     /// Before the first write of a configuration is decided. What was held back until now goes to the disk at once, if it may be held back no more.
     pub(super) fn set_cache_policy(self: &Rc<Self>, policy: CachePolicy) {
         if self.cache_policy.replace(policy) != policy && policy == CachePolicy::WriteThrough {
-            tracing::info!(copy = %self.address, "no other copy is in sync: nothing is held back from the disk");
+            tracing::info!(copy = %self.address, "no other copy is in sync: writes go to the disk at once");
             self.flush_cache();
         }
     }

@@ -125,7 +125,7 @@ impl SliceCopy {
     fn judge<T>(&self, result: Result<T, SliceError>) -> Result<T, DiskFailed> {
         result.map_err(|error| {
             let error = &error as &dyn std::error::Error;
-            tracing::error!(copy = %self.address, error, "the disk of a copy failed: others go on without it, if there are any");
+            tracing::error!(copy = %self.address, error, "the disk of a copy failed: other copies, if any, continue without it");
             DiskFailed
         })
     }
@@ -160,7 +160,7 @@ pub(super) async fn read_map(
     for page in 0..map.pages() {
         let image = read_map_page(layout, page).await?;
         if image.is_none_or(|image| map.load(page, &image).is_err()) {
-            tracing::error!(copy = %address, page, "a page of the dirty map is damaged: all that it covers is copied anew");
+            tracing::error!(copy = %address, page, "a page of the dirty map is damaged: everything that it covers is resynced");
             let first = page as u64 * replica::PAGE_REGIONS;
             map.mark(first..(first + replica::PAGE_REGIONS).min(regions), Slots::ALL);
         }

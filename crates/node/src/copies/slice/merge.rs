@@ -186,7 +186,7 @@ impl SliceCopy {
                     return Merged::Again { written: false };
                 }
                 Err(error) => {
-                    tracing::error!(copy = %self.address(), offset = offset.0, %error, "a block that could not be read cannot be written as a whole");
+                    tracing::error!(copy = %self.address(), offset = offset.0, %error, "a bad block cannot be written as a whole");
                     if self.replica.borrow().has_others_in_sync() {
                         self.note_unrepaired(bad);
                         self.tell(|replica| replica.handle_unrepaired(id));

@@ -237,7 +237,7 @@ impl SliceCopy {
         let before = self.geometry.get();
         let len = self.stripe.slice_len(self.address.slice, size);
         if len > self.layout.len() {
-            tracing::error!(copy = %self.address, "a copy is shorter than its volume: this is a defect of the program, please report it");
+            tracing::error!(copy = %self.address, "a copy is shorter than its volume: this is a bug in Ursa, please report it");
             return;
         }
         let geometry = Geometry::new(len.0 / u64::from(before.block_bytes), before.block_bytes);

@@ -153,7 +153,7 @@ impl SliceCopy {
             return self.repairs.silent_since.set(Some(now));
         };
         if now.since(since) >= SILENT_MAX && !self.has_failed() {
-            tracing::error!(copy = %self.address, "the disk of a copy has answered no read for seconds: others go on without it");
+            tracing::error!(copy = %self.address, "the disk of a copy has not responded to reads for seconds: other copies continue without it");
             self.give_up_disk(DiskFault::Silent);
         }
     }
@@ -288,7 +288,7 @@ impl SliceCopy {
     pub(super) fn leaves_for_bad(self: &Rc<Self>, bad: BadBlock) -> bool {
         let leaves = self.repairs.add_bad(rt::now());
         if leaves {
-            tracing::error!(copy = %self.address, "reads have failed in too many places: this copy leaves");
+            tracing::error!(copy = %self.address, "too many bad blocks: this copy gives up being in sync");
             self.note_unrepaired(bad);
             self.give_up_disk(DiskFault::Failing);
         }
@@ -323,7 +323,7 @@ impl SliceCopy {
     /// A joiner's disk does not read what is to be compared there. It is given the region; its disk is to be
     /// looked after all the same.
     pub(super) fn note_uncompared(&self, error: &SliceError) {
-        tracing::warn!(copy = %self.address, %error, "a region that cannot be read is rewritten");
+        tracing::warn!(copy = %self.address, %error, "repairing an unreadable region");
         if let SliceError::Unreadable(bad) = error {
             self.note_bad(*bad);
         }
@@ -362,7 +362,7 @@ impl SliceCopy {
             copy.tell(|replica| match written {
                 Ok(()) | Err(SliceError::Full | SliceError::Unreadable(_)) => replica.handle_applied(id, Ok(())),
                 Err(error) => {
-                    tracing::error!(copy = %copy.address, offset = offset.0, %error, "a block that could not be read cannot be written again: others go on without this copy");
+                    tracing::error!(copy = %copy.address, offset = offset.0, %error, "a bad block could not be rewritten: other copies continue without this copy");
                     replica.handle_unrepaired(id);
                 }
             });

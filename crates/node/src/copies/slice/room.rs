@@ -113,13 +113,13 @@ impl SliceCopy {
             }
         } else if now.since(last) >= QUIET_MIN && suffices(self.layout.room()) {
             self.shortage.met.set(None);
-            tracing::info!(copy = %self.address(), "the file system under a copy has room again");
+            tracing::info!(copy = %self.address(), "the file system under a copy has free space again");
         }
     }
 
     fn note_shortage(&self) {
         if !self.has_no_room() {
-            tracing::warn!(copy = %self.address(), "the file system under a copy is full: make room there; the copy then resumes by itself");
+            tracing::warn!(copy = %self.address(), "the file system under a copy is full: free space there; the copy then resumes automatically");
         }
         self.shortage.meet(rt::now());
     }

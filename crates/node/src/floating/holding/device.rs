@@ -30,7 +30,7 @@ const SHORTEST: Duration = Duration::from_secs(2);
 const ENDING_LENGTH: Duration = Duration::from_secs(5);
 
 /// What is said then.
-const STILL_ENDING: &str = "commands that came through it are still at a disk of this node, and until they end no other node may have it: look whether a disk or a volume hangs (`ursa pool list`, `ursa volume list`, the kernel's log)";
+const STILL_ENDING: &str = "commands received through it are still running on a disk of this node, and no other node may hold it until they end: check for a hung disk or volume (`ursa pool list`, `ursa volume list`, the kernel's log)";
 
 /// How long a former listener may take to end.
 const LISTEN_DEADLINE: Duration = Duration::from_secs(1);
@@ -76,7 +76,9 @@ impl Holding {
         }
         let announce = self.announced < ANNOUNCEMENTS;
         let put_on = match self.left(rt::now()) {
-            lasts if lasts < SHORTEST => Err("a core of this node hesitates: it is too late now".to_owned()),
+            lasts if lasts < SHORTEST => {
+                Err("a core of this node was too slow, and the time to put it on has passed".to_owned())
+            }
             lasts => self.work(AddressWork::PutOn { on, lasts, announce }).await,
         };
         let shown = match put_on {
@@ -90,7 +92,7 @@ impl Holding {
         self.failed = None;
         self.announced = self.announced.saturating_add(1);
         if is_new {
-            tracing::info!(address = %self.address, "this node has the floating address");
+            tracing::info!(address = %self.address, "this node holds the floating IP");
             self.control.floating().change(self.address, |here| here.is_reached = true);
         }
         self.end_trouble(&[Trouble::PutOn, Trouble::TakeOff, Trouble::End]);
@@ -133,7 +135,7 @@ impl Holding {
                 if self.device == Device::On {
                     // Who came in between, where a portal is on all addresses.
                     self.ending.extend(end_sessions_through(self.address).await);
-                    tracing::info!(address = %self.address, "this node does not have the floating address any more");
+                    tracing::info!(address = %self.address, "this node no longer holds the floating IP");
                 }
                 self.note_off().await;
                 self.end_trouble(&[Trouble::TakeOff]);
@@ -159,7 +161,7 @@ impl Holding {
         let done = Shard::current().config().devices.work(work);
         match rt::timeout(DEVICE_DEADLINE, done).await {
             Ok(done) => done,
-            Err(rt::Elapsed) => Err("the machine has not answered for 2 seconds".to_owned()),
+            Err(rt::Elapsed) => Err("the operating system has not responded for 2 seconds".to_owned()),
         }
     }
 
@@ -191,11 +193,8 @@ impl Holding {
         if floating.here(self.address).trouble.as_ref() == Some(&trouble) {
             return;
         }
-        tracing::error!(address = %self.address, trouble, "the floating address could not be put on, taken off or given up");
-        let text = format!(
-            "the floating address {} could not be put on, taken off or given up: {trouble}",
-            self.address
-        );
+        tracing::error!(address = %self.address, trouble, "the floating IP could not be added, removed or released");
+        let text = format!("floating IP {} could not be added, removed or released: {trouble}", self.address);
         tell(Event::new(ADDRESS_FAILED, self.address.to_string(), text).of_node(self.keeper.me().0));
         floating.change(self.address, |here| here.trouble = Some(trouble));
     }

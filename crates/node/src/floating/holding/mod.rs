@@ -65,9 +65,7 @@ impl Control {
             let _ = rt::timeout(TURN, floating.changed()).await;
         }
         if !over() {
-            tracing::warn!(
-                "not all floating addresses could be given up in time: others wait until they are off"
-            );
+            tracing::warn!("not all floating IPs were released in time: other nodes wait until they are off");
         }
     }
 }
@@ -308,7 +306,7 @@ impl Holding {
     async fn commit_all(&self, transaction: cluster::Transaction) {
         // Another one was first, or the record is away: the next turn looks again.
         if let Err(error) = self.keeper.commit(transaction).await {
-            tracing::debug!(address = %self.address, %error, "who holds it could not be changed");
+            tracing::debug!(address = %self.address, %error, "the holder of the floating IP could not be changed");
         }
         self.control.floating().notify();
     }

@@ -46,9 +46,9 @@ impl Holding {
             }
             Ok(Ok(None)) => self.confirmed = None,
             Ok(Err(error)) => {
-                tracing::debug!(address = %self.address, %error, "the record does not say who holds it")
+                tracing::debug!(address = %self.address, %error, "the record does not say which node holds the floating IP")
             }
-            Err(rt::Elapsed) => tracing::debug!(address = %self.address, "the record does not answer"),
+            Err(rt::Elapsed) => tracing::debug!(address = %self.address, "the record does not respond"),
         }
     }
 

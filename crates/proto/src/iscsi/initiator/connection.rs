@@ -56,16 +56,16 @@ fn slot_of(tag: InitiatorTag) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionError {
     /// What arrived is not what the target sent.
-    #[error("a header digest does not match: the network or the target damages data")]
+    #[error("header digest mismatch: the network or the target corrupts data")]
     HeaderDigest,
     /// What arrived is not what the target sent.
-    #[error("a data digest does not match: the network or the target damages data")]
+    #[error("data digest mismatch: the network or the target corrupts data")]
     DataDigest,
     /// The target does not take what we sent.
     #[error("the target rejected a request: {0:?}")]
     Rejected(RejectReason),
     /// The target does not follow the standard.
-    #[error("the target broke the protocol: {0}")]
+    #[error("the target violated the protocol: {0}")]
     Protocol(&'static str),
 }
 
@@ -484,7 +484,7 @@ impl Connection {
         // A command that was aborted may still be answered.
         let Some(task) = self.remove(tag) else { return Ok(()) };
         let Kind::Command(running) = task.kind else {
-            return Err(ConnectionError::Protocol("a SCSI response to another task"));
+            return Err(ConnectionError::Protocol("a SCSI response for another task"));
         };
         if response == (ServiceResponse::Completed { status: 0 }) && !running.is_whole(residual) {
             return Err(ConnectionError::Protocol("less data than the status says"));
@@ -593,7 +593,7 @@ impl Connection {
         let tag = response.initiator_tag;
         let segment = self.receiver.segment();
         let Some(Task { kind: Kind::Text(text), tag: own }) = self.tasks.get_mut(slot_of(tag)) else {
-            return Err(ConnectionError::Protocol("a text response to another task"));
+            return Err(ConnectionError::Protocol("a text response for another task"));
         };
         if *own != tag || text.len() + segment.len() > TARGETS_LEN_MAX {
             return Err(ConnectionError::Protocol("a text response that was not asked for, or is too long"));
@@ -603,8 +603,7 @@ impl Connection {
             self.push_text(tag, response.lun, response.target_tag, &[]);
             return Ok(());
         }
-        let targets =
-            parse_targets(text).ok_or(ConnectionError::Protocol("a list of targets that is none"))?;
+        let targets = parse_targets(text).ok_or(ConnectionError::Protocol("an invalid list of targets"))?;
         self.remove(tag);
         self.events.push_back(Event::Targets(TaskId(tag), targets));
         Ok(())

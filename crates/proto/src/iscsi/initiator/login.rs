@@ -118,7 +118,7 @@ pub enum LoginError {
     #[error("authentication failed: {0}")]
     Authentication(&'static str),
     /// The target does not follow the standard.
-    #[error("the target broke the login protocol: {0}")]
+    #[error("the target violated the login protocol: {0}")]
     Protocol(&'static str),
 }
 
@@ -323,16 +323,16 @@ impl Login {
 
     fn handle_response(&mut self, pdu: Pdu<'_>) -> Result<Option<LoginOutcome>, LoginError> {
         if opcode(pdu.header) != Opcode::LoginResponse as u8 {
-            return Err(LoginError::Protocol("another response than one to login"));
+            return Err(LoginError::Protocol("not a login response"));
         }
-        let response = LoginResponsePdu::decode(pdu.header)
-            .map_err(|_| LoginError::Protocol("stages that login does not have"))?;
+        let response =
+            LoginResponsePdu::decode(pdu.header).map_err(|_| LoginError::Protocol("invalid login stages"))?;
         self.rounds += 1;
         if response.initiator_tag != TAG || response.isid != self.options.identity.isid {
-            return Err(LoginError::Protocol("a response to another login"));
+            return Err(LoginError::Protocol("a response for another login"));
         }
         if self.partial.len() + pdu.data.len() > TEXT_MAX || self.rounds > ROUNDS_MAX {
-            return Err(LoginError::Protocol("a login that does not come to an end"));
+            return Err(LoginError::Protocol("a login with too many exchanges"));
         }
         self.partial.extend_from_slice(pdu.data);
         if response.status != 0 {
@@ -340,15 +340,14 @@ impl Login {
         }
         self.exp_stat_sn = response.numbers.stat_sn.next();
         if response.stage != self.stage {
-            return Err(LoginError::Protocol("another stage than ours"));
+            return Err(LoginError::Protocol("not the requested stage"));
         }
         if response.more {
             self.request(None, Text::new());
             return Ok(None);
         }
         let partial = std::mem::take(&mut self.partial);
-        let pairs =
-            text::parse(&partial).map_err(|_| LoginError::Protocol("a text that is not key=value"))?;
+        let pairs = text::parse(&partial).map_err(|_| LoginError::Protocol("text that is not key=value"))?;
         self.tsih = response.tsih;
         match self.stage {
             Stage::SecurityNegotiation => self.handle_security(&pairs, response.transit).map(|()| None),
@@ -374,7 +373,7 @@ impl Login {
         match self.step {
             Step::Method => {
                 if value(Key::AuthMethod.name()) != Some("CHAP") {
-                    return Err(LoginError::Authentication("the target does not take CHAP"));
+                    return Err(LoginError::Authentication("the target does not accept CHAP"));
                 }
                 text.push(chap::ALGORITHM, Algorithm::OFFERED);
                 self.step = Step::Challenge;
@@ -408,7 +407,7 @@ impl Login {
         let proof = self.proof()?;
         let algorithm = value(chap::ALGORITHM)
             .and_then(Algorithm::choose)
-            .ok_or(LoginError::Authentication("no CHAP algorithm that both sides have"))?;
+            .ok_or(LoginError::Authentication("no CHAP algorithm in common"))?;
         let identifier = value(chap::IDENTIFIER)
             .and_then(parse_number)
             .and_then(|identifier| u8::try_from(identifier).ok())
@@ -436,15 +435,15 @@ impl Login {
         let expected = algorithm.response(proof.identifier, &target.secret, &proof.challenge);
         let response = value(chap::RESPONSE)
             .and_then(|response| parse_binary(response, chap::BINARY_MAX))
-            .ok_or(LoginError::Authentication("the target did not prove itself"))?;
+            .ok_or(LoginError::Authentication("the target did not authenticate itself"))?;
         if value(chap::NAME) != Some(&target.name) || !chap::is_same(&expected, &response) {
-            return Err(LoginError::Authentication("the target has another name or secret"));
+            return Err(LoginError::Authentication("wrong CHAP name or secret of the target"));
         }
         Ok(())
     }
 
     fn proof(&self) -> Result<&Proof, LoginError> {
-        self.options.proof.as_ref().ok_or(LoginError::Protocol("CHAP keys where none are due"))
+        self.options.proof.as_ref().ok_or(LoginError::Protocol("unexpected CHAP keys"))
     }
 
     fn take_portal_group(&mut self, value: Option<&str>) {
@@ -464,7 +463,7 @@ impl Login {
         }
         if response.transit == Some(Stage::FullFeaturePhase) {
             if text != Text::new() {
-                return Err(LoginError::Protocol("an offer that cannot be answered any more"));
+                return Err(LoginError::Protocol("an offer that can no longer be answered"));
             }
             let mut negotiated = self.negotiated.clone();
             negotiated.first_burst = negotiated.first_burst.min(negotiated.max_burst);

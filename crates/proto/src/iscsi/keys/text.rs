@@ -15,16 +15,16 @@ pub const KEY_MAX: usize = 63;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     /// More than [`TEXT_MAX`] bytes or [`PAIRS_MAX`] pairs.
-    #[error("more keys than one exchange may have")]
+    #[error("too many keys in one exchange")]
     TooLong,
     /// A piece without `=`.
-    #[error("a text that is not key=value")]
+    #[error("text that is not key=value")]
     NoValue,
     /// A key's name is empty, too long or has other characters than names have.
-    #[error("a key with an impossible name")]
+    #[error("a key with an invalid name")]
     Name,
     /// A value that is not UTF-8 or has control characters.
-    #[error("a value with impossible characters")]
+    #[error("a value with invalid characters")]
     Value,
 }
 

@@ -258,7 +258,7 @@ impl Login {
         match self.phase {
             Phase::Over => return,
             Phase::Receiving if self.received.len() + bytes.len() > RECEIVED_MAX => {
-                return self.fail((LoginStatus::InitiatorError, "more data than a login has"));
+                return self.fail((LoginStatus::InitiatorError, "too much data for a login"));
             }
             _ => {}
         }
@@ -291,7 +291,7 @@ impl Login {
                 self.answer(pdu, pairs);
                 self.read_requests();
             }
-            Authorization::Deny(status) => self.fail((status, "the node does not let this initiator in")),
+            Authorization::Deny(status) => self.fail((status, "the node does not admit this initiator")),
         }
     }
 
@@ -316,7 +316,7 @@ impl Login {
     /// Answers [`LoginEvent::Finish`]: the session does not want this connection.
     pub fn refuse(&mut self, status: LoginStatus) {
         if !matches!(self.phase, Phase::Over) {
-            self.fail((status, "the session does not take this connection"));
+            self.fail((status, "the session does not accept this connection"));
             // The driver knows already.
             self.event = None;
         }
@@ -339,7 +339,7 @@ impl Login {
         while matches!(self.phase, Phase::Receiving) {
             // Looked at before the rest has come: the lengths in what is no login mean nothing.
             if self.received.first().is_some_and(|first| first & 0x3f != Opcode::LoginRequest as u8) {
-                return self.fail((LoginStatus::InvalidDuringLogin, "another request than login"));
+                return self.fail((LoginStatus::InvalidDuringLogin, "not a login request"));
             }
             let received = std::mem::take(&mut self.received);
             let (result, read) = match FRAMING.split(&received) {
@@ -361,7 +361,7 @@ impl Login {
         let (request, data) = self.check_request(pdu)?;
         self.text_total += data.len();
         if self.partial.len() + data.len() > TEXT_MAX || self.text_total > TEXT_TOTAL_MAX {
-            return Err((LoginStatus::InitiatorError, "more keys than a login has"));
+            return Err((LoginStatus::InitiatorError, "too many keys for a login"));
         }
         self.partial.extend_from_slice(data);
         if request.more {
@@ -388,12 +388,12 @@ impl Login {
         self.rounds += 1;
         self.last_header = Some(*pdu.header);
         if self.leading.is_none() && pdu.header[3] > VERSION {
-            return Err((LoginStatus::UnsupportedVersion, "a version of iSCSI that does not exist yet"));
+            return Err((LoginStatus::UnsupportedVersion, "an unsupported iSCSI version"));
         }
         let request = LoginRequestPdu::decode(pdu.header)
-            .map_err(|_| (LoginStatus::InitiatorError, "stages that login does not have"))?;
+            .map_err(|_| (LoginStatus::InitiatorError, "invalid login stages"))?;
         if self.rounds > ROUNDS_MAX {
-            return Err((LoginStatus::InitiatorError, "a login that does not come to an end"));
+            return Err((LoginStatus::InitiatorError, "a login with too many exchanges"));
         }
         if !pdu.ahs.is_empty() {
             return Err((LoginStatus::InitiatorError, "additional headers in login"));
@@ -409,10 +409,10 @@ impl Login {
                     (request.isid, request.tsih, request.cid, request.initiator_tag)
                 };
                 if same(leading) != same(&request) {
-                    return Err((LoginStatus::InitiatorError, "another ISID, TSIH, CID or tag than before"));
+                    return Err((LoginStatus::InitiatorError, "ISID, TSIH, CID or tag changed during login"));
                 }
                 if request.stage != self.stage {
-                    return Err((LoginStatus::InitiatorError, "another stage than the one agreed"));
+                    return Err((LoginStatus::InitiatorError, "not the agreed stage"));
                 }
             }
         }
@@ -423,7 +423,7 @@ impl Login {
     /// in both stages.
     fn read_pairs(&mut self, text: &[u8]) -> Result<Pairs, Failure> {
         let parsed =
-            text::parse(text).map_err(|_| (LoginStatus::InitiatorError, "a text that is not key=value"))?;
+            text::parse(text).map_err(|_| (LoginStatus::InitiatorError, "text that is not key=value"))?;
         let mut pairs = Vec::with_capacity(parsed.len());
         for pair in parsed {
             match self.seen.get(pair.key) {
@@ -432,7 +432,7 @@ impl Login {
                     pairs.push((pair.key.to_owned(), pair.value.to_owned()));
                 }
                 Some(before) if before == pair.value && is_declaration(pair.key) => {}
-                Some(_) => return Err((LoginStatus::InitiatorError, "a key that came before")),
+                Some(_) => return Err((LoginStatus::InitiatorError, "a repeated key")),
             }
         }
         Ok(pairs)
@@ -550,7 +550,7 @@ fn identify(request: &LoginRequestPdu, pairs: &[(String, String)]) -> Result<Log
     let initiator = value(Key::InitiatorName)
         .ok_or((LoginStatus::MissingParameter, "no InitiatorName in the first request"))?;
     let initiator = IscsiName::parse(initiator)
-        .map_err(|_| (LoginStatus::InitiatorError, "an InitiatorName that is no iSCSI name"))?;
+        .map_err(|_| (LoginStatus::InitiatorError, "InitiatorName is not an iSCSI name"))?;
     let kind = match value(Key::SessionType) {
         None | Some("Normal") => SessionKind::Normal,
         Some("Discovery") => SessionKind::Discovery,
@@ -560,7 +560,7 @@ fn identify(request: &LoginRequestPdu, pairs: &[(String, String)]) -> Result<Log
         (SessionKind::Discovery, _) => None,
         (SessionKind::Normal, Some(name)) => Some(
             IscsiName::parse(name)
-                .map_err(|_| (LoginStatus::NotFound, "a TargetName that is no iSCSI name"))?
+                .map_err(|_| (LoginStatus::NotFound, "TargetName is not an iSCSI name"))?
                 .into_string(),
         ),
         (SessionKind::Normal, None) => {

@@ -24,7 +24,7 @@ pub enum FrameError {
     #[error("the header digest does not match")]
     HeaderDigest,
     /// The other side sends more in one PDU than we declared to accept.
-    #[error("a data segment of {length} bytes is longer than the {limit} that were declared")]
+    #[error("a data segment of {length} bytes exceeds the declared maximum of {limit}")]
     DataTooLong {
         /// DataSegmentLength.
         length: u32,

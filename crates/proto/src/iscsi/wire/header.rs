@@ -92,10 +92,10 @@ impl Opcode {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum HeaderError {
     /// RFC 7143 11.17.1: command not supported.
-    #[error("opcode {0:#04x} is not one that this side receives")]
+    #[error("unexpected opcode {0:#04x}")]
     Opcode(u8),
     /// RFC 7143 11.17.1: invalid PDU field.
-    #[error("the value of {0} is not one that the standard gives a meaning")]
+    #[error("{0} has a value that the standard does not define")]
     Field(&'static str),
 }
 

@@ -23,19 +23,19 @@ const UNKNOWN_COMMAND: i32 = 524;
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The module is not loaded, or there is none.
-    #[error("there is no {PATH}: this kernel has no ublk, or its module is not loaded")]
+    #[error("{PATH} is missing: this kernel has no ublk, or its module is not loaded")]
     NoDriver,
     /// Only root may.
-    #[error("this user may not make ublk devices: CAP_SYS_ADMIN and access to {PATH} are needed")]
+    #[error("this user may not create ublk devices: CAP_SYS_ADMIN and access to {PATH} are required")]
     Denied(#[source] io::Error),
     /// Older than 6.5.
-    #[error("this kernel's ublk is too old: Linux 6.5 or newer is needed")]
+    #[error("this kernel's ublk is too old: Linux 6.5 or newer is required")]
     TooOld,
     /// No ring.
     #[error(transparent)]
     Ring(#[from] StartError),
     /// The number is taken.
-    #[error("there is a ublk device {0} already")]
+    #[error("ublk device {0} already exists")]
     Exists(u32),
     /// Anything else.
     #[error("cannot {doing} the ublk device")]
@@ -123,7 +123,7 @@ impl Control {
     /// What the kernel says; that there is none, too.
     pub fn info(&mut self, device: u32) -> Result<DeviceInfo, ControlError> {
         let mut info = [0; abi::INFO_LEN];
-        self.command(abi::GET_INFO, device, 0, &mut info).map_err(failed("look at"))?;
+        self.command(abi::GET_INFO, device, 0, &mut info).map_err(failed("read the parameters of"))?;
         Ok(abi::decode_info(&info))
     }
 

@@ -57,37 +57,37 @@ const GIVE_UP_LIMIT: Duration = Duration::from_secs(10);
 pub enum UblkError {
     /// The module is missing.
     #[error(
-        "this kernel has no ublk, or its module is not loaded (there is no /dev/ublk-control): load it (`modprobe ublk_drv`; Linux 6.5 or newer with CONFIG_BLK_DEV_UBLK), or attach the unit as a file, without --ublk"
+        "/dev/ublk-control not found: this kernel has no ublk, or its module is not loaded; load it (`modprobe ublk_drv`; Linux 6.5 or newer with CONFIG_BLK_DEV_UBLK), or attach the LUN as a file, without --ublk"
     )]
     NoDriver,
     /// The kernel is too old.
     #[error(
-        "this kernel's ublk is too old: use Linux 6.5 or newer, or attach the unit as a file, without --ublk"
+        "this kernel's ublk is too old; use Linux 6.5 or newer, or attach the LUN as a file, without --ublk"
     )]
     TooOld,
     /// Not for this user.
     #[error(
-        "/dev/ublk-control may not be used: run this as root; a container needs CAP_SYS_ADMIN and the host's /dev"
+        "no permission for /dev/ublk-control; run this as root; a container needs CAP_SYS_ADMIN and the host's /dev"
     )]
     Denied(#[source] io::Error),
     /// The number is taken by a device that is served.
-    #[error("there is a ublk device {0} already: choose another number with --ublk-id, or none")]
+    #[error("ublk device {0} already exists; choose another number with --ublk-id, or omit it")]
     Taken(u32),
     /// The number is taken by a dead device of another program.
     #[error(
-        "the ublk device {0} was made by another program, which does not serve it any more: choose another number with --ublk-id, or none"
+        "ublk device {0} was left behind by another program; choose another number with --ublk-id, or omit it"
     )]
     Foreign(u32),
     /// Nobody could use it, nor be seen to use it.
     #[error(
-        "{0} does not appear here: run this on the host, or in a container with the host's /dev (`--volume /dev:/dev`), or mount devtmpfs at /dev"
+        "{0} does not appear; run this on the host, or in a container with the host's /dev (`--volume /dev:/dev`), or mount devtmpfs at /dev"
     )]
     NoNode(PathBuf),
     /// It cannot be served.
     #[error("cannot serve /dev/ublkc{0}")]
     Serve(u32, #[source] io::Error),
     /// The core is gone.
-    #[error("the core that was to serve the device has failed, which is a mistake in this program")]
+    #[error("internal error: the core that serves the device failed")]
     Core,
     /// Anything else.
     #[error(transparent)]
@@ -192,7 +192,7 @@ fn delete(mut control: Control, id: u32, mark: u64) -> Result<(), ControlError> 
     deleted.recv_timeout(FREED_LIMIT).unwrap_or_else(|_| {
         tracing::warn!(
             id,
-            "somebody still has the ublk device open: its number becomes free when its last user has closed it"
+            "the ublk device is still open; its number becomes free when its last user closes it"
         );
         Ok(())
     })
@@ -283,7 +283,7 @@ impl Device {
     pub(super) fn delete(self) {
         let id = self.id;
         if let Err(error) = delete(self.ublk.0, id, self.mark) {
-            tracing::warn!(%error, id, "what is left of the ublk device stays");
+            tracing::warn!(%error, id, "cannot delete the ublk device");
         }
     }
 
@@ -298,7 +298,7 @@ impl Device {
                     // Who is not there any more does not listen.
                     let _ = done.send(());
                 }
-                Err(error) => tracing::error!(%error, id, "the ublk device cannot be stopped"),
+                Err(error) => tracing::error!(%error, id, "cannot stop the ublk device"),
             }
             drop(claim);
         });
@@ -358,14 +358,14 @@ impl Steering {
         if !self.control.can_resize() {
             tracing::warn!(
                 size,
-                "the unit has another size now, which this kernel's ublk cannot be told (Linux 6.16 can): detach and attach it to see that"
+                "the LUN was resized, but this kernel's ublk cannot resize a device (Linux 6.16 can); detach and attach it to use the new size"
             );
             return;
         }
         match self.resize(size) {
             Ok(false) => {}
-            Ok(true) => tracing::info!(size, "the device has another size now"),
-            Err(error) => tracing::error!(%error, size, "the device keeps the size that it had"),
+            Ok(true) => tracing::info!(size, "device resized"),
+            Err(error) => tracing::error!(%error, size, "cannot resize the device; it keeps its size"),
         }
     }
 
@@ -411,7 +411,7 @@ impl Shown for Device {
         tracing::warn!(
             device = %self.path.display(),
             by = %users.join(", "),
-            "the device is in use (`lsblk`, `fuser -m` tell by whom): it goes when it is not used any more; a second signal takes it away at once"
+            "the device is in use (see `lsblk`, `fuser -m`) and will be removed when its last user closes it; a second signal removes it now"
         );
     }
 
@@ -485,6 +485,6 @@ mod tests {
         let says = UblkError::from(ControlError::NoDriver).to_string();
         assert!(says.contains("modprobe ublk_drv") && says.contains("without --ublk"), "{says}");
         let says = UblkError::from(ControlError::Exists(3)).to_string();
-        assert!(says.contains("device 3 already") && says.contains("--ublk-id"), "{says}");
+        assert!(says.contains("device 3 already exists") && says.contains("--ublk-id"), "{says}");
     }
 }

@@ -22,9 +22,9 @@ enum RequestError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// Its data could not be handed over.
-    #[error("the data cannot be exchanged with the kernel: {0}")]
+    #[error("cannot exchange data with the kernel: {0}")]
     Copy(#[from] io::Error),
-    #[error("the kernel asks for {0}, which it was not offered")]
+    #[error("the kernel sent operation {0}, which was not offered")]
     Unknown(u32),
 }
 
@@ -33,11 +33,11 @@ impl RequestError {
         match self {
             RequestError::Disk(error) => error.told(doing),
             RequestError::Copy(_) => {
-                tracing::error!(error = %self, "a {doing} has failed");
+                tracing::error!(error = %self, "{doing} failed");
                 Errno::IO
             }
             RequestError::Unknown(_) => {
-                tracing::error!(error = %self, "a request was refused");
+                tracing::error!(error = %self, "request refused");
                 Errno::OPNOTSUPP
             }
         }

@@ -36,7 +36,7 @@ pub(super) fn compare(declared: &[AddressDeclared], present: &Present) -> Compar
             |other: &&FloatingAddress| parsed(other).is_some_and(|range| range.address() == wanted.address());
         match present.addresses.iter().find(is_it) {
             Some(other) if is_unreadable(other) => compared.conflicts.push(format!(
-                "address {}: a later version of ursa has written what the record has of it, and the node that is asked cannot read that: ask one of that version",
+                "address {}: written by a later version of ursa, so this node cannot read it: use a node of that version (--api)",
                 other.address
             )),
             Some(other) => compared.conflicts.extend(differences(address, wanted, other)),
@@ -59,9 +59,8 @@ impl Compared {
     fn add(&mut self, new: &AddressDeclared, present: &Present) {
         let AddressDeclared { address, device, nodes, prefer } = new.clone();
         if present.nodes.is_empty() {
-            self.conflicts.push(format!(
-                "address {address}: there is no cluster, and an address floats between its nodes"
-            ));
+            self.conflicts
+                .push(format!("address {address}: a floating IP needs a cluster, and there is none"));
             return;
         }
         let is_unknown = |id: &u16| present.nodes.iter().all(|node| node.id != *id);
@@ -83,7 +82,7 @@ fn differences(shall: &AddressDeclared, wanted: AddressRange, is: &FloatingAddre
     };
     let preferred = |node: Option<u16>| node.map(|node| node.to_string());
     let what = [
-        ("network's length", "none", length(parsed(is)), length(Some(wanted))),
+        ("prefix length", "none", length(parsed(is)), length(Some(wanted))),
         ("device", "that of its network", is.device.clone(), shall.device.clone()),
         ("list of nodes", "all", nodes(&is.nodes), nodes(&shall.nodes)),
         ("preferred node", "none", preferred(is.prefer), preferred(shall.prefer)),
@@ -93,7 +92,7 @@ fn differences(shall: &AddressDeclared, wanted: AddressRange, is: &FloatingAddre
         .map(|(what, without, before, after)| {
             let [before, after] = [&before, &after].map(|value| value.as_deref().unwrap_or(without));
             format!(
-                "address {}: its {what} is {before}, and cannot be changed to {after}: an address is removed and added anew, and hosts discover it anew",
+                "address {}: its {what} is {before}, and cannot be changed to {after}: remove the address and add it again; hosts must then discover it again",
                 is.address
             )
         })

@@ -131,7 +131,7 @@ impl AddressDeclared {
     pub(super) fn parsed(&self) -> Result<AddressRange, String> {
         let none = |_| {
             format!(
-                "address {:?} is none: write it with the length of its network, as in 192.0.2.10/24 or fd00::10/64",
+                "{:?} is not an address with its prefix length, such as 192.0.2.10/24 or fd00::10/64",
                 self.address
             )
         };
@@ -190,18 +190,20 @@ impl Declared {
             once(&format!("node of volume {name:?}"), &volume.on)?;
             if volume.strategy == Some(Strategy::Heartbeat) && !volume.accept_split_brain {
                 return Err(format!(
-                    "volume {name:?}: with strategy = \"heartbeat\" both nodes may go on, and data of one of them be given up: say accept-split-brain = true as well"
+                    "volume {name:?}: with strategy = \"heartbeat\" both nodes may continue, and the writes of one of them be discarded: set accept-split-brain = true as well"
                 ));
             }
             let places = [!volume.on.is_empty(), volume.copies.is_some(), volume.local];
             if places.into_iter().filter(|said| *said).count() > 1 {
-                return Err(format!("volume {name:?}: say one of `on`, `copies` and `local`"));
+                return Err(format!("volume {name:?}: use only one of `on`, `copies` and `local`"));
             }
             if volume.copies.is_some_and(|copies| !(1..=4).contains(&copies)) {
                 return Err(format!("volume {name:?}: a volume has one to four copies"));
             }
             if volume.strategy.is_some() && volume.on.is_empty() {
-                return Err(format!("volume {name:?}: a strategy is for volumes with copies: say `on`, too"));
+                return Err(format!(
+                    "volume {name:?}: `strategy` is only for volumes with copies: set `on`, too"
+                ));
             }
         }
         Ok(())
@@ -213,7 +215,7 @@ fn once<T: ToString>(what: &str, names: impl IntoIterator<Item = T>) -> Result<(
     for name in names {
         let name = name.to_string();
         if seen.contains(&name) {
-            return Err(format!("{what} {name} comes twice"));
+            return Err(format!("{what} {name} is listed twice"));
         }
         seen.insert(name);
     }
@@ -232,7 +234,7 @@ pub(super) fn chap(
     let Some(user) = user else { return Ok(None) };
     let file = file.ok_or_else(|| {
         CliError::Conflict(vec![format!(
-            "{whose}: chap-secret-file is missing: a file with the secret of {user}"
+            "{whose}: chap-secret-file is missing (the file with the CHAP secret of {user})"
         )])
     })?;
     let secret = fs::read_to_string(file).map_err(|error| CliError::Secret(file.clone(), error))?;

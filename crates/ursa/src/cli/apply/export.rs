@@ -73,12 +73,12 @@ pub(super) fn text(declared: &Declared) -> String {
         || declared.targets.iter().any(|target| target.chap_user.is_some());
     let secret = match secret {
         true => {
-            "# Nobody shows CHAP secrets: where one is to be made anew, add chap-secret-file = \"FILE\" beside chap-user.\n"
+            "# CHAP secrets are not exported: to create one again, add chap-secret-file = \"FILE\" next to chap-user.\n"
         }
         false => "",
     };
     let body = toml::to_string(declared).unwrap_or_else(|error| format!("# {error}\n"));
     format!(
-        "# Made by `ursa export`. `ursa diff -f FILE` compares it, `ursa apply -f FILE` makes it so.\n{secret}\n{body}"
+        "# Created by `ursa export`. Compare it with `ursa diff -f FILE`, apply it with `ursa apply -f FILE`.\n{secret}\n{body}"
     )
 }

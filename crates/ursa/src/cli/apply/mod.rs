@@ -27,10 +27,10 @@ use super::output::Output;
 /// A file to be applied.
 #[derive(Args, Debug)]
 pub struct Apply {
-    /// The file, in TOML; - is standard input
+    /// Configuration file (TOML); - is standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// Delete what the file does not name: floating addresses, maps, copies, volumes with their data, targets, host groups
+    /// Delete what the file does not name: floating IPs, LUN maps, copies, volumes with their data, targets, host groups
     #[arg(long)]
     prune: bool,
     #[command(flatten)]
@@ -40,13 +40,13 @@ pub struct Apply {
 /// A file to be compared with what is.
 #[derive(Args, Debug)]
 pub struct Diff {
-    /// The file, in TOML; - is standard input
+    /// Configuration file (TOML); - is standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// As `ursa apply --prune` would
+    /// Compare as `ursa apply --prune` would
     #[arg(long)]
     prune: bool,
-    /// End with 1 if there is something to change
+    /// Exit with 1 if there is something to change
     #[arg(long)]
     exit_code: bool,
 }
@@ -123,7 +123,7 @@ impl Apply {
         }
         let what = match destroyed.as_slice() {
             [] => "Apply the file".to_owned(),
-            destroyed => format!("Apply the file, and for that {}", destroyed.join("; ")),
+            destroyed => format!("Apply the file, which will {}", destroyed.join("; ")),
         };
         if !self.confirm.go_on(&what, !destroyed.is_empty())? {
             return Ok(());
@@ -158,13 +158,13 @@ fn carry_out(plan: &Plan, client: &Client, output: &Output) -> Result<(), CliErr
     }
     output.show(&outcome, |outcome| {
         let done = match outcome.done.len() {
-            1 => "1 change was made.\n".into(),
-            done => format!("{done} changes were made.\n"),
+            1 => "1 change applied.\n".into(),
+            done => format!("{done} changes applied.\n"),
         };
         match outcome.waiting.as_slice() {
             [] => done,
             waiting => {
-                format!("{done}To be done later: apply the file again then.\n  {}\n", waiting.join("\n  "))
+                format!("{done}To be done later; apply the file again then:\n  {}\n", waiting.join("\n  "))
             }
         }
     })

@@ -101,13 +101,13 @@ impl Plan {
 /// As `diff` shows it.
 pub(super) fn text(shown: &Shown) -> String {
     let mut text = match (shown.changes.as_slice(), shown.waiting.as_slice()) {
-        ([], []) => "Nothing to do: all is as the file says.\n".to_owned(),
+        ([], []) => "Nothing to do: the configuration matches the file.\n".to_owned(),
         ([], _) => "Nothing to do now.\n".to_owned(),
         (changes, _) => changes.join("\n") + "\n",
     };
     for (head, lines) in [
-        ("To be done later: apply the file again then.", &shown.waiting),
-        ("Not in the file, and left as it is (--prune deletes it):", &shown.kept),
+        ("To be done later; apply the file again then:", &shown.waiting),
+        ("Not in the file, left unchanged (--prune deletes it):", &shown.kept),
     ] {
         if !lines.is_empty() {
             text += &format!("\n{head}\n");
@@ -146,8 +146,7 @@ impl Planner<'_> {
             return Ok(());
         };
         if present.built_in {
-            self.conflicts
-                .push(format!("{whose} is built in: it is always there, and the file must not name it"));
+            self.conflicts.push(format!("{whose} is built in, and the file must not name it"));
             return Ok(());
         }
         let what = differences(host, present);
@@ -263,7 +262,7 @@ impl Planner<'_> {
             }
             std::cmp::Ordering::Equal => {}
             std::cmp::Ordering::Greater => self.conflicts.push(format!(
-                "volume {name:?}: it has {}, and volumes only grow: the file says {}",
+                "volume {name:?}: its size is {}, and volumes can only grow: the file says {}",
                 size(present.size),
                 size(to)
             )),
@@ -284,7 +283,7 @@ impl Planner<'_> {
         let several = volume.on.len().max(usize::from(volume.copies.unwrap_or_default())) > 1;
         if present.copies.is_empty() && (several || !volume.on.is_empty()) {
             self.conflicts.push(format!(
-                "volume {name:?}: it is a single copy on one node, kept out of the cluster's record, and cannot get more"
+                "volume {name:?}: it is a local volume (a single copy, not in the cluster's record) and cannot get more copies"
             ));
             return;
         }
@@ -294,7 +293,7 @@ impl Planner<'_> {
         }
         if volume.copies.is_some_and(|copies| usize::from(copies) != is.len().max(1)) {
             self.conflicts.push(format!(
-                "volume {name:?}: it has copies on nodes {on}: to change how many, name all nodes (on)"
+                "volume {name:?}: it has copies on nodes {on}: to change their number, list all nodes (on)"
             ));
             return;
         }
@@ -322,7 +321,7 @@ impl Planner<'_> {
                 self.copies_gone.push(Step::RemoveCopy { volume: name.clone(), node });
             } else {
                 self.plan.waiting.push(format!(
-                    "- copy of volume {name} on node {node}: when all copies that the file names are in sync"
+                    "- copy of volume {name} on node {node}: when all copies named in the file are in sync"
                 ));
             }
         }
@@ -355,7 +354,7 @@ impl Planner<'_> {
         for (kind, name, there) in there {
             if !there {
                 self.conflicts
-                    .push(format!("{what}: there is no {kind} {name:?}, neither in the file nor here"));
+                    .push(format!("{what}: {kind} {name:?} not found, neither in the file nor here"));
                 return;
             }
         }
@@ -382,7 +381,7 @@ impl Planner<'_> {
             });
             if !goes {
                 self.conflicts.push(format!(
-                    "{what}: LUN {} is volume {} for host {host}: choose another one, or --prune, which takes that away",
+                    "{what}: LUN {} is volume {} for host {host}: choose another LUN, or use --prune to remove that map",
                     taken.lun,
                     taken.volume.as_deref().unwrap_or(&taken.volume_id)
                 ));

@@ -130,18 +130,18 @@ impl Step {
                 Some(format!("delete the copy of volume {volume} on node {from}"))
             }
             Step::DeleteMap { target, lun, host, .. } => {
-                Some(format!("take LUN {lun} of {target} away from host {host}"))
+                Some(format!("unmap LUN {lun} of {target} from host group {host}"))
             }
             Step::DeleteVolume { name, size: bytes, .. } => {
                 Some(format!("DELETE VOLUME {name} ({}) WITH ALL ITS DATA", size(*bytes)))
             }
             Step::DeleteTarget(name) => Some(format!("delete target {name}")),
-            Step::DeleteHost(name) => Some(format!("delete host {name}")),
-            Step::ChangeTarget { name, change: TargetChange { chap: Some(None), .. }, .. } => {
-                Some(format!("take the secret of target {name} away, which hosts may ask a proof of"))
-            }
+            Step::DeleteHost(name) => Some(format!("delete host group {name}")),
+            Step::ChangeTarget { name, change: TargetChange { chap: Some(None), .. }, .. } => Some(format!(
+                "remove the CHAP secret of target {name}, which hosts may require for mutual CHAP"
+            )),
             Step::RemoveAddress { shown, .. } => {
-                Some(format!("remove the floating address {shown} with the sessions through it"))
+                Some(format!("remove the floating IP {shown} and end the sessions through it"))
             }
             _ => None,
         }

@@ -110,7 +110,7 @@ fn conflicts(file: &str, present: &Present, expected: &str) {
 #[test]
 fn what_is_as_it_shall_be_is_left_alone() {
     let plan = changes(FILE, &present(), true, &[]);
-    assert_eq!(plan::text(&plan.shown()), "Nothing to do: all is as the file says.\n");
+    assert_eq!(plan::text(&plan.shown()), "Nothing to do: the configuration matches the file.\n");
 }
 
 #[test]
@@ -286,12 +286,12 @@ fn what_the_file_does_not_name_stays_unless_pruned() {
     let both = FILE.replace("[2, 1]", "[3]");
     let mut cluster = self::present();
     let plan = changes(&both, &cluster, true, &["~ copy of volume db: from node 2 to node 3"]);
-    let later = "- copy of volume db on node 1: when all copies that the file names are in sync";
+    let later = "- copy of volume db on node 1: when all copies named in the file are in sync";
     assert_eq!(plan.waiting, [later]);
     let copies = &mut cluster.volumes[0].copies;
     (copies[1].node, copies[1].state) = (3, CopyState::Joining);
     let plan = changes(&both, &cluster, true, &[]);
-    let expected = format!("Nothing to do now.\n\nTo be done later: apply the file again then.\n  {later}\n");
+    let expected = format!("Nothing to do now.\n\nTo be done later; apply the file again then:\n  {later}\n");
     assert_eq!(plan::text(&plan.shown()), expected);
     cluster.volumes[0].copies[1].state = CopyState::InSync;
     changes(&both, &cluster, true, &["- copy of volume db on node 1"]);
@@ -331,14 +331,10 @@ fn addresses_come_last_and_go_first() {
             "+ address 192.0.2.11/24",
         ],
     );
-    assert!(
-        plan.destroyed()[0].contains("the floating address 192.0.2.10/24 with the sessions"),
-        "{:?}",
-        plan.destroyed()
-    );
+    assert!(plan.destroyed()[0].contains("remove the floating IP 192.0.2.10/24"), "{:?}", plan.destroyed());
 
     for (from, to, expected) in [
-        ("/24", "/25", "its network's length is 24, and cannot be changed to 25"),
+        ("/24", "/25", "its prefix length is 24, and cannot be changed to 25"),
         ("[1, 2]", "[1, 2]\nprefer = 2", "its preferred node is none, and cannot be changed to 2"),
         ("[1, 2]", "[1, 3]", "its list of nodes is 1, 2, and cannot be changed to 1, 3"),
         (
@@ -354,13 +350,13 @@ fn addresses_come_last_and_go_first() {
     }
     let later = &mut present.addresses[0];
     (later.address, later.state, later.portal_group) = ("192.0.2.10".into(), AddressState::Unreadable, None);
-    conflicts(&format!("{FILE}{named}"), &present, "address 192.0.2.10: a later version of ursa");
+    conflicts(&format!("{FILE}{named}"), &present, "address 192.0.2.10: written by a later version of ursa");
     let expected = ["- address fd00::10/64", "+ address 192.0.2.11/24"];
     changes(&format!("{FILE}{other}"), &present, true, &expected);
     assert!(!export::text(&export::declared(&present)).contains("192.0.2.10"));
 
     let alone = Present { nodes: Vec::new(), addresses: Vec::new(), ..present };
-    conflicts(&format!("{FILE}{named}"), &alone, "address 192.0.2.10/24: there is no cluster");
+    conflicts(&format!("{FILE}{named}"), &alone, "address 192.0.2.10/24: a floating IP needs a cluster");
 }
 
 #[test]
@@ -402,12 +398,12 @@ fn a_target_gets_another_alias_in_place() {
 fn what_cannot_be_is_refused_before_anything_is_done() {
     let present = present();
     for (from, to, expected) in [
-        ("\"10G\"", "\"5G\"", "it has 10G, and volumes only grow"),
+        ("\"10G\"", "\"5G\"", "its size is 10G, and volumes can only grow"),
         ("\"10G\"", "\"10G\"\nkind = \"ram\"", "its kind is thick, and cannot be changed to ram"),
         ("\"10G\"", "\"10G\"\nblock-size = 4096", "its block-size is 512"),
         ("on = [2, 1]", "local = true", "it has copies on nodes 1, 2, and is not local"),
-        ("on = [2, 1]", "copies = 3", "it has copies on nodes 1, 2: to change how many"),
-        ("host = \"esx\"", "host = \"web\"", "there is no host \"web\""),
+        ("on = [2, 1]", "copies = 3", "it has copies on nodes 1, 2: to change their number"),
+        ("host = \"esx\"", "host = \"web\"", "host \"web\" not found"),
         ("name = \"esx\"\ninit", "name = \"local\"\ninit", "is built in"),
     ] {
         let file = FILE.replace(from, to);
@@ -426,8 +422,8 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
     );
     let mut alone = self::present();
     alone.volumes = vec![volume("db", &[])];
-    conflicts(FILE, &alone, "it is a single copy on one node");
-    conflicts(&FILE.replace("on = [2, 1]", "copies = 2"), &alone, "it is a single copy on one node");
+    conflicts(FILE, &alone, "it is a local volume");
+    conflicts(&FILE.replace("on = [2, 1]", "copies = 2"), &alone, "it is a local volume");
     changes(&FILE.replace("on = [2, 1]", "local = true"), &alone, false, &[]);
     let in_other_pool = FILE.replace("on = [2, 1]", "pool = \"fast\"");
     conflicts(&in_other_pool, &alone, "its pool is default");
@@ -439,28 +435,37 @@ fn a_file_that_makes_no_sense_is_refused() {
         ("[[volume]]\nname = \"a\"\nsize = \"1G\"\nsise = 1", "sise"),
         ("[[volume]]\nname = \"a\"", "size"),
         ("[[volume]]\nname = \"a\"\nsize = \"big\"", "is not a size"),
-        ("[[volume]]\nname = \"a\"\nsize = 1\n[[volume]]\nname = \"a\"\nsize = 2", "volume a comes twice"),
+        (
+            "[[volume]]\nname = \"a\"\nsize = 1\n[[volume]]\nname = \"a\"\nsize = 2",
+            "volume a is listed twice",
+        ),
         (
             "[[volume]]\nname = \"a\"\nsize = 1\non = [1, 2]\nstrategy = \"heartbeat\"",
             "accept-split-brain = true",
         ),
-        ("[[volume]]\nname = \"a\"\nsize = 1\nstrategy = \"prefer\"", "say `on`, too"),
-        ("[[volume]]\nname = \"a\"\nsize = 1\non = [1]\ncopies = 1", "say one of `on`, `copies` and `local`"),
+        ("[[volume]]\nname = \"a\"\nsize = 1\nstrategy = \"prefer\"", "set `on`, too"),
+        (
+            "[[volume]]\nname = \"a\"\nsize = 1\non = [1]\ncopies = 1",
+            "use only one of `on`, `copies` and `local`",
+        ),
         ("[[volume]]\nname = \"a\"\nsize = 1\ncopies = 5", "one to four copies"),
-        ("[[volume]]\nname = \"a\"\nsize = 1\non = [1, 1]", "node of volume \"a\" 1 comes twice"),
-        ("[[map]]\ntarget = \"t\"\nvolume = \"a\"\n[[map]]\ntarget = \"t\"\nvolume = \"a\"", "comes twice"),
+        ("[[volume]]\nname = \"a\"\nsize = 1\non = [1, 1]", "node of volume \"a\" 1 is listed twice"),
+        (
+            "[[map]]\ntarget = \"t\"\nvolume = \"a\"\n[[map]]\ntarget = \"t\"\nvolume = \"a\"",
+            "is listed twice",
+        ),
         (
             "[[map]]\ntarget = \"t\"\nvolume = \"a\"\nlun = 1\n[[map]]\ntarget = \"t\"\nvolume = \"b\"\nlun = 1",
-            "LUN 1 of t for local comes twice",
+            "LUN 1 of t for local is listed twice",
         ),
-        ("[[address]]\naddress = \"san1\"", "address \"san1\" is none"),
+        ("[[address]]\naddress = \"san1\"", "\"san1\" is not an address"),
         (
             "[[address]]\naddress = \"192.0.2.10/24\"\n[[address]]\naddress = \"192.0.2.10/25\"",
-            "address 192.0.2.10 comes twice",
+            "address 192.0.2.10 is listed twice",
         ),
         (
             "[[address]]\naddress = \"192.0.2.10/24\"\nnodes = [1, 1]",
-            "node of address \"192.0.2.10/24\" 1 comes twice",
+            "node of address \"192.0.2.10/24\" 1 is listed twice",
         ),
         ("volume = 3", "invalid type"),
     ] {

@@ -14,25 +14,25 @@ use crate::size::Size;
 
 /// The disks behind the targets.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Ceiling: what the disks could do at best")]
+#[command(next_help_heading = "Ceiling (best possible with these disks)")]
 pub struct CeilingArgs {
-    /// Measure this disk first, with the same patterns: a device or a file. What is not there is made as a file of --raw-size,
-    /// and taken away again
+    /// Measure this disk first, with the same patterns: a device or a file; if missing, a file of --raw-size is created, and
+    /// removed at the end
     #[arg(long, value_name = "PATH", conflicts_with_all = ["raw_reads", "raw_writes"])]
     raw: Option<PathBuf>,
-    /// The size of the file that is made for --raw
+    /// Size of the file created for --raw
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     raw_size: Size,
-    /// Reads a second of one disk, if that is known
+    /// Read IOPS of one disk, if known
     #[arg(long, value_name = "IOPS")]
     raw_reads: Option<f64>,
-    /// Writes a second of one disk, if that is known
+    /// Write IOPS of one disk, if known
     #[arg(long, value_name = "IOPS")]
     raw_writes: Option<f64>,
-    /// How many such disks there are
+    /// Number of such disks
     #[arg(long, value_name = "N", default_value_t = 1)]
     disks: u32,
-    /// How many copies are kept of everything
+    /// Number of copies of all data
     #[arg(long, value_name = "N", default_value_t = 1)]
     copies: u32,
 }

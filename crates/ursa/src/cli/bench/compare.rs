@@ -17,13 +17,13 @@ use crate::cli::output::Output;
 /// Two records.
 #[derive(Args, Debug)]
 pub struct Compare {
-    /// The record to compare with
+    /// Record to compare with
     #[arg(value_name = "A.json")]
     a: PathBuf,
-    /// The record to compare
+    /// Record to compare
     #[arg(value_name = "B.json")]
     b: PathBuf,
-    /// Make the runs of both again, in turn, so many times: only then is it known how far the ratios spread
+    /// Repeat the runs of both, alternating, for N rounds; only then is the spread of the ratios known
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
     #[command(flatten)]

@@ -26,23 +26,22 @@ Example:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE)]
 pub struct Copies {
-    /// The disk behind the volumes, without them: a device or a file. What is not there is made as a file of --raw-size, and taken
-    /// away again
+    /// Raw disk behind the volumes: a device or a file; if missing, a file of --raw-size is created, and removed at the end
     #[arg(long, value_name = "PATH", required_unless_present = "targets")]
     raw: Option<PathBuf>,
-    /// The size of the file that is made for --raw
+    /// Size of the file created for --raw
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     raw_size: Size,
-    /// A volume and what it is called; a number is how many copies it has. All are compared with the first
+    /// Volume to measure, with a label; a number is its number of copies; all are compared with the first
     #[arg(long = "target", value_name = "LABEL=TARGET")]
     targets: Vec<Labelled>,
-    /// Measure all in turn, so many times
+    /// Number of rounds, each of which measures all in turn
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: u32,
     /// -t: threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: u32,
-    /// -o: requests under way of each thread
+    /// -o: outstanding requests per thread
     #[arg(long, value_name = "N", default_value_t = 32)]
     depth: u32,
     #[command(flatten)]
@@ -65,7 +64,7 @@ impl FromStr for Labelled {
 
     fn from_str(text: &str) -> Result<Labelled, String> {
         let form =
-            || format!("{text:?} has no label: write LABEL=TARGET, for example 2=iscsi://10.0.0.7/IQN/0");
+            || format!("{text:?} has no label; use LABEL=TARGET, for example 2=iscsi://10.0.0.7/IQN/0");
         let (label, target) = text.split_once('=').filter(|(label, _)| !label.is_empty()).ok_or_else(form)?;
         let target = target.parse().map_err(|error: bench::InvalidTarget| error.to_string())?;
         Ok(Labelled { name: name(label), target })

@@ -19,19 +19,19 @@ Example, with a shell that counts in braces:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE)]
 pub struct Fleet {
-    /// The volumes, one a client, in the order in which the clients begin
+    /// Volumes, one per client, in the order in which the clients start
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Target>,
-    /// Clients that are added at once
+    /// Clients to add per step
     #[arg(long, value_name = "N", default_value_t = 1)]
     step: usize,
-    /// Go on to the last client, even if nothing is gained any more
+    /// Continue to the last client, even if total IOPS no longer grow
     #[arg(long)]
     all: bool,
-    /// -t: threads of each client
+    /// -t: threads per client
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: u32,
-    /// -o: requests under way of each thread
+    /// -o: outstanding requests per thread
     #[arg(long, value_name = "N", default_value_t = 32)]
     depth: u32,
     #[command(flatten)]

@@ -24,7 +24,7 @@ pub enum LetterError {
         reason: &'static str,
     },
     /// DISKSPD has it, and we have not.
-    #[error("-{0} of DISKSPD is not available here: {1}")]
+    #[error("-{0} of DISKSPD is not supported: {1}")]
     Unavailable(char, &'static str),
 }
 
@@ -67,11 +67,11 @@ fn letter(letter: char) -> Letter {
         'Z' => Letter::Content,
         // Latencies and series are always recorded, and threads are bound to processors only by -a.
         'L' | 'D' | 'n' => Letter::Nothing,
-        'F' => Letter::Unavailable("-t says how many threads each target has"),
-        'g' => Letter::Unavailable("--rate gives all threads a rate, and counts what is late as late"),
-        'R' => Letter::Unavailable("--json and --html write what was measured to files"),
+        'F' => Letter::Unavailable("-t sets the threads per target"),
+        'g' => Letter::Unavailable("use --rate, a total rate that counts delays"),
+        'R' => Letter::Unavailable("use --json or --html to write results to a file"),
         'C' | 'i' | 'I' | 'j' | 'l' | 'O' | 'p' | 'P' | 'v' | 'x' | 'X' | 'y' | 'e' => {
-            Letter::Unavailable("see ursa bench run --help for what there is")
+            Letter::Unavailable("see ursa bench run --help")
         }
         _ => Letter::Other,
     }
@@ -159,7 +159,7 @@ fn translate(name: char, value: &str, next: Option<&str>, block: u64) -> Result<
         }
         Letter::Random if value.is_empty() => one("--random".to_owned()),
         Letter::Random if value.starts_with('s') => {
-            Err(wrong("a share of random requests among sequential ones is not available"))
+            Err(wrong("a mix of random and sequential requests is not supported"))
         }
         Letter::Random => one(format!("--random={}", in_bytes(value, block))),
         Letter::Sequential => {
@@ -179,13 +179,13 @@ fn translate(name: char, value: &str, next: Option<&str>, block: u64) -> Result<
                 return Err(wrong("-S takes h, u and w"));
             }
             if value.contains(['b', 'r']) {
-                return Err(wrong("the page cache is always bypassed here: -Su, or -Sh for write-through"));
+                return Err(wrong("the page cache is always bypassed; use -Su, or -Sh for write-through"));
             }
             let through = value.contains(['h', 'w']).then(|| "--write-through".to_owned());
             Ok(Translated { options: through.into_iter().collect(), used_next: false })
         }
         Letter::Content if value.is_empty() => one("--data=zero".to_owned()),
-        Letter::Content if value.contains(',') => Err(wrong("data from a file is not available: see --data")),
+        Letter::Content if value.contains(',') => Err(wrong("data from a file is not supported; see --data")),
         Letter::Content => one("--data=random".to_owned()),
         Letter::Nothing => Ok(Translated { options: Vec::new(), used_next: false }),
         Letter::Unavailable(hint) => Err(LetterError::Unavailable(name, hint)),
@@ -251,10 +251,7 @@ mod tests {
         ] {
             match run(&format!("bench run {letters}")) {
                 Ok(expanded) => assert_eq!(expanded, format!("bench run {options}")),
-                Err(error) => assert_eq!(
-                    error,
-                    LetterError::Unavailable('C', "see ursa bench run --help for what there is")
-                ),
+                Err(error) => assert_eq!(error, LetterError::Unavailable('C', "see ursa bench run --help")),
             }
         }
     }

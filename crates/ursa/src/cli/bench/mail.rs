@@ -23,37 +23,37 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Mail {
-    /// Two databases and a log, in this order. Of two targets the first is divided into the databases and the second is the log;
-    /// one is divided into all three
+    /// Two databases and a log, in this order; of two targets, the first is split into the databases and the second is the log;
+    /// one is split into all three
     #[arg(required = true, num_args = 1..=3, value_name = "TARGET")]
     targets: Vec<Target>,
-    /// Users
+    /// Number of users
     #[arg(long, value_name = "N", default_value_t = 1000)]
     users: u32,
-    /// Tasks of each user and day: 47 is called heavy, 94 double heavy; 131 are 80 mails received and read, 13 sent, 12 tasks with the
-    /// calendar, 9 with contacts, 8 mails moved or deleted, 6 times folders browsed, 3 times logged on or off. Other numbers have
-    /// the same shares
+    /// Tasks per user and day: 47 is called heavy, 94 double heavy; 131 are 80 mails received and read, 13 sent, 12 calendar
+    /// tasks, 9 contact tasks, 8 mails moved or deleted, 6 folder listings, 3 logons or logoffs; other numbers keep these
+    /// shares
     #[arg(long, value_name = "N", default_value_t = 131)]
     tasks: u32,
-    /// How long a day of work is, in hours
+    /// Length of a working day, in hours
     #[arg(long, value_name = "HOURS", default_value = "8", value_parser = hours)]
     day: Duration,
-    /// How many times faster than that a day passes: the rate is so many times as high
+    /// Speed-up of the day: multiplies the task rate by FACTOR
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     compress: f64,
-    /// -d: seconds for which it is measured. The warm-up is part of it; how long it is, is found out
+    /// -d: run time in seconds, including an auto-sized warm-up
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     duration: Duration,
-    /// -f: use so much of each target [default: all]
+    /// -f: size of the part of each target to use [default: all]
     #[arg(long, value_name = "SIZE")]
     span: Option<Size>,
-    /// -z: the same seed makes the same tasks at the same times; -z alone takes another each time
+    /// -z: seed; the same seed gives the same tasks at the same times; -z alone uses a random seed
     #[arg(long, value_name = "N", default_value = "0")]
     seed: Seed,
-    /// What writes bring: random, zero, or compressible=PERCENT,dedup=PERCENT
+    /// Data to write: random, zero, or compressible=PERCENT,dedup=PERCENT
     #[arg(long, value_name = "KIND", default_value = "random")]
     data: Content,
-    /// Write pages that know their address and their write, and check every page that is read
+    /// Write pages that carry their address and write number, and check every page read
     #[arg(long)]
     verify: bool,
     #[command(flatten)]
@@ -63,8 +63,8 @@ pub struct Mail {
 }
 
 fn hours(text: &str) -> Result<Duration, String> {
-    let hours: f64 = text.parse().map_err(|_| format!("{text:?} is no number of hours"))?;
-    Duration::try_from_secs_f64(hours * 3600.0).map_err(|_| format!("{text:?} is no time"))
+    let hours: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of hours"))?;
+    Duration::try_from_secs_f64(hours * 3600.0).map_err(|_| format!("{text:?} is not a valid time"))
 }
 
 impl Mail {
@@ -88,7 +88,7 @@ impl Mail {
         self.results.check()?;
         let mut line = ProgressLine::start();
         let mut driver = Driver::prepare_mail(setup, &profile, &mut |progress| line.show(progress))?;
-        line.begin(format!("{:.1} tasks/s are due: ", profile.rate()));
+        line.begin(format!("{:.1} tasks/s due: ", profile.rate()));
         let (run, mail) = driver.run_mail(&profile, &mut |progress| line.show(progress))?;
         line.clear();
         let analysis = Analysis::Mail(Box::new(mail));

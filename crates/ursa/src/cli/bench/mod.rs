@@ -26,21 +26,21 @@ use super::output::Output;
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Use one pattern on one target or several at once
+    /// Run one pattern on one or more targets
     Run(Box<run::Run>),
-    /// Use one pattern with many threads and depths, and find where more load stops paying
+    /// Run one pattern over a range of threads and queue depths, and find the knee
     Sweep(Box<sweep::Sweep>),
-    /// Use the patterns of a published test
+    /// Run the patterns of a published test
     Pack(Box<pack::Pack>),
-    /// Add clients, each with a volume of its own, until the total stops growing
+    /// Add clients, each with its own volume, until total IOPS stop growing
     Fleet(Box<fleet::Fleet>),
-    /// Be a mail server: users whose tasks read databases and write a log
+    /// Simulate a mail server: users whose tasks read databases and write a log
     Mail(Box<mail::Mail>),
-    /// Use one pattern on a raw disk and on volumes with more and more copies, in turn
+    /// Compare one pattern on a raw disk and on volumes with different numbers of copies
     Copies(Box<copies::Copies>),
-    /// Compare two records, or measure both again in turn
+    /// Compare two records, or measure both again in alternation
     Compare(Box<compare::Compare>),
-    /// Show a record again, as text or as a page
+    /// Show a record as text or as an HTML page
     Report(report::Report),
 }
 

@@ -17,16 +17,16 @@ use crate::cli::output::Output;
 #[derive(Args, Debug)]
 #[command(after_help = about())]
 pub struct Pack {
-    /// hci-12, nvme-4 or sql
+    /// Pack: hci-12, nvme-4 or sql
     #[arg(value_name = "PACK", value_parser = find)]
     pack: Patterns,
-    /// `iscsi://PORTAL[:PORT]/IQN/LUN`, a file or a block device; several are used at once
+    /// LUN (`iscsi://PORTAL[:PORT]/IQN/LUN`), file or block device; several are used at once
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Target>,
-    /// -t: threads for each target [default: the pack's]
+    /// -t: threads per target [default: the pack's]
     #[arg(long, value_name = "N")]
     threads: Option<u32>,
-    /// -o: requests under way of each thread [default: the pack's]
+    /// -o: outstanding requests per thread [default: the pack's]
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
     #[command(flatten)]
@@ -41,13 +41,13 @@ pub struct Pack {
 
 fn about() -> String {
     let packs = PACKS.iter().map(|pack| format!("  {:<7} {}\n", pack.name, pack.about));
-    format!("Packs (-b, -w, -r and -s are theirs):\n{}", packs.collect::<String>())
+    format!("Packs (each sets -b, -w, -r and -s):\n{}", packs.collect::<String>())
 }
 
 fn find(name: &str) -> Result<Patterns, String> {
     Patterns::find(name).ok_or_else(|| {
         let names: Vec<&str> = PACKS.iter().map(|pack| pack.name).collect();
-        format!("there is no such pack: choose {}", names.join(", "))
+        format!("unknown pack; use {}", names.join(", "))
     })
 }
 

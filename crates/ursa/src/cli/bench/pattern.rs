@@ -10,52 +10,52 @@ use crate::size::Size;
 
 /// A pattern. The letters are those of DISKSPD.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Pattern, with DISKSPD's letters")]
+#[command(next_help_heading = "Pattern (DISKSPD letters)")]
 pub struct PatternArgs {
-    /// -b: bytes of a request
+    /// -b: request size
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     block: Size,
-    /// -w: of a hundred requests, so many are writes
+    /// -w: write percentage
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     write: u8,
-    /// -r: requests go anywhere, at multiples of SIZE [default: at multiples of a request]
+    /// -r: random access, aligned to SIZE [default: the request size]
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, overrides_with = "random")]
     random: Option<Option<Size>>,
-    /// -s: requests follow each other, so far apart [default: the length of a request]; this is the default access
+    /// -s: sequential access with this stride [default: the request size]; this is the default access
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true)]
     sequential: Option<Option<Size>>,
-    /// -si: all threads go on from one place, instead of each from its own
+    /// -si: all threads share one sequence, instead of one per thread
     #[arg(long)]
     interlocked: bool,
-    /// -Sh, -Sw: every write is on stable storage when it is answered. Caches of this machine are bypassed always (-Su)
+    /// -Sh, -Sw: write through: each write is on stable storage when acknowledged; caches of this machine are always bypassed (-Su)
     #[arg(long)]
     write_through: bool,
-    /// -f: use so much of the target [default: all]
+    /// -f: size of the part of the target to use [default: all]
     #[arg(long, value_name = "SIZE")]
     span: Option<Size>,
-    /// -B: where the part that is used begins
+    /// -B: offset of the part to use
     #[arg(long, value_name = "SIZE", default_value = "0")]
     base: Size,
-    /// -T: how far apart the threads begin
+    /// -T: distance between the start offsets of threads
     #[arg(long, value_name = "SIZE", default_value = "0")]
     thread_stride: Size,
-    /// -z: the same seed makes the same requests; -z alone takes another each time
+    /// -z: seed; the same seed gives the same requests; -z alone uses a random seed
     #[arg(long, value_name = "N", default_value = "0")]
     seed: Seed,
-    /// -Z is zero: what writes bring: random, zero, or compressible=PERCENT,dedup=PERCENT
+    /// Data to write: random, zero, or compressible=PERCENT,dedup=PERCENT; -Z alone means zero
     #[arg(long, value_name = "KIND", default_value = "random", overrides_with = "data")]
     data: Content,
-    /// -W: seconds before it is measured
+    /// -W: warm-up time in seconds
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     warm_up: Duration,
-    /// -d: seconds for which it is measured
+    /// -d: measured time in seconds
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     duration: Duration,
-    /// Requests a second of all threads together, each due at its own time: latency counts from then, not from when the
-    /// request could be sent
+    /// Fixed total rate in requests per second; latency counts from the time a request is due, not from the time it is
+    /// sent
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
-    /// Write data that knows its address and its write, and check every read
+    /// Write data that carries its address and write number, and check every read
     #[arg(long)]
     verify: bool,
 }
@@ -89,8 +89,8 @@ impl Seed {
 
 /// A time in seconds: `10`, `0.5`.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is no time"))
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is not a valid time"))
 }
 
 impl PatternArgs {

@@ -76,7 +76,7 @@ fn describe(progress: &Progress) -> String {
     let seconds = elapsed.as_secs();
     let of = of.map(|of| format!(" of {}", of.as_secs())).unwrap_or_default();
     let phase = match phase {
-        Phase::Preparing => return format!("looking at the targets, {seconds} s"),
+        Phase::Preparing => return format!("checking the targets, {seconds} s"),
         Phase::Filling => {
             let percent = 100.0 * *filled as f64 / (*to_fill).max(1) as f64;
             let whole = |bytes: u64| short_size(bytes - bytes % (1 << 20));
@@ -84,7 +84,7 @@ fn describe(progress: &Progress) -> String {
         }
         Phase::WarmUp => "warm-up",
         Phase::Measuring => "measuring",
-        Phase::Draining | Phase::Over => return "waiting for the last answers".to_owned(),
+        Phase::Draining | Phase::Over => return "waiting for the last responses".to_owned(),
     };
     let [reads, writes] = iops.map(grouped);
     format!("{phase} {seconds}{of} s: {reads} reads/s, {writes} writes/s, {mb_per_s:.0} MB/s")

@@ -12,7 +12,7 @@ use crate::cli::output::Output;
 /// A record from a file.
 #[derive(Args, Debug)]
 pub struct Report {
-    /// A record that --json wrote
+    /// Record written by --json
     #[arg(value_name = "FILE")]
     record: PathBuf,
     #[command(flatten)]

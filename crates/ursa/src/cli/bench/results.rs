@@ -16,10 +16,10 @@ use crate::cli::output::Output;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Results")]
 pub struct ResultArgs {
-    /// Write all that was measured to this file; - is standard output
+    /// Write the full record as JSON to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page with charts to this file; it needs no network to be looked at
+    /// Write an HTML page with charts to this file; it needs no network to view
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

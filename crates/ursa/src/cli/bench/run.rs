@@ -22,13 +22,13 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
-    /// `iscsi://PORTAL[:PORT][,PORTAL...]/IQN/LUN`, a file or a block device; several are used at once
+    /// LUN (`iscsi://PORTAL[:PORT][,PORTAL...]/IQN/LUN`), file or block device; several are used at once
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Target>,
-    /// -t: threads for each target
+    /// -t: threads per target
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: u32,
-    /// -o: requests under way of each thread
+    /// -o: outstanding requests per thread
     #[arg(long, value_name = "N", default_value_t = 2)]
     depth: u32,
     #[command(flatten)]

@@ -16,25 +16,25 @@ use crate::size::Size;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Targets")]
 pub struct SetupArgs {
-    /// Destroy what is on the targets; without it, only empty ones are written
+    /// Destroy the data on the targets; without it, only empty targets are written
     #[arg(long)]
     overwrite: bool,
-    /// Write all that will be used before it is measured: random, zero, or compressible=PERCENT,dedup=PERCENT
+    /// Fill the used space before measuring: random, zero, or compressible=PERCENT,dedup=PERCENT
     #[arg(long, value_name = "KIND")]
     precondition: Option<Content>,
-    /// -c: make the targets, which are files, so large; they are filled with random data if --precondition says nothing else
+    /// -c: create the targets as files of this size, filled with random data unless --precondition says otherwise
     #[arg(long, value_name = "SIZE")]
     create: Option<Size>,
-    /// Sessions of each thread with an iSCSI target
+    /// iSCSI sessions per thread and portal
     #[arg(long, value_name = "N", default_value_t = 1)]
     sessions: u32,
-    /// -a: bind the threads to these processors, in turn: 0,2-3
+    /// -a: bind the threads to these CPUs in turn: 0,2-3
     #[arg(long, value_name = "LIST", value_parser = processors)]
     processors: Option<Processors>,
-    /// Seconds without an answer after which a target counts as lost
+    /// Seconds without a response after which a target counts as lost
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     timeout: Duration,
-    /// The server's process, for its CPU time [default: who listens at the portal, if it is this machine]
+    /// Process ID of the server, for its CPU time [default: the process that listens at the portal, if on this machine]
     #[arg(long, value_name = "PID")]
     server_pid: Vec<u32>,
     #[command(flatten)]
@@ -50,7 +50,7 @@ fn processors(text: &str) -> Result<Processors, String> {
     let list = if text.contains(['-', ',']) { text.to_owned() } else { format!("{text}-{text}") };
     match list.parse::<Cores>() {
         Ok(Cores::Processors(processors)) => Ok(Processors(processors)),
-        _ => Err(format!("{text:?} is no list of processors: write 0,2-3")),
+        _ => Err(format!("{text:?} is not a list of CPUs; use for example 0,2-3")),
     }
 }
 

@@ -15,13 +15,13 @@ use crate::cli::output::Output;
 /// One pattern with many threads and depths.
 #[derive(Args, Debug)]
 pub struct Sweep {
-    /// `iscsi://PORTAL[:PORT]/IQN/LUN`, a file or a block device; several are used at once
+    /// LUN (`iscsi://PORTAL[:PORT]/IQN/LUN`), file or block device; several are used at once
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Target>,
-    /// -t: threads for each target
+    /// -t: threads per target
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8")]
     threads: Vec<u32>,
-    /// -o: requests under way of each thread
+    /// -o: outstanding requests per thread
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
     depth: Vec<u32>,
     #[command(flatten)]

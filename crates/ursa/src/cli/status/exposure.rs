@@ -39,13 +39,10 @@ pub(super) fn lines(observed: &Observed) -> Vec<String> {
         alone.entry((volume.node, outlives_node)).or_default().push(&volume.name);
     }
     for ((node, outlives_node), volumes) in alone {
-        let (lost, on) = match node {
-            Some(node) => (format!("node {node}"), "that"),
-            None => ("this node".into(), "this"),
-        };
+        let lost = node.map_or("this node".into(), |node| format!("node {node}"));
         let outcome = match outlives_node {
-            true => format!("nobody serves until it is back: on {on} node alone"),
-            false => format!("ITS DATA IS LOST: it is in memory, on {on} node alone"),
+            true => "unavailable until the node returns (no other copy)",
+            false => "DATA LOST (in memory, no other copy)",
         };
         lines.push(format!("if {lost} is lost: {}: {outcome}", named(&volumes)));
     }

@@ -122,10 +122,10 @@ fn of_problems(observed: &Observed) -> Vec<Finding> {
     let finding = |(text, nodes, since): (&str, Vec<String>, Vec<Since>)| {
         let nodes = nodes.join(", ");
         let (cause, action) = match nodes.is_empty() {
-            true => (text.to_owned(), "Follow what it says; the log has more".to_owned()),
+            true => (text.to_owned(), "Do what the message says; the log has details".to_owned()),
             false => (
                 format!("{}: {text}", capital(&nodes)),
-                format!("Follow what it says; the log of {nodes} has more"),
+                format!("Do what the message says; the log of {nodes} has details"),
             ),
         };
         degraded(cause, &action, "journalctl -u ursa".into()).since(first(since))
@@ -139,14 +139,14 @@ fn of_missing(observed: &Observed) -> Vec<Finding> {
     let is_down = |id: u16| nodes.iter().any(|node| node.id == id && !node.up);
     let finding = |one: &Missing, what: &str| {
         let name = node_words(one.node, &one.node_name);
-        let cause = format!("{} does not say {what}: {}.", capital(&name), one.reason);
-        degraded(cause, &format!("Ask on its machine ({})", one.node_name), "ursa status".into())
+        let cause = format!("{} does not report {what}: {}.", capital(&name), one.reason);
+        degraded(cause, &format!("Check locally on {}", one.node_name), "ursa status".into())
     };
     let silent = &observed.problems.missing;
     let is_said = |id: u16| silent.iter().any(|one| one.node == id);
-    let how = silent.iter().filter(|one| !is_down(one.node)).map(|one| finding(one, "how it is"));
+    let how = silent.iter().filter(|one| !is_down(one.node)).map(|one| finding(one, "its health"));
     let what = observed.missing.iter().filter(|one| !is_down(one.node) && !is_said(one.node));
-    how.chain(what.map(|one| finding(one, "what it has"))).collect()
+    how.chain(what.map(|one| finding(one, "all of its pools, volumes and sessions"))).collect()
 }
 
 /// How it is altogether.
@@ -172,20 +172,20 @@ fn of_volume(volume: &Volume, nodes: &[ClusterNode]) -> Option<Finding> {
     let show = format!("ursa volume show {name}{of}");
     let in_sync = |copy: &VolumeCopy| copy.state == CopyState::InSync;
     if volume.fork.as_ref().is_some_and(|fork| fork.split) {
-        let cause = format!("Volume {name} is split: two nodes have data of it that the other has not.");
-        let action = "Save what you need, then decide whose data is kept";
+        let cause = format!("Split brain on volume {name}: two nodes each have writes that the other lacks.");
+        let action = "Back up what you need, then choose which side to keep";
         let command = format!("ursa volume resolve-fork {name} --keep NODE --discard-other");
         return Some(lost(cause, action, command).since(fork_since(volume)));
     }
     if let Some(problem) = unserved(volume, nodes) {
-        let of = volume.node.map(|node| format!(" of node {node}")).unwrap_or_default();
-        let cause = format!("Volume {name}{of} is not served: {problem}");
-        return Some(lost(cause, "See what it waits for", show));
+        let of = volume.node.map(|node| format!(" on node {node}")).unwrap_or_default();
+        let cause = format!("Volume {name}{of} is unavailable: {problem}");
+        return Some(lost(cause, "Show what it waits for", show));
     }
     if !volume.copies.is_empty() && !volume.copies.iter().any(|copy| can_serve(copy, nodes)) {
         if volume.copies.iter().any(in_sync) {
             let cause = format!(
-                "Nobody serves volume {name}, as far as the node that was asked knows: no node that has a copy in sync answers it."
+                "Volume {name} is unavailable, as seen from this node: no node with a copy in sync responds."
             );
             let has_one =
                 |node: &&ClusterNode| volume.copies.iter().any(|copy| copy.node == node.id && in_sync(copy));
@@ -193,18 +193,19 @@ fn of_volume(volume: &Volume, nodes: &[ClusterNode]) -> Option<Finding> {
             let down = nodes.iter().filter(has_one).filter_map(|node| node.down_since);
             let since = down.max_by_key(|since| since.at);
             return Some(
-                lost(cause, "Bring back a node that has a copy in sync, or the network to it", show)
+                lost(cause, "Bring back a node that has a copy in sync, or restore the network to it", show)
                     .since(since),
             );
         }
-        let cause = format!("Nobody serves volume {name}: none of its copies is in sync.");
+        let cause = format!("Volume {name} is unavailable: none of its copies is in sync.");
         // Since the last of them is not.
         let since = volume.copies.iter().filter_map(behind_since).max_by_key(|since| since.at);
         return Some(lost(cause, "Bring back the node that had the last copy in sync", show).since(since));
     }
     let fork = volume.fork.as_ref()?;
-    let cause = format!("Node {} goes on alone with volume {name}.", fork.node);
-    let found = degraded(cause, "Bring back the other node, or the link to it", "ursa node list".into());
+    let cause = format!("Node {} continues alone with volume {name}.", fork.node);
+    let found =
+        degraded(cause, "Bring back the other node, or restore the link to it", "ursa node list".into());
     Some(found.since(fork_since(volume)))
 }
 
@@ -233,12 +234,12 @@ fn of_cut_off(nodes: &[ClusterNode], node: &ClusterNode) -> Finding {
         node_words(id, name.unwrap_or_default())
     };
     let here = nodes.iter().find(|node| node.here);
-    let here = here.map_or("the node that was asked".into(), |node| named(node.id));
+    let here = here.map_or("this node".into(), |node| named(node.id));
     let by: Vec<String> = node.reached_by.iter().map(|id| named(*id)).collect();
     let reach = if by.len() == 1 { "reaches" } else { "reach" };
     let name = capital(&named(node.id));
-    let cause = format!("{name} does not answer {here} by any link; {} {reach} it.", by.join(", "));
-    let action = "Look after the network between the two (cables, switches, firewalls, port 3270)";
+    let cause = format!("{name} is cut off from {here} on every link; {} {reach} it.", by.join(", "));
+    let action = "Check the network between the two nodes (cables, switches, firewalls, port 3270)";
     degraded(cause, action, "ursa node links".into()).since(node.down_since)
 }
 
@@ -251,18 +252,18 @@ fn of_node(nodes: &[ClusterNode], node: &ClusterNode) -> Option<Finding> {
     match (node.up, node.maintenance) {
         (true, false) => None,
         (true, true) => {
-            let cause = format!("{} is in maintenance: none of its copies is in sync.", capital(&name));
+            let cause = format!("{} is in maintenance: its copies are out of sync.", capital(&name));
             let since = node.maintenance_since.map(Since::exactly);
-            Some(degraded(cause, "End it when the work is done", end).since(since))
+            Some(degraded(cause, "End maintenance when the work is done", end).since(since))
         }
         (false, true) => {
             let cause = format!("{} is in maintenance and stopped.", capital(&name));
-            let action = "Start it again when the work is done, then end its maintenance";
+            let action = "Start Ursa there when the work is done, then end maintenance";
             Some(degraded(cause, action, end).since(node.down_since))
         }
         (false, false) => {
-            let cause = format!("{} is down: nothing is heard of it.", capital(&name));
-            let action = format!("See whether its machine runs, and start Ursa there ({})", node.name);
+            let cause = format!("{} is down: heartbeat timeout.", capital(&name));
+            let action = format!("Check that the server runs, and start Ursa there ({})", node.name);
             Some(degraded(cause, &action, "systemctl start ursa".into()).since(node.down_since))
         }
     }
@@ -284,10 +285,12 @@ fn of_votes(nodes: &[ClusterNode]) -> Option<Finding> {
         return None;
     }
     let cause = match all {
-        0 => "The cluster's record does not answer: nothing can be changed, and no node can be given up."
-            .into(),
+        0 => {
+            "The cluster's record does not answer: nothing can be changed, and no node can be declared lost."
+                .into()
+        }
         _ => format!(
-            "Only {up} of {all} nodes that vote are up: nothing can be changed, and no further node can be given up."
+            "No quorum ({up} of {all} voters up): nothing can be changed, and no further node can be declared lost."
         ),
     };
     // Since so many are down that the others are no majority.
@@ -304,8 +307,8 @@ fn of_two(nodes: &[ClusterNode]) -> Option<Finding> {
     if nodes.len() != 2 {
         return None;
     }
-    let cause = "Two nodes alone cannot agree which of them is lost: if the one that decides is, the other waits for it.";
-    let action = "Let a third one join; a small machine as a witness is enough";
+    let cause = "Two nodes without a witness have no majority: if the preferred node is lost, the other one waits for it.";
+    let action = "Add a third node; a small machine as a witness is enough";
     Some(finding(Health::Healthy, cause.into(), action, "ursa node token".into()))
 }
 
@@ -313,7 +316,7 @@ fn of_two(nodes: &[ClusterNode]) -> Option<Finding> {
 fn pool_words(pool: &Pool) -> String {
     match pool.node {
         Some(node) => {
-            format!("{} of {}", pool.name, node_words(node, pool.node_name.as_deref().unwrap_or("-")))
+            format!("{} on {}", pool.name, node_words(node, pool.node_name.as_deref().unwrap_or("-")))
         }
         None => pool.name.clone(),
     }
@@ -364,19 +367,19 @@ fn of_pool(pool: &Pool, observed: &Observed) -> Option<Finding> {
         PoolState::Online => overcommitted(pool).or_else(|| nearly_full(pool)),
         PoolState::Exported => None,
         PoolState::DiskFailed => {
-            let cause = format!("A disk of pool {name} is out of service{reason}.");
+            let cause = format!("A disk of pool {name} has failed{reason}.");
             let action = format!(
-                "Look after the disk (dmesg){replace}; when it works again, or is replaced, open the pool again"
+                "Check the disk (dmesg){replace}; when it works again or is replaced, reopen the pool"
             );
             Some(finding(health, cause, &action, reopen).since(since))
         }
         PoolState::ReadOnly => {
-            let cause = format!("Pool {name} takes no changes: its metadata could not be written.");
-            Some(degraded(cause, "Look after its disks (dmesg), then open it again", reopen).since(since))
+            let cause = format!("Pool {name} is read-only: a metadata write failed. Volume I/O continues.");
+            Some(degraded(cause, "Check its disks (dmesg), then reopen it", reopen).since(since))
         }
         PoolState::Unavailable => {
-            let cause = format!("Pool {name} is not open{reason}.");
-            let action = format!("Bring its disks back{replace}, then open it");
+            let cause = format!("Pool {name} is unavailable{reason}.");
+            let action = format!("Bring its disks back{replace}, then reopen it");
             Some(finding(health, cause, &action, reopen).since(since))
         }
     }
@@ -386,7 +389,7 @@ fn of_pool(pool: &Pool, observed: &Observed) -> Option<Finding> {
 fn overcommitted(pool: &Pool) -> Option<Finding> {
     let Overcommit { promised, free } = pool.overcommit?;
     let cause = format!(
-        "Pool {} is overcommitted: its file system has {} free, and pools there may still need {}. When it is full, writes to new places fail.",
+        "Pool {} is overcommitted: its file system has {} free, and pools on it may still need {}. When it is full, writes that need new space fail.",
         pool_words(pool),
         size(free),
         size(promised)
@@ -425,7 +428,7 @@ fn of_copies(observed: &Observed) -> Vec<Finding> {
         let others =
             if more.is_empty() { String::new() } else { format!(" {} more are paused.", more.len()) };
         let cause = format!(
-            "{} has paused the sync of {} on node {}: until it is in sync the volume survives fewer losses.{others}",
+            "{} has paused the resync of {} on node {}: the volume has reduced redundancy until it completes.{others}",
             by.escape_debug(),
             volume.name,
             copy.node
@@ -433,24 +436,25 @@ fn of_copies(observed: &Observed) -> Vec<Finding> {
         let command = format!("ursa job resume copy.{}.{}", volume.id, copy.node);
         let pauses = paused.iter().filter_map(|(_, copy)| copy.sync.as_ref()?.paused.as_ref());
         let since = first(pauses.map(|pause| Since::exactly(pause.since)));
-        found.push(degraded(cause, "Have it go on as soon as it may", command).since(since));
+        found.push(degraded(cause, "Resume it as soon as the load allows", command).since(since));
     }
     if let [(volume, copy), more @ ..] = waiting.as_slice() {
         let what = copy.sync.as_ref().and_then(|sync| sync.waits_for.as_deref()).unwrap_or_default();
-        let others = if more.is_empty() { String::new() } else { format!(" {} more wait, too.", more.len()) };
+        let others =
+            if more.is_empty() { String::new() } else { format!(" {} more are waiting.", more.len()) };
         let cause = format!(
-            "The copy of {} on node {} is not in sync and waits for {what}.{others}",
+            "The copy of {} on node {} is out of sync and waits for {what}.{others}",
             volume.name, copy.node
         );
-        let action = "If it stays so, look after what it waits for";
+        let action = "If it keeps waiting, check what it waits for";
         found.push(degraded(cause, action, show(volume)).since(since(&waiting)));
     }
     if let [(volume, copy), more @ ..] = mending.as_slice() {
         let cause = match more.len() {
-            0 => format!("The copy of {} on node {} is being brought in sync.", volume.name, copy.node),
-            more => format!("{} copies are being brought in sync.", more + 1),
+            0 => format!("The copy of {} on node {} is out of sync and resyncing.", volume.name, copy.node),
+            more => format!("{} copies are out of sync and resyncing.", more + 1),
         };
-        let action = "Nothing is to be done but wait";
+        let action = "No action needed; resync in progress";
         found.push(degraded(cause, action, show(volume)).since(since(&mending)));
     }
     found
@@ -459,14 +463,14 @@ fn of_copies(observed: &Observed) -> Vec<Finding> {
 fn of_changes(observed: &Observed) -> Option<Finding> {
     let change = observed.node.changes.iter().find(|change| change.age > CHANGE_SECONDS_MAX)?;
     let cause = format!(
-        "{} does not end, for {}: it waits for {}.",
+        "{} has not finished after {}: it waits for {}.",
         capital(&change.what),
         age(change.age),
         change.waits_for
     );
     Some(degraded(
         cause,
-        "Look after what it waits for; it then goes on by itself",
+        "Fix what it waits for; it then continues automatically",
         "journalctl -u ursa".into(),
     ))
 }

@@ -27,7 +27,7 @@ use crate::clock::unix_now;
 /// How to show it.
 #[derive(Args, Debug)]
 pub struct Status {
-    /// Say in a line how it is, and end with 0: healthy, 1: it could not be asked, 2: data or service is lost, 3: degraded
+    /// Print one line and exit with 0: healthy, 1: unknown (no answer), 2: data or service lost, 3: degraded
     #[arg(long)]
     check: bool,
 }

@@ -49,23 +49,24 @@ pub(super) fn text(observed: &Observed, report: &Report<'_>) -> String {
         counted(report.volumes, "volume"),
         counted(report.targets, "target"),
         counted(report.sessions, "session"),
-        if silent.is_empty() { String::new() } else { format!("; NOT ALL: without {silent}") }
+        if silent.is_empty() { String::new() } else { format!("; INCOMPLETE: without {silent}") }
     );
-    let change =
-        |change: &Change| format!("{}, for {}: waits for {}", change.what, age(change.age), change.waits_for);
+    let change = |change: &Change| {
+        format!("{} for {}, waiting for {}", change.what, age(change.age), change.waits_for)
+    };
     let advice: Vec<&Finding> =
         report.findings.iter().filter(|finding| finding.health == Health::Healthy).collect();
     fields([
         ("Node", what),
         ("Cluster", report.cluster.map_or("none".into(), cluster)),
         ("State", state(report, observed.asked_at)),
-        ("Scan", scan(observed, &report.syncs)),
-        ("Losses", shortened(report.losses.clone(), "nothing: there is no volume")),
+        ("Resync", scan(observed, &report.syncs)),
+        ("Tolerance", shortened(report.losses.clone(), "no volumes")),
         ("Action", action(report.findings)),
         ("Advice", shortened(advice.iter().map(|finding| finding.cause.clone()).collect(), "none")),
         ("Pools", shortened(pools(report), "none")),
-        ("Has", has),
-        ("Changes", shortened(node.changes.iter().map(change).collect(), "none under way")),
+        ("Objects", has),
+        ("Changes", shortened(node.changes.iter().map(change).collect(), "none in progress")),
     ])
 }
 
@@ -120,9 +121,9 @@ fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
         let outside = observed.volumes.iter().flat_map(|volume| &volume.copies);
         let outside = outside.filter(|copy| copy.state != api::CopyState::InSync).count();
         return match (copies, outside) {
-            (0, _) => "nothing to copy: no volume has copies on several nodes".into(),
-            (_, 0) => "nothing to copy: all copies are in sync".into(),
-            (_, outside) => format!("{outside} copies are not in sync, and nobody says how far they are"),
+            (0, _) => "none needed: no volume has copies on several nodes".into(),
+            (_, 0) => "none needed: all copies are in sync".into(),
+            (_, outside) => format!("{outside} copies are out of sync, progress unknown"),
         };
     }
     let sum = |of: fn(&api::CopySync) -> u64| syncs.iter().map(|sync| of(sync.sync)).sum::<u64>();
@@ -134,14 +135,14 @@ fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
     let last = syncs.iter().map(|sync| sync.sync.seconds_left).collect::<Option<Vec<_>>>();
     let eta = match last.and_then(|all| all.into_iter().max()) {
         Some(seconds) if rate > 0 => format!("{} to go", age(seconds.max(left / rate))),
-        _ => "nobody can say how long it takes".into(),
+        _ => "time left unknown".into(),
     };
     let copies = if syncs.len() == 1 { "1 copy".to_owned() } else { format!("{} copies", syncs.len()) };
     let whole = match total {
         // A copy that is new, or whose node is away: nobody has counted yet.
-        0 => format!("{copies}: what there is to copy is not known yet"),
+        0 => format!("{copies}: amount to copy not known yet"),
         _ => format!(
-            "{copies}: {} of {} copied ({percent} %), {} a second, {eta}",
+            "{copies}: {} of {} copied ({percent} %), {}/s, {eta}",
             size(done),
             size(total),
             size(rate)

@@ -95,7 +95,7 @@ fn sync() -> CopySync {
         copied_bytes: 7 * G,
         bytes_per_second: 64 << 20,
         seconds_left: Some(48),
-        cause: "its node was restarted".into(),
+        cause: "its node restarted".into(),
         since: Some(Since { at: 880, or_earlier: true }),
         held_back_by: None,
         waits_for: None,
@@ -121,16 +121,16 @@ fn a_node_alone_is_healthy() {
         Health::Healthy,
         "healthy",
         "\
-Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster  none
-State    healthy
-Scan     nothing to copy: no volume has copies on several nodes
-Losses   if this node is lost: db: nobody serves until it is back: on this node alone
-Action   none needed
-Advice   none
-Pools    default: 80G free of 100G
-Has      1 volume, 0 targets, 1 session
-Changes  none under way
+Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster    none
+State      healthy
+Resync     none needed: no volume has copies on several nodes
+Tolerance  if this node is lost: db: unavailable until the node returns (no other copy)
+Action     none needed
+Advice     none
+Pools      default: 80G free of 100G
+Objects    1 volume, 0 targets, 1 session
+Changes    none in progress
 ",
     );
 }
@@ -145,9 +145,9 @@ fn data_in_the_memory_of_one_node_is_lost_with_it() {
     assert_eq!(
         report.losses,
         [
-            "if this node is lost: scratch: ITS DATA IS LOST: it is in memory, on this node alone",
-            "if this node is lost: db: nobody serves until it is back: on this node alone",
-            "if node 2 is lost: swap: ITS DATA IS LOST: it is in memory, on that node alone",
+            "if this node is lost: scratch: DATA LOST (in memory, no other copy)",
+            "if this node is lost: db: unavailable until the node returns (no other copy)",
+            "if node 2 is lost: swap: DATA LOST (in memory, no other copy)",
         ]
     );
 }
@@ -159,17 +159,17 @@ fn a_cluster_in_sync_is_healthy() {
         Health::Healthy,
         "healthy",
         "\
-Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster  3 of 3 nodes up, 4 of 4 copies in sync
-State    healthy
-Scan     nothing to copy: all copies are in sync
-Losses   if node 1 is lost: db, mail: goes on after about a second
-         if node 2 is lost: db, mail: goes on after about a second
-Action   none needed
-Advice   none
-Pools    default: 80G free of 100G
-Has      2 volumes, 0 targets, 1 session
-Changes  none under way
+Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster    3 of 3 nodes up, 4 of 4 copies in sync
+State      healthy
+Resync     none needed: all copies are in sync
+Tolerance  if node 1 is lost: db, mail: still available, after a pause of about a second
+           if node 2 is lost: db, mail: still available, after a pause of about a second
+Action     none needed
+Advice     none
+Pools      default: 80G free of 100G
+Objects    2 volumes, 0 targets, 1 session
+Changes    none in progress
 ",
     );
 }
@@ -183,22 +183,22 @@ fn a_copy_that_is_given_what_it_missed_degrades() {
     shows(
         &observed,
         Health::Degraded,
-        "DEGRADED: The copy of db on node 2 is being brought in sync.",
+        "DEGRADED: The copy of db on node 2 is out of sync and resyncing.",
         "\
-Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster  3 of 3 nodes up, 3 of 4 copies in sync
-State    DEGRADED: The copy of db on node 2 is being brought in sync. (for at least 2m00s)
-Scan     1 copy: 7G of 10G copied (70 %), 64M a second, 48s to go
-         db on node 2: 3G of 10G left to copy, 64M a second, 48s to go; why: its node was restarted; held back by the cluster's limit (ursa node sync-limit)
-Losses   if node 1 is lost: db: nobody serves until it is back: it is the only copy in sync
-         if node 1 is lost: mail: goes on after about a second
-         if node 2 is lost: db: nothing changes: its copy is not in sync
-         if node 2 is lost: mail: goes on after about a second
-Action   Nothing is to be done but wait: ursa volume show db
-Advice   none
-Pools    default: 80G free of 100G
-Has      2 volumes, 0 targets, 1 session
-Changes  none under way
+Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster    3 of 3 nodes up, 3 of 4 copies in sync
+State      DEGRADED: The copy of db on node 2 is out of sync and resyncing. (for at least 2m00s)
+Resync     1 copy: 7G of 10G copied (70 %), 64M/s, 48s to go
+           db on node 2: 3G of 10G left to copy, 64M/s, 48s to go; cause: its node restarted; limited by the cluster's resync limit (ursa node sync-limit)
+Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy in sync)
+           if node 1 is lost: mail: still available, after a pause of about a second
+           if node 2 is lost: db: no effect (its copy is out of sync)
+           if node 2 is lost: mail: still available, after a pause of about a second
+Action     No action needed; resync in progress: ursa volume show db
+Advice     none
+Pools      default: 80G free of 100G
+Objects    2 volumes, 0 targets, 1 session
+Changes    none in progress
 ",
     );
 }
@@ -214,18 +214,18 @@ fn a_node_that_is_down_degrades() {
     shows(
         &observed,
         Health::Degraded,
-        "DEGRADED: Node 2 (server2) is down: nothing is heard of it.",
+        "DEGRADED: Node 2 (server2) is down: heartbeat timeout.",
         "\
-Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster  2 of 3 nodes up, 2 of 4 copies in sync
-State    DEGRADED: Node 2 (server2) is down: nothing is heard of it. (for 3m05s)
-Scan     2 copies are not in sync, and nobody says how far they are
-Losses   if node 1 is lost: db, mail: nobody serves until it is back: it is the only copy in sync
-Action   See whether its machine runs, and start Ursa there (server2): systemctl start ursa
-Advice   none
-Pools    default: 80G free of 100G
-Has      2 volumes, 0 targets, 1 session
-Changes  none under way
+Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster    2 of 3 nodes up, 2 of 4 copies in sync
+State      DEGRADED: Node 2 (server2) is down: heartbeat timeout. (for 3m05s)
+Resync     2 copies are out of sync, progress unknown
+Tolerance  if node 1 is lost: db, mail: unavailable until the node returns (only copy in sync)
+Action     Check that the server runs, and start Ursa there (server2): systemctl start ursa
+Advice     none
+Pools      default: 80G free of 100G
+Objects    2 volumes, 0 targets, 1 session
+Changes    none in progress
 ",
     );
 }
@@ -236,31 +236,31 @@ fn a_split_volume_is_a_loss_and_comes_first() {
     observed.nodes.as_mut().unwrap().truncate(2);
     observed.nodes.as_mut().unwrap()[1].votes = false;
     observed.volumes[1].fork = Some(VolumeFork { node: 2, since: 9, split: true });
-    let waits = Some("the link to node 2, of which nothing is heard".to_owned());
+    let waits = Some("node 2 to be reachable again (heartbeat timeout)".to_owned());
     let waiting = CopySync { bytes_per_second: 0, seconds_left: None, waits_for: waits, ..sync() };
     observed.volumes[0].copies[1] = copy(2, CopyState::Outside, Some(waiting));
     shows(
         &observed,
         Health::Lost,
-        "LOST: Volume mail is split: two nodes have data of it that the other has not. (1 more: `ursa status`)",
+        "LOST: Split brain on volume mail: two nodes each have writes that the other lacks. (1 more: `ursa status`)",
         "\
-Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster  2 of 2 nodes up, 4 of 4 copies in sync
-State    LOST: Volume mail is split: two nodes have data of it that the other has not. (for 16m31s)
-         The copy of db on node 2 is not in sync and waits for the link to node 2, of which nothing is heard. (for at least 2m00s)
-Scan     1 copy: 7G of 10G copied (70 %), 0 a second, nobody can say how long it takes
-         db on node 2: 3G of 10G left to copy; why: its node was restarted; IT WAITS for the link to node 2, of which nothing is heard
-Losses   if node 1 is lost: db: nobody serves until it is back: it is the only copy in sync
-         if node 1 is lost: mail: nobody serves until it is back: of two nodes without a witness it decides (`ursa node prefer`)
-         if node 2 is lost: db: nothing changes: its copy is not in sync
-         if node 2 is lost: mail: goes on after about a second
-Action   Save what you need, then decide whose data is kept: ursa volume resolve-fork mail --keep NODE --discard-other
-         If it stays so, look after what it waits for: ursa volume show db
-         Let a third one join; a small machine as a witness is enough: ursa node token
-Advice   Two nodes alone cannot agree which of them is lost: if the one that decides is, the other waits for it.
-Pools    default: 80G free of 100G
-Has      2 volumes, 0 targets, 1 session
-Changes  none under way
+Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster    2 of 2 nodes up, 4 of 4 copies in sync
+State      LOST: Split brain on volume mail: two nodes each have writes that the other lacks. (for 16m31s)
+           The copy of db on node 2 is out of sync and waits for node 2 to be reachable again (heartbeat timeout). (for at least 2m00s)
+Resync     1 copy: 7G of 10G copied (70 %), 0/s, time left unknown
+           db on node 2: 3G of 10G left to copy; cause: its node restarted; WAITING for node 2 to be reachable again (heartbeat timeout)
+Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy in sync)
+           if node 1 is lost: mail: unavailable until the node returns (preferred node, and there is no witness: `ursa node prefer`)
+           if node 2 is lost: db: no effect (its copy is out of sync)
+           if node 2 is lost: mail: still available, after a pause of about a second
+Action     Back up what you need, then choose which side to keep: ursa volume resolve-fork mail --keep NODE --discard-other
+           If it keeps waiting, check what it waits for: ursa volume show db
+           Add a third node; a small machine as a witness is enough: ursa node token
+Advice     Two nodes without a witness have no majority: if the preferred node is lost, the other one waits for it.
+Pools      default: 80G free of 100G
+Objects    2 volumes, 0 targets, 1 session
+Changes    none in progress
 ",
     );
 }
@@ -279,27 +279,27 @@ fn a_failed_disk_of_a_node_alone_is_a_loss() {
     observed.node.changes = vec![Change {
         what: "deleting volume \"x\"".into(),
         age: 400,
-        waits_for: "an answer from /dev/sdb".into(),
+        waits_for: "a response from /dev/sdb".into(),
     }];
     shows(
         &observed,
         Health::Lost,
-        "LOST: A disk of pool default is out of service: /dev/sdb failed to write: Input/output error (os error 5). (2 more: `ursa status`)",
+        "LOST: A disk of pool default has failed: /dev/sdb failed to write: Input/output error (os error 5). (2 more: `ursa status`)",
         "\
-Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster  none
-State    LOST: A disk of pool default is out of service: /dev/sdb failed to write: Input/output error (os error 5).
-         Deleting volume \"x\" does not end, for 6m40s: it waits for an answer from /dev/sdb.
-         the record is damaged
-Scan     nothing to copy: no volume has copies on several nodes
-Losses   if this node is lost: db: nobody serves until it is back: on this node alone
-Action   Look after the disk (dmesg); when it works again, or is replaced, open the pool again: ursa pool reopen default
-         Look after what it waits for; it then goes on by itself: journalctl -u ursa
-         Follow what it says; the log has more: journalctl -u ursa
-Advice   none
-Pools    default: see `ursa pool show default`
-Has      1 volume, 0 targets, 1 session
-Changes  deleting volume \"x\", for 6m40s: waits for an answer from /dev/sdb
+Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster    none
+State      LOST: A disk of pool default has failed: /dev/sdb failed to write: Input/output error (os error 5).
+           Deleting volume \"x\" has not finished after 6m40s: it waits for a response from /dev/sdb.
+           the record is damaged
+Resync     none needed: no volume has copies on several nodes
+Tolerance  if this node is lost: db: unavailable until the node returns (no other copy)
+Action     Check the disk (dmesg); when it works again or is replaced, reopen the pool: ursa pool reopen default
+           Fix what it waits for; it then continues automatically: journalctl -u ursa
+           Do what the message says; the log has details: journalctl -u ursa
+Advice     none
+Pools      default: see `ursa pool show default`
+Objects    1 volume, 0 targets, 1 session
+Changes    deleting volume \"x\" for 6m40s, waiting for a response from /dev/sdb
 ",
     );
 }
@@ -319,31 +319,31 @@ fn what_other_nodes_say_is_theirs_and_what_several_say_is_said_once() {
     observed.pools = vec![of_node(1, PoolState::ReadOnly)];
     let since = |at, problem| NodeProblem { since: Some(Since::exactly(at)), ..problem };
     observed.problems.items = vec![
-        since(910, problem_of(Some(1), "pool_read_only", "default", "pool default takes no changes")),
+        since(910, problem_of(Some(1), "pool_read_only", "default", "pool default is locked")),
         since(990, problem(Some(1), "etcd cannot be used")),
-        problem_of(Some(2), "pool_read_only", "default", "pool default takes no changes"),
+        problem_of(Some(2), "pool_read_only", "default", "pool default is locked"),
         since(980, problem(Some(3), "etcd cannot be used")),
     ];
     shows(
         &observed,
         Health::Degraded,
-        "DEGRADED: Pool default of node 1 (server1) takes no changes: its metadata could not be written. (2 more: `ursa status`)",
+        "DEGRADED: Pool default on node 1 (server1) is read-only: a metadata write failed. Volume I/O continues. (2 more: `ursa status`)",
         "\
-Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster  3 of 3 nodes up, 4 of 4 copies in sync
-State    DEGRADED: Pool default of node 1 (server1) takes no changes: its metadata could not be written. (for 1m30s)
-         Node 1 (server1), node 3 (server3): etcd cannot be used (for 20s)
-         Node 2 (server2): pool default takes no changes
-Scan     nothing to copy: all copies are in sync
-Losses   if node 1 is lost: db, mail: goes on after about a second
-         if node 2 is lost: db, mail: goes on after about a second
-Action   Look after its disks (dmesg), then open it again: ursa pool reopen default --node 1
-         Follow what it says; the log of node 1 (server1), node 3 (server3) has more: journalctl -u ursa
-         Follow what it says; the log of node 2 (server2) has more: journalctl -u ursa
-Advice   none
-Pools    node 1 (server1): default: see `ursa pool show default --node 1`
-Has      2 volumes, 0 targets, 1 session
-Changes  none under way
+Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster    3 of 3 nodes up, 4 of 4 copies in sync
+State      DEGRADED: Pool default on node 1 (server1) is read-only: a metadata write failed. Volume I/O continues. (for 1m30s)
+           Node 1 (server1), node 3 (server3): etcd cannot be used (for 20s)
+           Node 2 (server2): pool default is locked
+Resync     none needed: all copies are in sync
+Tolerance  if node 1 is lost: db, mail: still available, after a pause of about a second
+           if node 2 is lost: db, mail: still available, after a pause of about a second
+Action     Check its disks (dmesg), then reopen it: ursa pool reopen default --node 1
+           Do what the message says; the log of node 1 (server1), node 3 (server3) has details: journalctl -u ursa
+           Do what the message says; the log of node 2 (server2) has details: journalctl -u ursa
+Advice     none
+Pools      node 1 (server1): default: see `ursa pool show default --node 1`
+Objects    2 volumes, 0 targets, 1 session
+Changes    none in progress
 ",
     );
 }
@@ -362,22 +362,22 @@ fn what_all_nodes_have_is_told_and_who_does_not_say() {
     shows(
         &observed,
         Health::Degraded,
-        "DEGRADED: Node 3 (server3) does not say what it has: it did not answer within 2 s.",
+        "DEGRADED: Node 3 (server3) does not report all of its pools, volumes and sessions: it did not answer within 2 s.",
         "\
-Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster  3 of 3 nodes up, 4 of 4 copies in sync
-State    DEGRADED: Node 3 (server3) does not say what it has: it did not answer within 2 s.
-Scan     nothing to copy: all copies are in sync
-Losses   if node 1 is lost: db, mail: goes on after about a second
-         if node 2 is lost: db, mail: goes on after about a second
-         if node 2 is lost: own: nobody serves until it is back: on that node alone
-Action   Ask on its machine (server3): ursa status
-Advice   none
-Pools    node 1 (server1): default: 80G free of 100G; fast: see `ursa pool show fast --node 1`
-         node 2 (server2): default: 80G free of 100G
-         node 3 (server3): MISSING: it did not answer within 2 s
-Has      3 volumes, 0 targets, 5 sessions; NOT ALL: without node 3 (server3)
-Changes  none under way
+Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster    3 of 3 nodes up, 4 of 4 copies in sync
+State      DEGRADED: Node 3 (server3) does not report all of its pools, volumes and sessions: it did not answer within 2 s.
+Resync     none needed: all copies are in sync
+Tolerance  if node 1 is lost: db, mail: still available, after a pause of about a second
+           if node 2 is lost: db, mail: still available, after a pause of about a second
+           if node 2 is lost: own: unavailable until the node returns (no other copy)
+Action     Check locally on server3: ursa status
+Advice     none
+Pools      node 1 (server1): default: 80G free of 100G; fast: see `ursa pool show fast --node 1`
+           node 2 (server2): default: 80G free of 100G
+           node 3 (server3): MISSING: it did not answer within 2 s
+Objects    3 volumes, 0 targets, 5 sessions; INCOMPLETE: without node 3 (server3)
+Changes    none in progress
 ",
     );
     // Of one that is down it is said once.
@@ -394,10 +394,10 @@ fn a_node_that_does_not_say_how_it_is_is_named_once() {
     };
     let mut observed = cluster();
     observed.problems.missing = vec![missing()];
-    let silent = "Node 2 (server2) does not say how it is: it did not answer within 2 s.";
+    let silent = "Node 2 (server2) does not report its health: it did not answer within 2 s.";
     assert_eq!(causes(&observed), [silent]);
     observed.nodes.as_mut().unwrap()[1].up = false;
-    assert_eq!(causes(&observed), ["Node 2 (server2) is down: nothing is heard of it."]);
+    assert_eq!(causes(&observed), ["Node 2 (server2) is down: heartbeat timeout."]);
 }
 
 /// It was said to be down by one cause, and up by another.
@@ -407,14 +407,14 @@ fn a_node_that_is_cut_off_from_the_asked_one_is_one_cause_that_says_what_is_know
     let nodes = observed.nodes.as_mut().unwrap();
     (nodes[1].up, nodes[1].reached_by) = (false, vec![3]);
     let said = |text: &str, id: u16| problem_of(Some(id), "node_cut_off", "2", text);
-    let rest = "has not answered this node by any link for 12 seconds, and node 3 (server3) reaches it: look after the network";
+    let rest = "has not responded to this node on any link for 12 seconds, and node 3 (server3) reaches it: check the network";
     observed.problems.items = vec![said(&format!("node 2 (server2) {rest}"), 1)];
     observed.problems.missing = vec![missing()];
     let found = health::findings(&observed);
     let [finding] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!(
         finding.cause,
-        "Node 2 (server2) does not answer node 1 (server1) by any link; node 3 (server3) reaches it."
+        "Node 2 (server2) is cut off from node 1 (server1) on every link; node 3 (server3) reaches it."
     );
     assert_eq!((finding.health, finding.command.as_str()), (Health::Degraded, "ursa node links"));
     // What is cut off from others than the asked one only they say.
@@ -468,7 +468,7 @@ fn what_is_judged_how() {
 #[test]
 fn what_is_not_counted_yet_is_no_progress() {
     let mut observed = cluster();
-    let waits_for = Some("the link to node 2, of which nothing is heard".into());
+    let waits_for = Some("node 2 to be reachable again (heartbeat timeout)".into());
     let new = CopySync {
         total_bytes: 0,
         left_bytes: 0,
@@ -481,7 +481,7 @@ fn what_is_not_counted_yet_is_no_progress() {
     observed.volumes[0].copies[1] = copy(2, CopyState::Outside, Some(new));
     let findings = health::findings(&observed);
     let text = screen::text(&observed, &observed.report(&findings));
-    assert!(text.contains("Scan     1 copy: what there is to copy is not known yet\n"), "{text}");
+    assert!(text.contains("Resync     1 copy: amount to copy not known yet\n"), "{text}");
 }
 
 #[test]
@@ -497,6 +497,6 @@ fn a_thousand_volumes_are_one_screen_too() {
     let text = screen::text(&observed, &observed.report(&findings));
     assert!(text.lines().count() <= 24, "{text}");
     // 3000 GiB at 64,000 MiB a second, and each says 48 s.
-    assert!(text.contains("1000 copies: 7000G of 9.8T copied (70 %), 62.5G a second, 48s to go\n"), "{text}");
-    assert!(text.contains("if this node is lost: w0, w1, w2 and 497 more: nobody serves"), "{text}");
+    assert!(text.contains("1000 copies: 7000G of 9.8T copied (70 %), 62.5G/s, 48s to go\n"), "{text}");
+    assert!(text.contains("if this node is lost: w0, w1, w2 and 497 more: unavailable"), "{text}");
 }

@@ -27,16 +27,16 @@ use super::output::Output;
 /// What to show, and how often.
 #[derive(Args, Debug)]
 pub struct Top {
-    /// What to begin with
+    /// View to show first
     #[arg(value_enum, default_value_t)]
     view: View,
-    /// Seconds between two readings
+    /// Seconds between readings
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
-    /// Print one reading as text (-o json: all of it) and end
+    /// Print one reading as text and exit (-o json: all views)
     #[arg(long)]
     once: bool,
-    /// What another node of the cluster does, by its number, or all of them together [default: the one that is asked]
+    /// Node to show, by number, or `all` for all nodes together [default: the node contacted]
     #[arg(long, value_name = "NUMBER|all")]
     node: Option<String>,
 }

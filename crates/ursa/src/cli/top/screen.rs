@@ -15,7 +15,7 @@ const HEAD_ROWS: u16 = 3;
 const KEY_ROWS: u16 = 1;
 /// Of the table's titles.
 const TITLE_ROWS: u16 = 1;
-const KEYS: &str = "q leave   v c p o or Tab: views   s < > sort   r reverse   arrows   space pause";
+const KEYS: &str = "q quit   v c p o or Tab: views   s < > sort   r reverse   arrows   space pause";
 /// Between two columns.
 const GAP: u16 = 2;
 /// A name that is longer is cut: the numbers behind it matter more.
@@ -87,7 +87,7 @@ impl Screen<'_> {
             first += &format!(", {up} of {all} nodes up");
         }
         let load = format!(
-            "{} reads, {} writes a second; {} a second read, {} written",
+            "{} reads/s, {} writes/s; {}/s read, {}/s written",
             count(sum(|row| row.reads)),
             count(sum(|row| row.writes)),
             bytes(sum(|row| row.bytes_read)),

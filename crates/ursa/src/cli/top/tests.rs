@@ -102,7 +102,7 @@ fn key(code: KeyCode) -> KeyEvent {
 fn volumes_are_shown_by_their_load() {
     let expected = "\
 server1, ursa 0.1.0, 1 of 2 nodes up
-1000 reads, 100 writes a second; 3.9M a second read, 6.2M written
+1000 reads/s, 100 writes/s; 3.9M/s read, 6.2M/s written
 [volumes]  copies   paths   cores
 VOLUME   IOPS*   READS   WRITES   READ/S   WRITTEN/S   READ   WRITE    P99
 db        1100    1000      100     3.9M        6.2M  100us   400us  484us
@@ -121,9 +121,9 @@ fn copies_that_are_not_in_sync_come_first() {
     assert_eq!(
         table,
         [
-            "VOLUME   NODE   STATE*    DONE   LEFT   RATE/S   TO GO  WHY",
-            "db       2      outside   70 %     3G      64M     48s  its node was restarted",
-            "db       1      in sync      -      -        -       -",
+            "VOLUME   NODE   STATE*        DONE   LEFT   RATE/S   TO GO  CAUSE",
+            "db       2      out of sync   70 %     3G      64M     48s  its node restarted",
+            "db       1      in sync          -      -        -       -",
         ]
     );
 }
@@ -178,7 +178,7 @@ fn the_screen_has_keys_and_says_what_is_wrong() {
         lines(terminal.backend().buffer())
     };
     let first = shown(&frame, &views, None);
-    assert!(first.contains("2 PROBLEMS: ursa status") && first.contains("q leave"), "{first}");
+    assert!(first.contains("2 PROBLEMS: ursa status") && first.contains("q quit"), "{first}");
     assert_eq!(first.lines().count(), 8);
     assert!(first.contains("space pause"), "the keys fit: {first}");
     let silent = shown(&frame, &views, Some("NO ANSWER for 9s"));
@@ -187,7 +187,7 @@ fn the_screen_has_keys_and_says_what_is_wrong() {
     let paused = shown(&frame, &views, None);
     assert!(paused.contains("PAUSED"), "{paused}");
     let empty = shown(&Frame::default(), &Views::new(View::Paths), None);
-    assert!(empty.contains("Nobody is logged in."), "{empty}");
+    assert!(empty.contains("No sessions."), "{empty}");
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn what_all_nodes_do_is_summed_up() {
     let frame = others(None, vec![sample(1, 100.0, 100.0), sample(2, 300.0, 200.0)]);
     let expected = "\
 all nodes, 2 of 2 nodes up   MISSING: node 3 (it is late)
-400 reads, 0 writes a second; 1.6M a second read, 0 written
+400 reads/s, 0 writes/s; 1.6M/s read, 0/s written
 [volumes]  copies   paths   cores
 VOLUME   IOPS*   READS   WRITES   READ/S   WRITTEN/S   READ   WRITE    P99
 db         400     400        0     1.6M           0  175us       -  400us

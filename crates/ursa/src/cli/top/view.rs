@@ -11,14 +11,14 @@ use super::frame::{CopyRow, CoreRow, Frame, PathRow, VolumeRow};
 /// A table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum View {
-    /// Volumes: what hosts do with them through this node
+    /// Volumes: load through this node
     #[default]
     Volumes,
-    /// Copies of volumes: which are in sync, and how far the others are
+    /// Copies: sync state and resync progress
     Copies,
     /// Paths: sessions of initiators
     Paths,
-    /// Cores: what each works
+    /// Cores: load of each
     Cores,
 }
 
@@ -144,7 +144,7 @@ impl Views {
                     (true, true) => Tone::Working,
                     (true, false) => Tone::Plain,
                 };
-                grid(&VOLUMES, &frame.volumes, order, tone, "No volume is there.")
+                grid(&VOLUMES, &frame.volumes, order, tone, "No volumes.")
             }
             View::Copies => {
                 let tone = |row: &CopyRow| match (row.state.as_str(), row.waits || row.done.is_none()) {
@@ -152,10 +152,10 @@ impl Views {
                     (_, false) => Tone::Working,
                     (_, true) => Tone::Bad,
                 };
-                grid(&COPIES, &frame.copies, order, tone, "No volume here has copies on several nodes.")
+                grid(&COPIES, &frame.copies, order, tone, "No volume has copies on several nodes.")
             }
-            View::Paths => grid(&PATHS, &frame.paths, order, |_| Tone::Plain, "Nobody is logged in."),
-            View::Cores => grid(&CORES, &frame.cores, order, |_| Tone::Plain, "No core is named."),
+            View::Paths => grid(&PATHS, &frame.paths, order, |_| Tone::Plain, "No sessions."),
+            View::Cores => grid(&CORES, &frame.cores, order, |_| Tone::Plain, "No cores reported."),
         }
     }
 }
@@ -252,7 +252,7 @@ static COPIES: [Column<CopyRow>; 8] = [
     Column {
         title: "STATE",
         number: false,
-        text: |row| row.state.replace('_', " "),
+        text: |row| state(&row.state).into(),
         // What is not in sync comes first.
         order: |a, b| (a.state == "in_sync").cmp(&(b.state == "in_sync")),
     },
@@ -261,9 +261,9 @@ static COPIES: [Column<CopyRow>; 8] = [
     number!("RATE/S", bytes_left, |row| row.bytes_per_second),
     number!("TO GO", time, |row| row.seconds_left),
     Column {
-        title: "WHY",
+        title: "CAUSE",
         number: false,
-        text: |row| if row.waits { format!("WAITS; {}", row.cause) } else { row.cause.clone() },
+        text: |row| if row.waits { format!("WAITING; {}", row.cause) } else { row.cause.clone() },
         order: |a, b| a.cause.cmp(&b.cause),
     },
 ];
@@ -296,6 +296,16 @@ static CORES: [Column<CoreRow>; 5] = [
     number!("ENTERS/S", known, |row| row.enters),
     number!("COMPLETIONS/S", known, |row| row.completions),
 ];
+
+/// A copy's state for people; one that this version does not know as it is.
+fn state(state: &str) -> &str {
+    match state {
+        "in_sync" => "in sync",
+        "joining" => "catching up",
+        "outside" => "out of sync",
+        other => other,
+    }
+}
 
 /// A core's number; behind its node's where several nodes are shown.
 fn core(node: Option<u16>, core: u32) -> String {

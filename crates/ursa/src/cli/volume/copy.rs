@@ -17,52 +17,52 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// What to do with copies.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Add a copy on another node; it is given all data in the background
+    /// Add a copy on another node; it resyncs in the background
     Add {
-        /// The volume's name or identity
+        /// Volume name or ID
         volume: String,
-        /// The node's number
+        /// Node of the copy, by number
         #[arg(long = "on", value_name = "NODE")]
         node: u16,
-        /// The pool on that node [default: the only one, or the one named default]
+        /// Pool on that node [default: the only one, or the one named default]
         #[arg(long)]
         pool: Option<String>,
-        /// Which node has it done [default: the one that is asked, or one that has a copy]
+        /// Node that carries this out, by number [default: the node contacted, or one that has a copy]
         #[arg(long = "node", value_name = "NUMBER")]
         through: Option<u16>,
     },
-    /// Take a copy off its node, and delete it there; never the last one in sync
+    /// Remove a copy from its node and delete its data; never the last one in sync
     Remove {
-        /// The volume's name or identity
+        /// Volume name or ID
         volume: String,
-        /// The node's number; it may be down
+        /// Node that has the copy, by number; it may be down
         #[arg(long = "on", value_name = "NODE")]
         node: u16,
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Move a copy: add one, and take the other away when the new one is in sync
+    /// Move a copy: add one, and remove the other when the new one is in sync
     Move {
-        /// The volume's name or identity
+        /// Volume name or ID
         volume: String,
-        /// The number of the node that has the copy
+        /// Node that has the copy, by number
         #[arg(long, value_name = "NODE")]
         from: u16,
-        /// The number of the node that gets it
+        /// Node to move it to, by number
         #[arg(long, value_name = "NODE")]
         to: u16,
-        /// The pool on that node [default: the only one, or the one named default]
+        /// Pool on that node [default: the only one, or the one named default]
         #[arg(long)]
         pool: Option<String>,
     },
-    /// Make a copy anew in another pool of its node, whose disk was lost
+    /// Rebuild a copy in another pool of its node after a disk failure
     Replace {
-        /// The volume's name or identity
+        /// Volume name or ID
         volume: String,
-        /// The node's number
+        /// Node of the copy, by number
         #[arg(long = "on", value_name = "NODE")]
         node: u16,
-        /// The pool on that node [default: the only one, or the one named default]
+        /// Pool on that node [default: the only one, or the one named default]
         #[arg(long)]
         pool: Option<String>,
         #[command(flatten)]
@@ -83,11 +83,11 @@ impl Command {
                 output.show(&added, |volume| begun(volume, node, None))
             }
             Command::Remove { volume, node, confirm } => {
-                let what = format!("Take the copy of volume {volume} off node {node}");
+                let what = format!("Remove the copy of volume {volume} from node {node}");
                 if confirm.go_on_if(output, &what, true, || client.would_remove_copy(&volume, node))? {
                     client.remove_copy(&volume, node)?;
                     output.done(&format!(
-                        "Volume {volume} has no copy on node {node} any more, which deletes it: at once, or when it is back."
+                        "Copy of volume {volume} removed from node {node}. The node deletes its data at once, or when it is back."
                     ))?;
                 }
                 Ok(())
@@ -99,7 +99,7 @@ impl Command {
             }
             Command::Replace { volume, node, pool, confirm } => {
                 let known = client.volume(&volume)?;
-                let what = format!("Make the copy of volume {} on node {node} anew", known.name);
+                let what = format!("Rebuild the copy of volume {} on node {node}", known.name);
                 let would = || would_replace(client, &known, node, pool.clone());
                 if confirm.go_on_if(output, &what, true, would)? {
                     let added = replace(client, &known.id, node, pool, || {})?;
@@ -123,7 +123,7 @@ fn would_replace(
     }
     let mut would = client.would_remove_copy(&volume.id, node)?;
     let place = pool.map(|pool| format!(", in pool {pool}")).unwrap_or_default();
-    would.would.push(format!("then one is made there anew{place}, and given all data by the others"));
+    would.would.push(format!("then a new copy is created there{place} and resynced in full from the others"));
     Ok(would)
 }
 
@@ -155,14 +155,14 @@ pub fn replace(
 
 fn begun(volume: &Volume, node: u16, from: Option<u16>) -> String {
     let then = match from {
-        Some(from) => format!(" The copy on node {from} is taken away when that is done."),
+        Some(from) => format!(" The copy on node {from} is removed when that is done."),
         None => String::new(),
     };
     let in_sync = volume.copies.iter().any(|copy| copy.node == node && copy.state == CopyState::InSync);
     match in_sync {
-        true => format!("Volume {} has a copy on node {node}, in sync.{then}\n", volume.name),
+        true => format!("Copy of volume {} on node {node} added, in sync.{then}\n", volume.name),
         false => format!(
-            "Volume {} has a copy on node {node}, which is being given its data.{then} `ursa volume show {}` says how far it is.\n",
+            "Copy of volume {} on node {node} added, full resync in progress.{then} `ursa volume show {}` shows its progress.\n",
             volume.name, volume.name
         ),
     }

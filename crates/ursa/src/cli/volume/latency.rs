@@ -25,7 +25,7 @@ pub fn histogram(counters: &VolumeCounters) -> String {
         ]);
     }
     let node = counters.node.map(|node| format!(" node {node}")).unwrap_or_else(|| " this node".into());
-    format!("{}\nSince{node} serves it.\n", table.text("Nothing was read or written."))
+    format!("{}\nSince{node} began to serve it.\n", table.text("No reads or writes."))
 }
 
 /// How many are in each bucket alone.
@@ -84,7 +84,7 @@ up to 1.0 ms  30     75.0  0       -
 up to 2.0 s   0      0.0   0       -
 over 2.0 s    10     25.0  0       -
 
-Since node 2 serves it.
+Since node 2 began to serve it.
 "
         );
     }
@@ -92,7 +92,7 @@ Since node 2 serves it.
     #[test]
     fn where_nothing_was_done_it_says_so() {
         let nothing = VolumeCounters::default();
-        assert_eq!(histogram(&nothing), "Nothing was read or written.\n\nSince this node serves it.\n");
+        assert_eq!(histogram(&nothing), "No reads or writes.\n\nSince this node began to serve it.\n");
         let idle = VolumeCounters { node: None, read: flow([0; 4]), write: flow([0; 4]) };
         assert_eq!(histogram(&idle), histogram(&nothing));
     }

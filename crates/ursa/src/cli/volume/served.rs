@@ -20,14 +20,12 @@ pub fn can_serve(copy: &VolumeCopy, nodes: &[ClusterNode]) -> bool {
 pub(super) fn served(volume: &Volume, nodes: &[ClusterNode]) -> String {
     match (&volume.problem, volume.serving) {
         (Some(problem), _) if unserved(volume, nodes).is_some() => format!("NO: {problem}"),
-        (Some(problem), _) => format!("by other nodes; NOT THROUGH THIS NODE: {problem}"),
-        (None, false) if volume.copies.is_empty() => {
-            "through the node that has it, not through this one".into()
-        }
+        (Some(problem), _) => format!("by other nodes, but NOT BY THIS NODE: {problem}"),
+        (None, false) if volume.copies.is_empty() => "by the node that has it, not by this node".into(),
         (None, false) if !volume.copies.iter().any(|copy| copy.here) => {
-            "not through this node, which has no copy".into()
+            "not by this node, which has no copy".into()
         }
-        (None, false) => "NOT THROUGH THIS NODE NOW: its copy does not serve".into(),
+        (None, false) => "NOT BY THIS NODE NOW: its copy does not serve".into(),
         (None, true) => "yes".into(),
     }
 }
@@ -39,7 +37,7 @@ pub(super) fn remark(volume: &Volume, nodes: &[ClusterNode]) -> Option<String> {
     let of = volume.node.map(|node| format!(" --node {node}")).unwrap_or_default();
     let is = match unserved(volume, nodes) {
         Some(_) => "is NOT SERVED",
-        None => "is served by other nodes, and NOT THROUGH THIS ONE",
+        None => "is served by other nodes, but NOT BY THIS NODE",
     };
     Some(format!("Volume {name} {is}: see `ursa volume show {name}{of}`."))
 }
@@ -68,10 +66,10 @@ mod tests {
             assert_eq!(unserved(&volume, &[]), None);
             assert_eq!(
                 served(&volume, &[]),
-                "by other nodes; NOT THROUGH THIS NODE: a write to this copy failed"
+                "by other nodes, but NOT BY THIS NODE: a write to this copy failed"
             );
             let remark = remark(&volume, &[]).unwrap();
-            assert!(remark.starts_with("Volume db is served by other nodes, and NOT THROUGH"), "{remark}");
+            assert!(remark.starts_with("Volume db is served by other nodes, but NOT BY"), "{remark}");
         }
     }
 

@@ -10,15 +10,15 @@ use super::super::output::Output;
 /// What to choose for a volume.
 #[derive(Args, Debug)]
 pub struct Choice {
-    /// The volume's name or identity
+    /// Volume name or ID
     volume: String,
-    /// What a node does that hears of nobody and does not decide
+    /// What a node that is cut off and not preferred does
     #[arg(value_enum)]
     strategy: Chosen,
-    /// With `heartbeat`: accept that both nodes may go on, and that what one of them has written is given up then
+    /// With `heartbeat`: accept that both nodes may continue, and that the writes of one of them are then discarded
     #[arg(long)]
     accept_split_brain: bool,
-    /// Who chooses this, for whoever asks later [default: the user who is logged in]
+    /// Your name, for the record [default: the user who is logged in]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }
@@ -26,21 +26,21 @@ pub struct Choice {
 /// See [`Strategy`].
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Chosen {
-    /// It waits; the other one is the one that decides
+    /// Wait; the preferred node continues
     Prefer,
-    /// It goes on alone after about six seconds, though the other one may, too
+    /// Continue alone after about six seconds, although the other node may do so, too
     Heartbeat,
 }
 
 /// What to decide about a volume.
 #[derive(Args, Debug)]
 pub struct Resolution {
-    /// The volume's name or identity
+    /// Volume name or ID
     volume: String,
-    /// The number of the node whose data is kept
+    /// Node whose data is kept, by number
     #[arg(long, value_name = "NODE")]
     keep: u16,
-    /// Give up what the other node alone has written
+    /// Discard what only the other node has written
     #[arg(long)]
     discard_other: bool,
     #[command(flatten)]
@@ -57,7 +57,7 @@ impl Choice {
             Chosen::Prefer => Strategy::Prefer,
             Chosen::Heartbeat => Strategy::Heartbeat,
         };
-        let by = self.by.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "nobody named".into());
+        let by = self.by.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "unknown".into());
         let choice = StrategyChoice { strategy, accept_split_brain: self.accept_split_brain, by };
         let chosen = client.choose_strategy(&self.volume, &choice)?;
         let volume = &self.volume;
@@ -65,12 +65,12 @@ impl Choice {
             Strategy::Prefer => format!("Volume {volume}: {}.\n", decided_by(record_place(client))),
             Strategy::Heartbeat => {
                 let warning = if chosen.one_way {
-                    "\nWARNING: the nodes know only one address of each other. When that network is lost, both go on: give them a second one (`ursa node list` shows addresses).\n"
+                    "\nWARNING: the nodes know only one address of each other. If that network is lost, both continue: give them a second address (`ursa node list` shows addresses).\n"
                 } else {
                     ""
                 };
                 format!(
-                    "Volume {volume}: a node that hears of nobody goes on alone. If both do, it is split until somebody decides (`ursa volume resolve-fork`).\n{warning}"
+                    "Volume {volume}: a node that is cut off continues alone. If both do, the volume is in split brain until you resolve it (`ursa volume resolve-fork`).\n{warning}"
                 )
             }
         })
@@ -84,13 +84,13 @@ impl Resolution {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let volume = client.volume(&self.volume)?;
-        let what = format!("Keep what node {} has of volume {}", self.keep, volume.name);
+        let what = format!("Keep the data of node {} for volume {}", self.keep, volume.name);
         let resolution = ForkResolution { keep: self.keep, discard_other: true };
         let would = || client.would_resolve_fork(&volume.id, &resolution);
         if self.confirm.go_on_if(output, &what, !self.discard_other, would)? {
             client.resolve_fork(&volume.id, &resolution)?;
             output.done(&format!(
-                "What node {} has of volume {} is kept; the other copy is brought up to date: `ursa volume show {}`.",
+                "The data of node {} is kept for volume {}; the other copy is resyncing: `ursa volume show {}`.",
                 self.keep, volume.name, volume.name
             ))?;
         }
@@ -106,8 +106,8 @@ pub(super) fn record_place(client: &Client) -> RecordPlace {
 /// Who says which nodes go on, unless one may go on alone.
 fn decided_by(place: RecordPlace) -> &'static str {
     match place {
-        RecordPlace::Nodes => "the node that decides goes on, or a majority",
-        RecordPlace::Etcd => "etcd, which has the cluster's record, decides which nodes go on",
+        RecordPlace::Nodes => "the preferred node or a majority continues",
+        RecordPlace::Etcd => "etcd, which keeps the cluster's record, decides which nodes continue",
     }
 }
 
@@ -118,9 +118,9 @@ pub(super) fn chosen(volume: &Volume, place: RecordPlace) -> String {
         Some(chosen) => {
             let what = match chosen.strategy {
                 Strategy::Prefer => format!("prefer: {}", decided_by(place)),
-                Strategy::Heartbeat => "heartbeat: a node that hears of nobody goes on alone".to_owned(),
+                Strategy::Heartbeat => "heartbeat: a node that is cut off continues alone".to_owned(),
             };
-            format!("{what} (chosen by {}, {} s after 1970)", chosen.by, chosen.at)
+            format!("{what} (set by {}, Unix time {})", chosen.by, chosen.at)
         }
     }
 }
@@ -131,13 +131,13 @@ pub(super) fn fork_line(volume: &Volume, fork: &VolumeFork) -> String {
     if fork.split {
         let other = volume.copies.iter().find(|copy| copy.node != node).map_or(0, |copy| copy.node);
         format!(
-            "\nTHE VOLUME IS SPLIT: nodes {other} and {node} have both gone on alone with it, and each has data that the other has not. \
-             Node {other} serves it; what node {node} has stays as it is. Decide whose data is kept, and what the other one has written alone is given up: \
+            "\nSPLIT BRAIN: nodes {other} and {node} have both served the volume independently, and each has data that the other has not. \
+             Node {other} serves it; the copy on node {node} stays as it is. Choose whose data is kept; what only the other node has written is discarded: \
              `ursa volume resolve-fork {name} --keep NODE --discard-other`.\n"
         )
     } else {
         format!(
-            "\nNode {node} has gone on alone with it. When the other node is back, that is settled by itself if only one of them was used; if it is not, because the \
+            "\nNode {node} has continued alone. When the other node is back, this is resolved automatically if only one of them was used. If it is not, because the \
              disk of node {node} is lost: `ursa volume resolve-fork {name} --keep NODE --discard-other`.\n"
         )
     }
@@ -156,14 +156,14 @@ mod tests {
             let strategy = strategy.map(|strategy| VolumeStrategy { strategy, by: "eva".into(), at: 9 });
             Volume { strategy, ..samples::volume("db", Vec::new()) }
         };
-        let nodes = "the node that decides goes on, or a majority";
-        let etcd = "etcd, which has the cluster's record, decides which nodes go on";
+        let nodes = "the preferred node or a majority continues";
+        let etcd = "etcd, which keeps the cluster's record, decides which nodes continue";
         for (place, who) in [(RecordPlace::Nodes, nodes), (RecordPlace::Etcd, etcd)] {
             assert_eq!(chosen(&volume(None), place), who);
             let said = chosen(&volume(Some(Strategy::Prefer)), place);
-            assert_eq!(said, format!("prefer: {who} (chosen by eva, 9 s after 1970)"));
+            assert_eq!(said, format!("prefer: {who} (set by eva, Unix time 9)"));
         }
         let alone = chosen(&volume(Some(Strategy::Heartbeat)), RecordPlace::Nodes);
-        assert!(alone.starts_with("heartbeat: a node that hears of nobody goes on alone (chosen"), "{alone}");
+        assert!(alone.starts_with("heartbeat: a node that is cut off continues alone (set"), "{alone}");
     }
 }

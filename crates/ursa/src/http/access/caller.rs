@@ -51,7 +51,7 @@ impl Caller {
         }
         match session_cookie(headers, peer.secure) {
             Some(secret) => by_session(state, &secret, Use::Counts).await,
-            None => Err(not_logged_in("log in, or send a token with Authorization: Bearer")),
+            None => Err(not_logged_in("login required: log in, or send a token with Authorization: Bearer")),
         }
     }
 
@@ -87,7 +87,7 @@ async fn by_token(state: &State, token: String, is_local: bool) -> Result<Caller
     let kept = kept.ok_or_else(unknown_token)?;
     if kept.expires.is_some_and(|expires| expires <= unix_now()) {
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, "token_expired", "the token has expired")
-            .hint("have an administrator make a new one: `ursa token create`"));
+            .hint("ask an administrator for a new one: `ursa token create`"));
     }
     Ok(Caller { name: kept.name, role: shown_role(kept.role), by: ProvedBy::Token })
 }
@@ -100,7 +100,7 @@ enum Use {
 }
 
 async fn by_session(state: &State, secret: &str, counts: Use) -> Result<Caller, Refusal> {
-    let over = || not_logged_in("the session is over: log in again");
+    let over = || not_logged_in("the session has ended: log in again");
     let found = match counts {
         Use::Counts => state.access.find_session(secret),
         Use::DoesNot => state.access.sessions().look_at(Instant::now(), secret),
@@ -125,14 +125,14 @@ impl Access {
 }
 
 fn unknown_token() -> Refusal {
-    Refusal::new(StatusCode::UNAUTHORIZED, "token_invalid", "there is no such token").hint(
-        "it was deleted, or is cut short; this machine's credential changes with each start of the node",
+    Refusal::new(StatusCode::UNAUTHORIZED, "token_invalid", "invalid token").hint(
+        "it was deleted, or is incomplete; this machine's local token changes with each start of the node",
     )
 }
 
 fn not_logged_in(detail: &str) -> Refusal {
     Refusal::new(StatusCode::UNAUTHORIZED, "login_needed", detail)
-        .hint("on the node itself `ursa` needs no login, if run by the user who runs the node; elsewhere give it a token (URSA_TOKEN)")
+        .hint("on the node itself, the user that runs the node needs no login for `ursa`; elsewhere, use a token (URSA_TOKEN)")
 }
 
 /// The only `Authorization` there is, if it is `Bearer` (RFC 6750 2.1).

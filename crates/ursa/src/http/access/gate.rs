@@ -106,7 +106,7 @@ pub(in crate::http) async fn not_written_down(state: &State) -> Option<Refusal> 
     state.events.tell(None, Duration::ZERO, happened);
     Some(
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "audit_unavailable", why)
-            .hint("look at that directory and its disk; on the node itself, `ursa` goes on for the user who runs it")
+            .hint("check that directory and its disk; on the node itself, `ursa` still works for the user that runs the node")
             .retry_after(AUDIT_AGAIN_SECONDS),
     )
 }
@@ -134,24 +134,20 @@ fn address_of(request: &Request) -> String {
 }
 
 fn role_too_low(caller: &Caller, role: api::Role) -> Refusal {
-    let detail = format!("this needs the role {role}, and {:?} has the role {}", caller.name, caller.role);
+    let detail = format!("this requires the role {role}; {:?} has the role {}", caller.name, caller.role);
     Refusal::new(StatusCode::FORBIDDEN, "role_too_low", detail).hint("ask an administrator")
 }
 
 fn header_missing() -> Refusal {
-    let detail = "a change that is proved by a cookie needs the header X-Ursa-Request: 1";
+    let detail = "changes authenticated by cookie require the header X-Ursa-Request: 1";
     Refusal::new(StatusCode::FORBIDDEN, "request_header_missing", detail)
 }
 
 fn no_such_method() -> Refusal {
-    Refusal::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "method_not_allowed",
-        "this method is not possible at this path",
-    )
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "method not allowed for this path")
 }
 
 fn undeclared() -> Refusal {
-    let detail = "nobody has said which role this needs: this is a defect of the program, please report it";
+    let detail = "no role is declared for this call: this is a bug in Ursa, please report it";
     Refusal::new(StatusCode::FORBIDDEN, "role_undeclared", detail)
 }

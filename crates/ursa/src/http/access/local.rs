@@ -49,7 +49,7 @@ impl Local {
             }
         }
         if let Some((directory, error)) = failed {
-            tracing::warn!(directory = %directory.display(), %error, "the credential for this machine's command line cannot be written: `ursa` needs a token here");
+            tracing::warn!(directory = %directory.display(), %error, "cannot write this machine's local token: `ursa` needs a token here");
         }
         left
     }
@@ -74,7 +74,7 @@ fn own(directory: &Path) -> io::Result<()> {
     } else {
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "it belongs to somebody else, or others may write to it",
+            "it belongs to another user, or others can write to it",
         ))
     }
 }

@@ -69,7 +69,7 @@ impl Audit {
 
     fn said(&self, why: String) -> String {
         format!(
-            "the audit log in {} cannot be written, and changes by the API are refused until it can be: {why}",
+            "cannot write the audit log in {}; changes by the API are refused until it can be written: {why}",
             self.directory.display()
         )
     }
@@ -111,7 +111,7 @@ impl Audit {
 /// In words: it asks in a way that this one does not know, or the log cannot be read.
 pub(super) async fn shown(audit: &Audit, question: &str) -> Result<Vec<AuditEntry>, String> {
     let wanted: Wanted = serde_json::from_str(question)
-        .map_err(|error| format!("this node's version does not know what it was asked for: {error}"))?;
+        .map_err(|error| format!("this node's version does not understand the request: {error}"))?;
     let wanted = Wanted { limit: wanted.limit.min(LIMIT_MAX), ..wanted };
     audit.last(wanted).await.map_err(|error| format!("its audit log cannot be read: {error}"))
 }
@@ -126,29 +126,29 @@ fn cut(mut text: String) -> String {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Window {
-    /// How many at most: 1 to 1000; 100 unless told otherwise.
+    /// Maximum number of entries: 1 to 1000; default 100.
     #[serde(default)]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// Those before the one with this number, of one node.
+    /// Only entries before the one with this number, of a single node.
     #[serde(default)]
     before: Option<u64>,
-    /// Those that were written until then, in seconds since 1970.
+    /// Only entries until then, in seconds since 1970.
     #[serde(default)]
     until: Option<u64>,
-    /// With `until`: how many of the newest to leave out, which were had already; with `limit` 1000 at most.
+    /// With `until`: skip the newest N of these, which you have already; with `limit`, 1000 at most.
     #[serde(default)]
     #[param(minimum = 0, maximum = 999)]
     skip: Option<usize>,
-    /// The number of a node, or `all`; absent: of the node that is asked.
+    /// A node number, or `all`; absent: the queried node.
     #[serde(default)]
     node: Option<String>,
 }
 
-/// What was done on the node that is asked, or on others, and by whom; the newest first.
+/// The audit log of the queried node, or of others: who changed what, and when; newest first.
 ///
-/// Each node has the log of what was asked of it. With `node=all` those of all nodes are put together by time. To go back, name the number of the last one as `before`, or, of all nodes, its time as `until`, and as `skip` how
-/// many of that second you have: without that they come again.
+/// Each node logs the requests that it received. With `node=all`, the logs of all nodes are merged by time. To page back, pass the number of the last entry as `before`, or for all nodes its time as `until`, and as `skip` how
+/// many of that second you have; without `skip` these are repeated.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "access", operation_id = "list_audit",
     params(Window),
@@ -167,7 +167,8 @@ pub(super) async fn list(
     let Window { limit, before, until, skip, node } = window;
     let asked = Whose { node }.asked()?;
     if asked == Asked::All && before.is_some() {
-        let detail = "each node numbers its entries for itself: ask each node for those `before` one of its own, or all nodes for those `until` a time";
+        let detail =
+            "each node numbers its own entries: use `before` with a single node, `until` with all nodes";
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
     }
     let skip = skip_of(skip, until, LIMIT_MAX)?;

@@ -61,7 +61,7 @@ impl Writer {
     pub(super) async fn write(&self, entry: AuditEntry) {
         match self.give(Some(entry)) {
             Some(done) => drop(tokio::time::timeout(WRITTEN_WITHIN, done).await),
-            None => tracing::error!("an entry of the audit log was lost: too many wait for its disk"),
+            None => tracing::error!("an audit log entry was lost: too many are waiting for the disk"),
         }
     }
 
@@ -79,7 +79,7 @@ impl Writer {
     pub(super) fn known_trouble(&self) -> Option<String> {
         let state = self.state();
         let late = state.waits.map(|since| since.elapsed()).filter(|age| *age >= WRITTEN_WITHIN);
-        let late = late.map(|age| format!("its disk has not answered for {} seconds", age.as_secs()));
+        let late = late.map(|age| format!("its disk has not responded for {} seconds", age.as_secs()));
         late.or_else(|| state.failed.clone())
     }
 

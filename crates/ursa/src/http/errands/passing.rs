@@ -103,7 +103,7 @@ async fn at_another_node(
         // It is no JSON: this node says so.
         (Err(_), About::Volume(_) | About::Job(_) | About::Authority) => return None,
         (Err(_), About::Node(_)) => {
-            let detail = "the body is no JSON: it is not written in UTF-8";
+            let detail = "invalid JSON in request body: it is not UTF-8";
             return Some(Refusal::new(StatusCode::BAD_REQUEST, "json_syntax", detail).into_response());
         }
     };
@@ -170,21 +170,21 @@ impl About {
             About::Volume(volume) => (
                 "copy_unreachable",
                 format!(
-                    "volume {volume:?} is not here, or its copy here does not work, and no node that has it has begun it ({all}); nothing was done"
+                    "this node has no working copy of volume {volume:?}, and no node that has a copy accepted the request ({all}); nothing was done"
                 ),
-                "see `ursa node list`, bring one of these nodes back or mend its links, and ask again",
+                "see `ursa node list`, bring one of these nodes back or repair its links, and try again",
             ),
             About::Node(_) | About::Job(_) => (
                 "node_unreachable",
-                format!("the node whose it is has not begun it ({all}); nothing was done"),
-                "see `ursa node list`, bring the node back or mend its links, and ask again; or ask that node itself",
+                format!("the responsible node did not accept the request ({all}); nothing was done"),
+                "see `ursa node list`, bring the node back or repair its links, and try again; or send the request to that node directly",
             ),
             About::Authority => (
                 "node_unreachable",
                 format!(
-                    "the node that has the cluster's authority has not begun it ({all}); nothing was done"
+                    "the node that holds the cluster CA key did not accept the request ({all}); nothing was done"
                 ),
-                "see `ursa node list`, bring the node back or mend its links, and ask again: no other one can let nodes join",
+                "see `ursa node list`, bring the node back or repair its links, and try again: no other node can create join tokens",
             ),
         };
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).hint(hint)
@@ -195,27 +195,30 @@ impl About {
         let who = node.map_or("another node".into(), |node| format!("node {node}"));
         let (whose, hint) = match self {
             About::Volume(volume) => (
-                format!(", which has volume {volume:?},"),
-                "look before you repeat it: `ursa volume show`, `ursa events`".to_owned(),
+                format!(", which has volume {volume:?}"),
+                "check before you repeat it: `ursa volume show`, `ursa events`".to_owned(),
             ),
             About::Node(node) => (
                 String::new(),
                 format!(
-                    "look before you repeat it: `ursa pool list --node {node}`, `ursa session list --node {node}`, `ursa volume list`, `ursa events`"
+                    "check before you repeat it: `ursa pool list --node {node}`, `ursa session list --node {node}`, `ursa volume list`, `ursa events`"
                 ),
             ),
             About::Authority => (
                 String::new(),
-                "make another one: a token that nobody has seen lets nobody in, and expires".to_owned(),
+                "create another token: nobody has seen this one, so it cannot be used, and it expires"
+                    .to_owned(),
             ),
             About::Job(node) => (
                 String::new(),
                 format!(
-                    "look before you repeat it: `ursa job list --node {node}`, with and without `--ended`"
+                    "check before you repeat it: `ursa job list --node {node}`, with and without `--ended`"
                 ),
             ),
         };
-        let detail = format!("{who}{whose} was asked to do it, and it is not known whether it has: {reason}");
+        let detail = format!(
+            "the request was forwarded to {who}{whose}, but it is unknown whether it was carried out: {reason}"
+        );
         Refusal::new(StatusCode::GATEWAY_TIMEOUT, "node_unanswered", detail).hint(hint)
     }
 }

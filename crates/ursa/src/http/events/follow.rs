@@ -92,10 +92,10 @@ impl Place {
 /// A `Last-Event-ID` that no stream of these nodes has told.
 pub(super) fn unreadable(text: &str) -> Refusal {
     let detail = format!(
-        "`Last-Event-ID` is what the stream of the same `node` has told: of all nodes a place with each of them, of one node a number; not {text:?}"
+        "`Last-Event-ID` must be an `id` from a stream with the same `node`: an event number for one node, a position on each node for all nodes; not {text:?}"
     );
     Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail)
-        .hint("leave it out to begin with the next event")
+        .hint("omit it to start with the next event")
 }
 
 /// One message of the stream.
@@ -302,7 +302,7 @@ mod tests {
             cause: None,
             subject: Some("db".into()),
             subject_id: None,
-            text: "volume db was made".into(),
+            text: "volume db created".into(),
             action: None,
             node: None,
             revision,

@@ -42,14 +42,14 @@ const NODE_STARTED: Code = Code::new("node_started", Severity::Info, None);
 pub(super) const LOGIN_SLOWED: Code = Code::new(
     "login_slowed",
     Severity::Warning,
-    Some("somebody guesses passwords, or has forgotten one: `ursa audit` shows who"),
+    Some("somebody is guessing passwords, or has forgotten one: `ursa audit` shows who"),
 );
 /// Changes are refused, since nobody could find out who has made them.
 pub(super) const AUDIT_UNAVAILABLE: Code = Code::new(
     "audit_unavailable",
     Severity::Warning,
     Some(
-        "look at the node's data directory and its disk: changes by the API are refused until the audit log can be written",
+        "check the node's data directory and its disk: changes by the API are refused until the audit log can be written",
     ),
 );
 /// Other machines are not answered, for want of a certificate.
@@ -57,12 +57,12 @@ pub(super) const CERTIFICATE_UNAVAILABLE: Code = Code::new(
     "certificate_unavailable",
     Severity::Warning,
     Some(
-        "mend the certificate that the text names and restart the node: until then its API answers programs of its own machine alone",
+        "repair the certificate named in the text and restart the node: until then its API serves programs on its own machine only",
     ),
 );
 /// More has happened than is kept.
 const EVENTS_LEFT_OUT: Code =
-    Code::new("events_left_out", Severity::Warning, Some("the node's log has more"));
+    Code::new("events_left_out", Severity::Warning, Some("see the node's log for the rest"));
 
 /// Codes of what happens outside of the node's control.
 #[cfg(test)]
@@ -126,28 +126,28 @@ pub(super) async fn take_all(state: State) {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Window {
-    /// Those after the one with this number, of one node; 0: the oldest that are kept; absent: the newest.
+    /// Only events after the one with this number, of a single node; 0: from the oldest stored; absent: the newest.
     #[serde(default)]
     after: Option<u64>,
-    /// The newest of those that have happened until then, in seconds since 1970; not with `after`.
+    /// The newest events until then, in seconds since 1970; not with `after`.
     #[serde(default)]
     until: Option<u64>,
-    /// With `until`: how many of the newest to leave out, which were had already; with `limit` 1000 at most.
+    /// With `until`: skip the newest N of these, which you have already; with `limit`, 1000 at most.
     #[serde(default)]
     #[param(minimum = 0, maximum = 999)]
     skip: Option<usize>,
-    /// How many at most: 1 to 1000; 100 unless told otherwise.
+    /// Maximum number of events: 1 to 1000; default 100.
     #[serde(default)]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// The number of a node, or `all`; absent: of the node that is asked.
+    /// A node number, or `all`; absent: the queried node.
     #[serde(default)]
     node: Option<String>,
-    /// Only what has happened to this: the `subject` of events, the name that it had then; or `subject_id`, the identity of a volume, whatever that was called.
+    /// Only events with this `subject` (the name that it had at the time) or `subject_id` (a volume ID, whatever the volume's name was).
     #[serde(default)]
     #[param(max_length = 4096)]
     subject: Option<String>,
-    /// Only events that are as grave as this, or graver.
+    /// Minimum severity.
     #[serde(default)]
     #[param(inline)]
     severity: Option<api::Severity>,
@@ -167,7 +167,8 @@ struct Question {
 }
 
 /// Why all nodes cannot be asked for what is after one event.
-const OF_EACH: &str = "each node numbers its events for itself: ask each node for those `after` one of its own, or all nodes for those `until` a time";
+const OF_EACH: &str =
+    "each node numbers its own events: use `after` with a single node, `until` with all nodes";
 
 fn invalid(detail: &str) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail)
@@ -184,7 +185,7 @@ impl Question {
         match (after, until, asked) {
             (Some(_), _, Asked::All) => Err(invalid(OF_EACH)),
             (Some(_), Some(_), _) => Err(invalid(
-                "`after` counts from an event on and `until` back from a time: ask for one of them",
+                "`after` and `until` cannot be combined: `after` continues from an event, `until` goes back from a time",
             )),
             _ => Ok(Question { after, until, limit, skip, wanted }),
         }
@@ -215,10 +216,10 @@ impl Question {
     }
 }
 
-/// What has happened, the oldest first.
+/// Events, oldest first.
 ///
-/// The node that is asked tells what it has seen: of the cluster's record what all nodes see, of sessions, pools and disks its own. It keeps the last 4,096. With `node=all` those of all nodes are put together by time; what
-/// several tell is there once, and `seen_by` says who. To go back, name the time of the oldest one as `until`, and as `skip` how many of that second you have: without that they come again.
+/// The queried node reports what it has seen: from the cluster's record what all nodes see, and events of its own sessions, pools and disks. It keeps the last 4,096. With `node=all`, events of all nodes are merged by time; an event
+/// reported by several nodes is listed once, with the nodes in `seen_by`. To page back, pass the time of the oldest event as `until`, and as `skip` how many of that second you have; without `skip` these are repeated.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", operation_id = "list_events",
     params(Window),
@@ -276,7 +277,7 @@ fn told_by(node: Option<u16>, mut page: Page) -> Page {
 /// In words: it asks in a way that this one does not know.
 pub(super) fn shown(ring: &Ring, question: &str) -> Result<Page, String> {
     let question: Question = serde_json::from_str(question)
-        .map_err(|error| format!("this node's version does not know what it was asked for: {error}"))?;
+        .map_err(|error| format!("this node's version does not understand the request: {error}"))?;
     Ok(Question { limit: question.limit.min(LIMIT_MAX), ..question }.answer(ring))
 }
 
@@ -285,35 +286,35 @@ pub(super) fn shown(ring: &Ring, question: &str) -> Result<Page, String> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Beginning {
-    /// After the event with this number, of one node; absent: with the next one that happens. A header `Last-Event-ID` goes before it.
+    /// Start after the event with this number, of a single node; absent: with the next new event. A `Last-Event-ID` header takes precedence.
     #[serde(default)]
     after: Option<u64>,
-    /// The number of a node, or `all`; absent: of the node that is asked.
+    /// A node number, or `all`; absent: the queried node.
     #[serde(default)]
     node: Option<String>,
-    /// Only what happens to this: the `subject` of events, the name that it has then; or `subject_id`, the identity of a volume, whatever that is called.
+    /// Only events with this `subject` (the name that it has at the time) or `subject_id` (a volume ID, whatever the volume's name is).
     #[serde(default)]
     #[param(max_length = 4096)]
     subject: Option<String>,
-    /// Only events that are as grave as this, or graver.
+    /// Minimum severity.
     #[serde(default)]
     #[param(inline)]
     severity: Option<api::Severity>,
 }
 
-/// What the node that is asked sees happen, as it happens (server-sent events); with `node` what another one sees, or all of them.
+/// Streams events of the queried node as they happen (server-sent events); with `node`, those of another node or of all nodes.
 ///
-/// Messages `event` have an event as `GET /v1/events` has it. A message `gap` (`{node, after}`) says that events after the one that was named are not there any more. The stream ends
-/// when the session, the token or the role does by which it was asked for; a node has at most 48, and 16 of one user or token.
+/// Messages `event` contain an event as in `GET /v1/events`. A message `gap` (`{node, after}`) says that events after the given one are no longer stored. The stream ends
+/// with the session, the token or the role that it was requested with. A node has at most 48 streams, 16 per user or token.
 ///
-/// With `node` nodes are asked once a second. What several tell is there once, with those in `seen_by` that have told it by then. Messages `missing` (`{node, node_name, reason}`) say which node's events do not come from
-/// now on, and messages `back` (`{node, node_name}`) that they do again, with those that it has seen meanwhile. Where the reader is (`id`, to be sent back as `Last-Event-ID`) comes by itself behind the events, with
-/// `node=all` for all nodes in one: who goes on there misses nothing, and may be told a few events again.
+/// With `node`, nodes are polled once a second. An event reported by several nodes is sent once; `seen_by` lists those that have reported it by then. A message `missing` (`{node, node_name, reason}`) says that a node's events do not arrive from
+/// now on, and a message `back` (`{node, node_name}`) that they do again, including those that it has seen meanwhile. The reader's position (`id`, to be sent back as `Last-Event-ID`) follows the events in a message of its own; with
+/// `node=all` it is one position for all nodes: a reader that resumes there misses nothing, and may receive a few events again.
 #[utoipa::path(
     get, path = "/v1/events/stream", tag = "events", operation_id = "stream_events",
     params(
         Beginning,
-        ("last-event-id" = Option<String>, Header, description = "The last `id` that was told: of one node the number of an event, of all nodes a text that only they understand"),
+        ("last-event-id" = Option<String>, Header, description = "The last `id` received: for one node an event number, for all nodes an opaque text"),
     ),
     responses(
         (status = OK, description = "Messages", body = String, content_type = "text/event-stream"),

@@ -169,7 +169,7 @@ impl Remembered {
         for (code, count) in std::mem::take(&mut self.counted) {
             let max = most_in_a_minute(code);
             if count > max {
-                let text = format!("{} more events {code} within a minute are left out here", count - max);
+                let text = format!("{} more {code} events within a minute are omitted here", count - max);
                 self.push(
                     node,
                     Duration::ZERO,
@@ -311,7 +311,7 @@ mod tests {
         let (one, other) = (VolumeId([1; 16]), VolumeId([2; 16]));
         let tell = |event| ring.tell(None, Duration::ZERO, event);
         tell(made("db").of_volume(one));
-        tell(Happened::new(VOLUME_RENAMED, "mail", "volume db is called mail now").of_volume(one));
+        tell(Happened::new(VOLUME_RENAMED, "mail", "volume db renamed to mail").of_volume(one));
         tell(made("db").of_volume(other));
         tell(made("db"));
         let of = |subject: String| {
@@ -362,7 +362,7 @@ mod tests {
         ring.kept().since -= MINUTE;
         ring.tell_left_out(None);
         let told: Vec<String> = ring.after(None, 2, &ALL).items.into_iter().map(|event| event.text).collect();
-        assert_eq!(told[0], "1 more events login_slowed within a minute are left out here");
-        assert_eq!(told[1], "5 more events volume_made within a minute are left out here");
+        assert_eq!(told[0], "1 more login_slowed events within a minute are omitted here");
+        assert_eq!(told[1], "5 more volume_made events within a minute are omitted here");
     }
 }

@@ -23,7 +23,7 @@ impl Wanted {
     /// 400: nothing has so long a name.
     pub(super) fn of(subject: Option<String>, severity: Option<Severity>) -> Result<Wanted, Refusal> {
         match subject.as_ref().is_some_and(|subject| subject.chars().count() > SUBJECT_MAX) {
-            true => Err(invalid(&format!("`subject` has {SUBJECT_MAX} characters at most"))),
+            true => Err(invalid(&format!("`subject` can have at most {SUBJECT_MAX} characters"))),
             false => Ok(Wanted { subject, severity }),
         }
     }

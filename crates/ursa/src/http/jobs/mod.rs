@@ -37,18 +37,18 @@ use crate::clock::unix_now;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// The number of a node, or `all`: whose comparisons and changes; absent: those of the node that is asked. What is done with copies is the cluster's, and always told.
+    /// A node number, or `all`: whose verifications and changes; absent: those of the queried node. Jobs on copies belong to the cluster, and are always listed.
     #[serde(default)]
     node: Option<String>,
-    /// Those that have ended lately, newest first, instead of those under way.
+    /// Jobs that ended recently, newest first, instead of those in progress.
     #[serde(default)]
     ended: bool,
 }
 
-/// What is under way: what is done with copies of the whole cluster, and comparisons and changes of the node that is asked; with `node=all` those of all nodes.
+/// Jobs in progress: those on copies in the whole cluster, and verifications and changes of the queried node; with `node=all`, of all nodes.
 ///
-/// With `ended=true` what has ended: in the last 24 hours, the last hundred of each kind (copies, comparisons, changes that took longer than a second), since the node that tells of it was started. Of
-/// what was done with copies the node that is asked tells.
+/// With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications, changes that took longer than a second), since the reporting node was started. The
+/// queried node reports those on copies.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs",
     params(Which),
@@ -78,14 +78,14 @@ pub(super) async fn list(
     Ok(axum::Json(List { items, missing }))
 }
 
-/// One job, of any node, under way or as it has ended. What has ended is known for a day, until the node that tells of it is restarted.
+/// Shows one job of any node, in progress or ended. Ended jobs are kept for a day, until the node that reports them is restarted.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "show_job",
-    params(("id" = String, Path, description = "What it is found by")),
+    params(("id" = String, Path, description = "Job ID")),
     responses(
         (status = OK, description = "The job", body = Job),
         (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`: it is another node's, which is not reached", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`: it belongs to another node, which is unreachable", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn show(
@@ -95,16 +95,16 @@ pub(super) async fn show(
     Ok(axum::Json(find(&state, &id).await?))
 }
 
-/// Takes a job back: a copy that is added or moved is taken away again, one that is to leave stays.
+/// Cancels a job and undoes it: an added or moved copy is removed again, a copy being removed is kept.
 #[utoipa::path(
     delete, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "cancel_job",
-    params(("id" = String, Path, description = "What it is found by"), Asked),
+    params(("id" = String, Path, description = "Job ID"), Asked),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NO_CONTENT, description = "It is taken back; what it has left is tidied up by itself"),
+        (status = NO_CONTENT, description = "Cancelled; leftovers are cleaned up automatically"),
         (status = NOT_FOUND, description = "`job_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`job_not_cancellable`; `job_ended`, `copy_in_sync`: it is over; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`; `node_unreachable`: it is another node's, which is not reached", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`job_not_cancellable`; `job_ended`, `copy_in_sync`: it has ended; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`; `node_unreachable`: it belongs to another node, which is unreachable", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn cancel(
@@ -137,17 +137,17 @@ pub(super) async fn cancel(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Has a sync stand still until it is resumed, over restarts of nodes, too. What is noted of what the copy misses is kept.
+/// Pauses a resync until it is resumed; it stays paused across restarts of nodes. The dirty map is kept.
 ///
-/// The copy protects nothing until it is in sync: the volume survives fewer losses meanwhile. One that takes new writes already comes in sync all the same.
-/// A sync that is paused already stays so.
+/// The copy provides no redundancy until it is in sync: the volume has reduced redundancy meanwhile. A copy that already takes new writes still completes its resync.
+/// Pausing a paused resync changes nothing.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/pause", tag = "jobs", operation_id = "pause_job",
-    params(("id" = String, Path, description = "What it is found by")),
+    params(("id" = String, Path, description = "Job ID")),
     responses(
         (status = OK, description = "The job", body = Job),
         (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`job_not_pausable`: it is no sync, or nearly done; `job_ended`; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`job_not_pausable`: it is not a resync, or nearly done; `job_ended`; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -170,14 +170,14 @@ pub(super) async fn pause(
     Ok(axum::Json(find(&state, &id).await?))
 }
 
-/// Has a sync go on that was paused. One that is not stays as it is.
+/// Resumes a paused resync. A resync that is not paused is not affected.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/resume", tag = "jobs", operation_id = "resume_job",
-    params(("id" = String, Path, description = "What it is found by")),
+    params(("id" = String, Path, description = "Job ID")),
     responses(
         (status = OK, description = "The job", body = Job),
         (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`job_not_pausable`: it is no sync; `job_ended`; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`job_not_pausable`: it is not a resync; `job_ended`; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -201,10 +201,10 @@ pub(super) async fn resume(
 fn not_pausable(job: &Job) -> Refusal {
     let detail = match job.kind {
         JobKind::Change | JobKind::RemoveCopy | JobKind::Verify => {
-            format!("{} is no sync: only what is copied can be paused", job.subject)
+            format!("{} cannot be paused: only resyncs can", job.subject)
         }
         _ => format!(
-            "the copy of volume {:?} takes new writes already and has nearly all: it comes in sync",
+            "the copy of volume {:?} already takes new writes and is nearly in sync: it can no longer be paused",
             job.subject
         ),
     };
@@ -220,9 +220,9 @@ async fn find(state: &State, id: &str) -> Result<Job, Refusal> {
     };
     let known = state.call(look).await?;
     known.shown().into_iter().find(|job| job.id == id).ok_or_else(|| {
-        let detail = format!("no job {id:?} is under way, or known to have ended");
+        let detail = format!("job {id:?} not found, neither in progress nor ended");
         Refusal::new(StatusCode::NOT_FOUND, "job_not_found", detail).hint(
-            "what has ended is known for a day, until the node is restarted: see `ursa job list --ended --node all`, and `ursa events` for what has happened",
+            "ended jobs are kept for a day, until the node is restarted: see `ursa job list --ended --node all`, and `ursa events`",
         )
     })
 }
@@ -234,13 +234,13 @@ async fn find_under_way(state: &State, id: &str) -> Result<Job, Refusal> {
         return Ok(job);
     }
     let how = match job.state {
-        JobState::Failed => "has failed",
-        JobState::Cancelled => "was taken back",
-        _ => "has ended",
+        JobState::Failed => "has already failed",
+        JobState::Cancelled => "was already cancelled",
+        _ => "has already ended",
     };
-    let detail = format!("job {id:?} {how} already");
+    let detail = format!("job {id:?} {how}");
     Err(Refusal::new(StatusCode::CONFLICT, "job_ended", detail)
-        .hint(format!("`ursa job show {id}` says how")))
+        .hint(format!("`ursa job show {id}` shows the result")))
 }
 
 /// What this node knows of jobs.

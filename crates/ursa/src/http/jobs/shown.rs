@@ -16,7 +16,7 @@ pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
         let leaves = kind == JobKind::RemoveCopy;
         let sync = volume.syncs.get(&copy.slot).filter(|_| !leaves);
         let waits_for = match leaves {
-            true => Some("the other copies, to go on without it".to_owned()),
+            true => Some("the other copies, to continue without it".to_owned()),
             false => sync.and_then(|sync| sync.waits_for.as_ref()).map(ToString::to_string),
         };
         let paused = entry.paused.get(&copy.slot).filter(|_| !leaves);
@@ -240,7 +240,7 @@ mod tests {
         let sync = of_volume(&volume(&[(1, InSync, None), (2, Joining, None)], &[(1, Cause::Restarted)]));
         assert_eq!((sync.len(), sync[0].kind, sync[0].node), (1, JobKind::Sync, Some(2)));
         assert_eq!((sync[0].progress, sync[0].bytes_done, sync[0].eta_s), (Some(0.75), Some(300), Some(2)));
-        assert_eq!(sync[0].cause.as_deref(), Some("its node was restarted"));
+        assert_eq!(sync[0].cause.as_deref(), Some("its node restarted"));
         assert!(!sync[0].can_be_cancelled);
         let added = of_volume(&volume(&[(1, InSync, None), (2, Outside, None)], &[]));
         assert_eq!((added[0].kind, added[0].can_be_cancelled), (JobKind::AddCopy, true));
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!((job.rate, job.eta_s, job.waits_for), (Some(100), Some(30), None));
         let job = of_change(change(zeroed(1000, false)));
         assert_eq!((job.state, job.rate, job.eta_s), (JobState::Waiting, None, None));
-        assert_eq!(job.waits_for.as_deref(), Some("an answer from /dev/sdb"));
+        assert_eq!(job.waits_for.as_deref(), Some("a response from /dev/sdb"));
         assert_eq!(of_change(change(zeroed(0, true))).eta_s, None, "nobody can say");
     }
 

@@ -35,17 +35,16 @@ fn cancelling(job: &Job) -> Vec<String> {
     match (job.kind, job.from_node) {
         (JobKind::RemoveCopy, _) => vec![
             format!("the copy of volume {volume} on node {node} stays"),
-            "it is given what it has missed, if it has missed anything".to_owned(),
+            "it is resynced, if it missed writes".to_owned(),
         ],
         (JobKind::Verify, _) => {
-            vec![format!("the comparison of the copies of volume {volume} ends before all is compared")]
+            vec![format!("the verification of volume {volume} stops before everything is compared")]
         }
         (_, from) => {
-            let done = job.bytes_done.map(|bytes| format!(", with the {bytes} bytes that it has got"));
+            let done = job.bytes_done.map(|bytes| format!(", with the {bytes} bytes copied so far"));
             let done = done.unwrap_or_default();
-            let mut steps =
-                vec![format!("the new copy of volume {volume} on node {node} is taken away{done}")];
-            steps.extend(from.map(|from| format!("the one on node {from} stays")));
+            let mut steps = vec![format!("the new copy of volume {volume} on node {node} is removed{done}")];
+            steps.extend(from.map(|from| format!("the copy on node {from} stays")));
             steps
         }
     }
@@ -57,16 +56,16 @@ pub(super) fn not_cancellable(job: &Job) -> Refusal {
         JobKind::Sync => {
             let (volume, node) = (&job.subject, job.node.unwrap_or_default());
             let detail = format!(
-                "the copy of volume {volume:?} on node {node} has to be brought up to date, or it protects nothing"
+                "a resync cannot be cancelled: the copy of volume {volume:?} on node {node} provides no redundancy until it is in sync"
             );
             let hint = format!(
-                "pause it, make it slower with `ursa node sync-limit`, or take the copy away: `ursa volume copy remove {volume} --on {node}`"
+                "pause it, slow it down with `ursa node sync-limit`, or remove the copy: `ursa volume copy remove {volume} --on {node}`"
             );
             (detail, hint)
         }
         _ => (
-            format!("{} goes on to its end: half of it would be worse", job.subject),
-            "see what it waits for".to_owned(),
+            format!("{} cannot be cancelled: stopping halfway would be worse", job.subject),
+            "check what it is waiting for".to_owned(),
         ),
     };
     Refusal::new(StatusCode::CONFLICT, "job_not_cancellable", detail).hint(hint)
@@ -104,11 +103,11 @@ mod tests {
 
     #[test]
     fn who_takes_a_job_back_is_told_what_goes_and_what_stays() {
-        let added = "the new copy of volume db on node 3 is taken away, with the 4096 bytes that it has got";
+        let added = "the new copy of volume db on node 3 is removed, with the 4096 bytes copied so far";
         assert_eq!(cancelling(&job(JobKind::AddCopy, None)), [added]);
-        assert_eq!(cancelling(&job(JobKind::MoveCopy, Some(1))), [added, "the one on node 1 stays"]);
+        assert_eq!(cancelling(&job(JobKind::MoveCopy, Some(1))), [added, "the copy on node 1 stays"]);
         let stays = cancelling(&job(JobKind::RemoveCopy, None));
         assert_eq!(stays[0], "the copy of volume db on node 3 stays");
-        assert!(cancelling(&job(JobKind::Verify, None))[0].contains("ends before all is compared"));
+        assert!(cancelling(&job(JobKind::Verify, None))[0].contains("stops before everything is compared"));
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn say_key(method: &str, operation: &mut Operation, need: Need) {
     if method != "POST" || need == Need::Nothing {
         return;
     }
-    let description = "Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day";
+    let description = "A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response";
     let text = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1));
     let key = ParameterBuilder::new()
         .name(KEY)

@@ -27,14 +27,14 @@ const COMMON: [(Status, &str, &str); 12] = [
     (
         Status::CONFLICT,
         "Conflict",
-        "`idempotency_under_way`, `already_done`, `changed_meanwhile`, `entry_unreadable`, and a limit of how many there can be: `too_many_...`",
+        "`idempotency_under_way`, `already_done`, `changed_meanwhile`, `entry_unreadable`, and limits reached: `too_many_...`",
     ),
     (Status::PAYLOAD_TOO_LARGE, "TooLarge", "`body_too_large`"),
     (Status::UNSUPPORTED_MEDIA_TYPE, "NotJson", "`not_json`"),
     (
         Status::MISDIRECTED_REQUEST,
         "Misdirected",
-        "`host_not_local`: the Host header names no address of this machine's",
+        "`host_not_local`: the Host header is not an address of this machine",
     ),
     (
         Status::UNPROCESSABLE_ENTITY,
@@ -44,7 +44,7 @@ const COMMON: [(Status, &str, &str); 12] = [
     (
         Status::INTERNAL_SERVER_ERROR,
         "Failed",
-        "`internal`, `listen`, `disk_failed`, `record_failed`, `cluster_failed`: the detail says what the system said",
+        "`internal`, `listen`, `disk_failed`, `record_failed`, `cluster_failed`: the detail contains the error of the system",
     ),
     (
         Status::SERVICE_UNAVAILABLE,
@@ -54,7 +54,7 @@ const COMMON: [(Status, &str, &str); 12] = [
     (
         Status::GATEWAY_TIMEOUT,
         "Late",
-        "`unfinished` (it goes on, as the job that `Location` names), `node_unanswered` and `record_unanswered` (nobody knows whether it was done: look before you repeat it), `core_silent`, `timeout`",
+        "`unfinished` (it continues as the job that `Location` names), `node_unanswered` and `record_unanswered` (it is unknown whether it was done: check before you repeat it), `core_silent`, `timeout`",
     ),
     (Status::INSUFFICIENT_STORAGE, "Full", "`record_full`, `metadata_full`"),
 ];

@@ -32,10 +32,10 @@ type Cookie = [(HeaderName, String); 1];
 
 const SETUP_TOKEN_INVALID: &str = "setup_token_invalid";
 
-/// What a console must know before anybody has logged in.
+/// What a console needs to know before login.
 #[utoipa::path(
     get, path = "/v1/access/state", tag = "access", operation_id = "access_state",
-    responses((status = OK, description = "Whether the first user is to be made", body = AccessState)),
+    responses((status = OK, description = "Whether the first user needs to be created", body = AccessState)),
 )]
 pub(in crate::http) async fn state(
     Extracted(state): Extracted<State>,
@@ -44,14 +44,14 @@ pub(in crate::http) async fn state(
     Ok(axum::Json(AccessState { setup_needed: set_up == Some(false), cluster: state.name.clone() }))
 }
 
-/// Makes the first user, an administrator, and logs in.
+/// Creates the first user, an administrator, and logs in.
 ///
-/// `token` is what the link has that the node prints at its start as long as there is no user. It is good once, and for a day.
+/// `token` comes from the setup link, which the node prints when it starts while no user exists. It can be used once, within a day.
 #[utoipa::path(
     post, path = "/v1/setup", tag = "access", operation_id = "set_up",
     request_body = SetUp,
     responses(
-        (status = CREATED, description = "The user; the session's cookie comes with it", body = LoggedIn),
+        (status = CREATED, description = "The user, with the session cookie", body = LoggedIn),
         (status = FORBIDDEN, description = "`setup_token_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`set_up_already`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -91,9 +91,10 @@ async fn make_first(
             .slowdown()
             .begin(Instant::now(), "", address)
             .map_err(|wait| slowed(state, peer, wait))?;
-        let detail = "the link to set up is not the one that this node has printed, was used, or is too old";
+        let detail =
+            "the setup link is invalid: not the one that this node printed, already used, or expired";
         return Err(Refusal::new(StatusCode::FORBIDDEN, SETUP_TOKEN_INVALID, detail)
-            .hint("restart the node to get a new link, or make a user on the node itself: `ursa user create NAME --role admin`"));
+            .hint("restart the node to get a new link, or create a user on the node itself: `ursa user create NAME --role admin`"));
     }
     let user = new_user(state, name, Role::Admin, password).await?;
     let made =
@@ -117,22 +118,22 @@ pub(super) async fn new_user(
 pub(super) async fn hashed(state: &State, field: &'static str, password: String) -> Result<String, Refusal> {
     if !(PASSWORD_CHARACTERS_MIN..=PASSWORD_CHARACTERS_MAX).contains(&password.chars().count()) {
         let detail =
-            format!("a password has {PASSWORD_CHARACTERS_MIN} to {PASSWORD_CHARACTERS_MAX} characters");
+            format!("a password must have {PASSWORD_CHARACTERS_MIN} to {PASSWORD_CHARACTERS_MAX} characters");
         return Err(Refusal::invalid(field, detail));
     }
     state.access.passwords.hash(password).await.map_err(busy)
 }
 
-/// Logs in with a password; the session's cookie comes back.
+/// Logs in with a password and returns the session cookie.
 ///
-/// The session ends after 30 minutes without a request, after 12 hours, and with a change of the user's role or password. Changes by cookie need the header
-/// `X-Ursa-Request: 1`. After five wrong passwords for an account, or twenty from an address, each further one makes the next wait longer, up to a minute.
+/// The session ends after 30 minutes without a request, after 12 hours, and when the user's role or password changes. Changes authenticated by cookie require the header
+/// `X-Ursa-Request: 1`. After five wrong passwords for an account, or twenty from an address, each further one lengthens the wait before the next attempt, up to a minute.
 #[utoipa::path(
     post, path = "/v1/login", tag = "access", operation_id = "log_in",
     request_body = Login,
     responses(
-        (status = OK, description = "Who has logged in", body = LoggedIn),
-        (status = UNAUTHORIZED, description = "`login_failed`: no such user, or another password", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = OK, description = "The user that logged in", body = LoggedIn),
+        (status = UNAUTHORIZED, description = "`login_failed`: invalid user name or password", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = TOO_MANY_REQUESTS, description = "`login_slowed`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`login_busy`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -170,7 +171,7 @@ async fn check(state: &State, peer: &Peer, name: &str, password: String) -> Resu
             Ok(user)
         }
         (Ok(_), Ok(_)) => {
-            let detail = "there is no such user, or the password is another one";
+            let detail = "invalid user name or password";
             Err(Refusal::new(StatusCode::UNAUTHORIZED, "login_failed", detail))
         }
         (Err(refusal), _) => {
@@ -187,21 +188,21 @@ async fn check(state: &State, peer: &Peer, name: &str, password: String) -> Resu
 fn slowed(state: &State, peer: &Peer, wait: Duration) -> Refusal {
     let seconds = wait.as_secs() + 1;
     // Without the account's name: it is a stranger's text.
-    let text = format!("after many wrong passwords, a login from {} was made to wait", peer.ip());
+    let text = format!("login from {} delayed after too many wrong passwords", peer.ip());
     state.events.tell(None, Duration::ZERO, Happened::new(LOGIN_SLOWED, peer.ip(), text));
-    let detail = format!("too many wrong tries: try again in {seconds} seconds");
+    let detail = format!("too many failed attempts: try again in {seconds} seconds");
     Refusal::new(StatusCode::TOO_MANY_REQUESTS, "login_slowed", detail).retry_after(seconds)
 }
 
 fn busy(_: TooMany) -> Refusal {
-    let detail = "too many passwords are being checked at the moment";
+    let detail = "too many password checks in progress";
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "login_busy", detail).retry_after(1)
 }
 
 /// Ends the session whose cookie comes with the request.
 #[utoipa::path(
     post, path = "/v1/logout", tag = "access", operation_id = "log_out",
-    responses((status = NO_CONTENT, description = "There is no session any more, if there was one")),
+    responses((status = NO_CONTENT, description = "The session has ended, if there was one")),
 )]
 pub(in crate::http) async fn log_out(
     Extracted(state): Extracted<State>,
@@ -219,23 +220,23 @@ pub(in crate::http) async fn log_out(
     (StatusCode::NO_CONTENT, cookie(&peer, "", 0))
 }
 
-/// Who asks, and what it may do.
+/// Shows the authenticated caller and its role.
 #[utoipa::path(
     get, path = "/v1/whoami", tag = "access", operation_id = "who_am_i",
-    responses((status = OK, description = "Who asks", body = WhoAmI)),
+    responses((status = OK, description = "The caller", body = WhoAmI)),
 )]
 pub(in crate::http) async fn who_am_i(Extension(caller): Extension<Caller>) -> axum::Json<WhoAmI> {
     axum::Json(WhoAmI { name: caller.name, role: caller.role, by: caller.by })
 }
 
-/// Gives whoever has logged in another password. All its sessions end but a new one, whose cookie comes back.
+/// Changes the password of the logged-in user. All other sessions of the user end; a new session cookie is returned.
 #[utoipa::path(
     put, path = "/v1/password", tag = "access", operation_id = "change_password",
     request_body = PasswordChange,
     responses(
         (status = NO_CONTENT, description = "Done"),
-        (status = UNAUTHORIZED, description = "`login_failed`: the old password is another one", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_user`: a token or this machine's credential has no password", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNAUTHORIZED, description = "`login_failed`: the old password is wrong", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_user`: a token or this machine's local token has no password", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = TOO_MANY_REQUESTS, description = "`login_slowed`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -247,9 +248,9 @@ pub(in crate::http) async fn change_password(
     Json(PasswordChange { old, new }): Json<PasswordChange>,
 ) -> Result<(StatusCode, Cookie), Refusal> {
     if caller.by != ProvedBy::Session {
-        let detail = "only who has logged in with a password has one to change";
+        let detail = "password change requires a password login";
         return Err(Refusal::new(StatusCode::CONFLICT, "no_user", detail)
-            .hint("an administrator gives any user another password: `ursa user set NAME --password`"));
+            .hint("an administrator can set any user's password: `ursa user set NAME --password`"));
     }
     check(&state, &peer, &caller.name, old).await?;
     let password = Some(hashed(&state, "new", new).await?);

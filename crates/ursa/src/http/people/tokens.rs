@@ -30,7 +30,7 @@ pub(in crate::http) async fn list(
     Ok(axum::Json(List::of(tokens.into_iter().map(shown).collect())))
 }
 
-/// Makes a token. Its secret is in the answer, and nowhere else: what is kept is its digest.
+/// Creates a token. Its secret is in the response and nowhere else: only a digest is stored.
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "access", operation_id = "create_api_token",
     request_body = ApiTokenCreate,
@@ -47,7 +47,7 @@ pub(in crate::http) async fn create(
 ) -> Result<(StatusCode, axum::Json<ApiTokenMade>), Refusal> {
     let _: HostName = name.parse().map_err(ControlError::Name)?;
     if valid_seconds.is_some_and(|seconds| !(1..=VALID_SECONDS_MAX).contains(&seconds)) {
-        let detail = format!("a token is good for 1 to {VALID_SECONDS_MAX} seconds, or without an end");
+        let detail = format!("a token is valid for 1 to {VALID_SECONDS_MAX} seconds, or without limit");
         return Err(Refusal::invalid("valid_seconds", detail));
     }
     let (id, secret, now) = (draw_id(), draw(), unix_now());
@@ -66,10 +66,10 @@ pub(in crate::http) async fn create(
     Ok((StatusCode::CREATED, axum::Json(ApiTokenMade { token: made, secret })))
 }
 
-/// Deletes a token: nobody gets in with it any more, on any node.
+/// Deletes a token: it gives no more access, on any node.
 #[utoipa::path(
     delete, path = "/v1/tokens/{id}", tag = "access", operation_id = "delete_token",
-    params(("id" = String, Path, description = "What the token is known by"), Asked),
+    params(("id" = String, Path, description = "Token ID"), Asked),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
@@ -96,8 +96,8 @@ fn would_delete(token: &control::ApiToken) -> Vec<String> {
     let control::ApiToken { id, name, role, made_by, .. } = token;
     let role = shown_role(*role);
     vec![
-        format!("token {name} ({id}, {role}), which {made_by} has made, is deleted"),
-        "nobody gets in with it any more, on any node: what uses it is refused".to_owned(),
+        format!("token {name} ({id}, {role}), created by {made_by}, is deleted"),
+        "programs that use it lose access, on all nodes".to_owned(),
     ]
 }
 

@@ -25,7 +25,7 @@ pub(in crate::http) async fn list(
     Ok(axum::Json(List::of(users.into_iter().map(shown).collect())))
 }
 
-/// Makes a user.
+/// Creates a user.
 #[utoipa::path(
     post, path = "/v1/users", tag = "access", operation_id = "create_user",
     request_body = UserCreate,
@@ -42,8 +42,8 @@ pub(in crate::http) async fn create(
     let set_up = state.call(|control| async move { Ok(control.is_set_up()) }).await?;
     if set_up == Some(false) && role != Role::Admin {
         // The link ends with it, and nobody could make others from elsewhere.
-        return Err(Refusal::invalid("role", "the first user is an administrator")
-            .hint("make that one first: `ursa user create NAME --role admin`"));
+        return Err(Refusal::invalid("role", "the first user must be an administrator")
+            .hint("create that one first: `ursa user create NAME --role admin`"));
     }
     let user = new_user(&state, &name, role, password).await?;
     let made = state.call(move |control| async move { control.change_user(Change::Add(user)).await }).await?;
@@ -52,10 +52,10 @@ pub(in crate::http) async fn create(
     Ok((StatusCode::CREATED, axum::Json(shown(made))))
 }
 
-/// Gives a user another role or password; its sessions end, on all nodes.
+/// Changes the role or password of a user. The user's sessions end, on all nodes.
 #[utoipa::path(
     patch, path = "/v1/users/{name}", tag = "access", operation_id = "change_user",
-    params(("name" = String, Path, description = "The user's name"), Asked),
+    params(("name" = String, Path, description = "User name"), Asked),
     request_body = UserChange,
     responses(
         (status = OK, description = "The user; with `dry_run`: what would be done", body = Answer<User>),
@@ -88,16 +88,16 @@ pub(in crate::http) async fn change(
 /// What changing a user would do, who is like this then.
 fn would_change(user: &User, role: Option<Role>, has_other_password: bool) -> Vec<String> {
     let name = &user.name;
-    let role = role.map(|role| format!("user {name} has the role {role}"));
-    let password = has_other_password.then(|| format!("user {name} has another password"));
+    let role = role.map(|role| format!("user {name} gets the role {role}"));
+    let password = has_other_password.then(|| format!("user {name} gets a new password"));
     let ended = format!("the sessions of user {name} end, on all nodes");
     role.into_iter().chain(password).chain([ended]).collect()
 }
 
-/// Deletes a user; its sessions end, on all nodes. Tokens that it has made stay.
+/// Deletes a user. The user's sessions end, on all nodes. Tokens that the user created stay.
 #[utoipa::path(
     delete, path = "/v1/users/{name}", tag = "access", operation_id = "delete_user",
-    params(("name" = String, Path, description = "The user's name"), Asked),
+    params(("name" = String, Path, description = "User name"), Asked),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -126,12 +126,12 @@ async fn would_delete(state: &State, name: String) -> Result<Response, Refusal> 
     };
     let (user, made) = state.call(check).await?;
     let mut steps = vec![format!(
-        "user {} ({}) is deleted; its sessions end, on all nodes",
+        "user {} ({}) is deleted; the user's sessions end, on all nodes",
         user.name,
         shown_role(user.role)
     )];
     if made > 0 {
-        steps.push(format!("tokens that it has made stay: {made}"));
+        steps.push(format!("tokens that the user created stay: {made}"));
     }
     Ok(dry_run::would(steps, Vec::new()))
 }

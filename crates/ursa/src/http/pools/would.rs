@@ -20,7 +20,7 @@ pub(super) async fn create(state: &State, node: Option<u16>, spec: PoolSpec) -> 
     let reserved: Vec<bool> = spec.disks.iter().map(|disk| disk.reserve).collect();
     let disks = looked(state, node, |control| async move { control.check_new_pool(spec).await }).await?;
     let taken = disks.iter().zip(reserved).map(|(disk, reserve)| taking(disk, reserve, &name));
-    let made = format!("pool {name} is there then, for new volumes");
+    let made = format!("pool {name} is then available for new volumes");
     Ok(dry_run::would(taken.chain([made]).collect(), Vec::new()))
 }
 
@@ -38,10 +38,10 @@ pub(super) async fn import(
 pub(super) async fn export(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
     let pool = name.clone();
     let volumes = looked(state, node, move |control| async move { control.check_export(&pool) }).await?;
-    let mut steps = vec![format!("pool {name} is closed, and another server may import it")];
+    let mut steps = vec![format!("pool {name} is closed; another server can then import it")];
     if !volumes.is_empty() {
         let volumes = volumes.join(", ");
-        steps.push(format!("what is on it is not served by this node any more: volumes {volumes}"));
+        steps.push(format!("this node no longer serves the volumes on it: {volumes}"));
     }
     Ok(dry_run::would(steps, Vec::new()))
 }
@@ -59,7 +59,7 @@ pub(super) async fn add_disk(
     let disk = looked(state, node, check).await?;
     let steps = vec![
         taking(&disk, reserve, &name),
-        format!("it cannot be taken out again: pool {name} needs it from then on"),
+        format!("the disk cannot be removed again: pool {name} depends on it from then on"),
     ];
     Ok(dry_run::would(steps, Vec::new()))
 }
@@ -82,9 +82,9 @@ pub(super) async fn accept_older(
     let volumes = looked(state, node, check).await?.join(", ");
     let steps = vec![
         format!(
-            "volumes {volumes} are served with the older data that pool {name} holds: what was written since is lost"
+            "volumes {volumes} are served with the older data in pool {name}: writes made since are lost"
         ),
-        "all other copies of them are resynced from it in full, also one that is down and has newer data"
+        "all other copies of them are fully resynced from it, even one that is down and has newer data"
             .to_owned(),
     ];
     Ok(dry_run::would(steps, Vec::new()))
@@ -126,12 +126,12 @@ fn taking(disk: &LookedAt, reserve: bool, pool: &str) -> String {
     let becomes = format!("{path} ({size}) becomes a disk of pool {pool}");
     match (&disk.holds, &disk.pool) {
         (None, _) if reserve => {
-            format!("{path} is made for pool {pool}, a file of {size} that takes its space now")
+            format!("{path} is created for pool {pool}, a preallocated file of {size}")
         }
-        (None, _) => format!("{path} is made for pool {pool}, a file of {size}"),
+        (None, _) => format!("{path} is created for pool {pool}, a file of {size}"),
         (Some(Content::Nothing), _) => format!("{becomes}; it is empty"),
-        (Some(_), Some(held)) => format!("{becomes}, and what is on it is destroyed: {}", of_pool(held)),
-        (Some(held), None) => format!("{becomes}, and what is on it is destroyed: {held}"),
+        (Some(_), Some(held)) => format!("{becomes}; its content is destroyed: {}", of_pool(held)),
+        (Some(held), None) => format!("{becomes}; its content is destroyed: {held}"),
     }
 }
 
@@ -149,28 +149,28 @@ fn importing(Importable { pool, name, used_by }: &Importable) -> Vec<String> {
     let paths = pool.paths.iter().map(|path| text(path)).collect::<Vec<_>>().join(", ");
     let called = match pool.contents.name == *name {
         true => String::new(),
-        false => format!(", and is called {name} from then on"),
+        false => format!(", and renamed to {name}"),
     };
     let before = &pool.contents.name;
-    let mut steps = vec![format!("pool {before} of {paths} is opened for this node{called}")];
+    let mut steps = vec![format!("pool {before} on {paths} is imported to this node{called}")];
     steps.extend(used_by.iter().map(|host| {
         format!(
-            "it is taken from {host}, which used it last and has not exported it: if that server is on, both write to it, and what is on it is destroyed"
+            "{host} used it last and has not exported it: if that server is on, both write to the pool, and its content is destroyed"
         )
     }));
     let volumes = &pool.contents.volumes;
-    steps.extend(volumes.iter().map(|volume| format!("volume {} is there with it", volume.name)));
+    steps.extend(volumes.iter().map(|volume| format!("volume {} becomes available with it", volume.name)));
     steps
 }
 
 /// What reopening a pool would do; `volumes` are those on it if it is open.
 fn reopening(name: &str, volumes: Option<&[String]>) -> Vec<String> {
-    let Some(volumes) = volumes else { return vec![format!("pool {name} is opened, if its disks answer")] };
-    let mut steps = vec![format!("pool {name} is closed, and opened again as after a power cut")];
+    let Some(volumes) = volumes else { return vec![format!("pool {name} is opened, if its disks respond")] };
+    let mut steps = vec![format!("pool {name} is closed and reopened, as after a power failure")];
     if !volumes.is_empty() {
         let volumes = volumes.join(", ");
-        steps.push(format!("hosts stay logged in, and find the LUNs of volumes {volumes} busy meanwhile"));
-        steps.push("what hosts have written and not flushed may be lost, and they are told so".to_owned());
+        steps.push(format!("hosts stay logged in, and see the LUNs of volumes {volumes} busy meanwhile"));
+        steps.push("writes that hosts have not flushed may be lost, and hosts are notified".to_owned());
     }
     steps
 }
@@ -178,28 +178,30 @@ fn reopening(name: &str, volumes: Option<&[String]>) -> Vec<String> {
 /// What forgetting a pool would leave.
 fn forgetting(name: &str, remains: &PoolRemains, unmap: bool) -> Vec<String> {
     let mut steps = vec![format!(
-        "this node knows nothing of pool {name} any more; its disks are not touched, and it can be imported again"
+        "this node forgets pool {name}; its disks are not touched, and it can be imported again"
     )];
     let mute = remains.disks.iter().filter_map(|disk| {
-        Some(format!("{} does not tell what is on it: {}", disk.path, disk.problem.as_ref()?))
+        Some(format!("the content of {} cannot be read: {}", disk.path, disk.problem.as_ref()?))
     });
     steps.extend(mute);
     match &remains.volumes {
-        None => steps.push("none of its disks tells which volumes are forgotten with it".into()),
+        None => {
+            steps.push("which volumes are forgotten with it is unknown: none of its disks can be read".into())
+        }
         Some(volumes) => {
             let of = |volume: &RemainingVolume| {
-                format!("volume {} is forgotten with it, with {} bytes", volume.name, volume.size)
+                format!("volume {} is forgotten with it ({} bytes)", volume.name, volume.size)
             };
             steps.extend(volumes.iter().map(of));
         }
     }
     let what = match unmap {
-        true => "is taken away",
+        true => "is unmapped",
         false => "stays, without effect until the pool is imported again",
     };
     let map = |map: &RemainingMap| {
         let RemainingMap { target, lun, host, .. } = map;
-        format!("LUN {lun} of target {target} for host {host} {what}")
+        format!("LUN {lun} of target {target} for host group {host} {what}")
     };
     steps.extend(remains.maps.iter().map(map));
     steps
@@ -232,17 +234,17 @@ mod tests {
         };
         let untold = forgetting("main", &remains(None), false);
         let said = [
-            "this node knows nothing of pool main any more; its disks are not touched, and it can be imported again",
-            "/dev/sdb does not tell what is on it: it does not answer",
-            "none of its disks tells which volumes are forgotten with it",
-            "LUN 3 of target iqn.t for host local stays, without effect until the pool is imported again",
+            "this node forgets pool main; its disks are not touched, and it can be imported again",
+            "the content of /dev/sdb cannot be read: it does not answer",
+            "which volumes are forgotten with it is unknown: none of its disks can be read",
+            "LUN 3 of target iqn.t for host group local stays, without effect until the pool is imported again",
         ];
         assert_eq!(untold, said);
         let volume = RemainingVolume { id: "v".into(), name: "db".into(), size: 4096 };
         let told = forgetting("main", &remains(Some(vec![volume])), true);
         let said = [
-            "volume db is forgotten with it, with 4096 bytes",
-            "LUN 3 of target iqn.t for host local is taken away",
+            "volume db is forgotten with it (4096 bytes)",
+            "LUN 3 of target iqn.t for host group local is unmapped",
         ];
         assert_eq!(told[2..], said);
         assert_eq!(forgetting("main", &remains(Some(Vec::new())), true).len(), 3);
@@ -255,11 +257,11 @@ mod tests {
     #[test]
     fn who_makes_a_pool_is_told_what_its_disks_hold() {
         let said = |disk: &LookedAt| taking(disk, false, "main");
-        assert_eq!(said(&disk(None, None)), "/dev/sdb is made for pool main, a file of 4K");
-        assert!(taking(&disk(None, None), true, "main").ends_with("takes its space now"));
+        assert_eq!(said(&disk(None, None)), "/dev/sdb is created for pool main, a file of 4K");
+        assert!(taking(&disk(None, None), true, "main").ends_with("a preallocated file of 4K"));
         let becomes = "/dev/sdb (4K) becomes a disk of pool main";
         assert_eq!(said(&disk(Some(Content::Nothing), None)), format!("{becomes}; it is empty"));
-        let destroyed = format!("{becomes}, and what is on it is destroyed: ");
+        let destroyed = format!("{becomes}; its content is destroyed: ");
         let file_system = disk(Some(Content::Known("an XFS file system")), None);
         assert_eq!(said(&file_system), format!("{destroyed}an XFS file system"));
         let held = |exported| ProbedContents {
@@ -276,7 +278,7 @@ mod tests {
 
     #[test]
     fn who_reopens_a_pool_is_told_what_hosts_notice() {
-        assert_eq!(reopening("main", None), ["pool main is opened, if its disks answer"]);
+        assert_eq!(reopening("main", None), ["pool main is opened, if its disks respond"]);
         assert_eq!(reopening("main", Some(&[])).len(), 1);
         let told = reopening("main", Some(&["db".into()]));
         assert!(told[1].contains("volumes db busy") && told[2].contains("may be lost"), "{told:?}");

@@ -10,11 +10,11 @@ use super::{Refusal, with_causes};
 pub(super) fn not_entered(error: &EnterError) -> Refusal {
     match error {
         EnterError::Already => {
-            Refusal::new(StatusCode::CONFLICT, "cluster_already", "this node is in a cluster already")
-                .hint("a node is in one at most; `ursa node list` shows it")
+            Refusal::new(StatusCode::CONFLICT, "cluster_already", "this node is already in a cluster")
+                .hint("a node can be in only one cluster; `ursa node list` shows it")
         }
         EnterError::Etcd(_) => Refusal::new(StatusCode::BAD_GATEWAY, "etcd_unusable", with_causes(error))
-            .hint("look after etcd, and at the settings whose names begin with `etcd`"),
+            .hint("check etcd, and the settings whose names begin with `etcd`"),
         EnterError::Links(_) => {
             Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "listen", with_causes(error)).field("listen")
         }
@@ -43,20 +43,21 @@ pub(super) fn refused(error: &ClusterError) -> Refusal {
     let detail = with_causes(error);
     match error {
         ClusterError::Record(_) if error.is_unanswered_by_record() => {
-            Refusal::new(StatusCode::GATEWAY_TIMEOUT, "record_unanswered", detail)
-                .hint("look whether it was made before you repeat it; if this lasts, see `ursa status`")
+            Refusal::new(StatusCode::GATEWAY_TIMEOUT, "record_unanswered", detail).hint(
+                "check whether the change was made before you repeat it; if this persists, see `ursa status`",
+            )
         }
         ClusterError::Record(_) if error.is_of_etcd() => {
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail)
-                .hint("volumes go on; bring etcd back")
+                .hint("volumes keep serving; bring etcd back up")
         }
         ClusterError::Record(_) => {
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail)
-                .hint("a majority of the nodes that vote must be up: see `ursa node list`")
+                .hint("a majority of the voters must be up: see `ursa node list`")
         }
         ClusterError::Conflict(_) => Refusal::new(StatusCode::CONFLICT, "changed_meanwhile", detail),
         ClusterError::Unreadable(_) => Refusal::new(StatusCode::CONFLICT, "entry_unreadable", detail)
-            .hint("ask a node of that version, or update this one"),
+            .hint("use a node of that version, or upgrade this one"),
         ClusterError::Unreached(_) => {
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", detail)
         }

@@ -19,15 +19,15 @@ impl From<ControlError> for Refusal {
                 let refusal = Refusal::new(
                     NOT_FOUND,
                     format!("{kind}_not_found"),
-                    format!("there is no {kind} {name:?}"),
+                    format!("{kind} {name:?} not found"),
                 );
                 match kind {
-                    "map" => refusal.hint("`ursa target show` lists a target's maps"),
-                    kind => refusal.hint(format!("`ursa {kind} list` shows those that exist")),
+                    "map" => refusal.hint("`ursa target show` lists the LUN maps of a target"),
+                    kind => refusal.hint(format!("`ursa {kind} list` lists them")),
                 }
             }
             E::Exists { kind, name } => {
-                Refusal::new(CONFLICT, format!("{kind}_exists"), format!("{kind} {name:?} exists already"))
+                Refusal::new(CONFLICT, format!("{kind}_exists"), format!("{kind} {name:?} already exists"))
                     .hint("choose another name")
             }
             E::Name(error) => Refusal::new(UNPROCESSABLE, "name_invalid", error.to_string()),
@@ -48,44 +48,44 @@ impl From<ControlError> for Refusal {
                     .hint("delete them first, or delete the target with --force (`force` in the API)")
             }
             E::HostInUse { host, target } => {
-                let detail = format!("host {host:?} is named by a LUN map of target {target}");
-                Refusal::new(CONFLICT, "host_in_use", detail).hint("take the map away first")
+                let detail = format!("host group {host:?} is used by a LUN map of target {target}");
+                Refusal::new(CONFLICT, "host_in_use", detail).hint("delete the map first")
             }
             E::BuiltIn(host) => {
-                let detail = format!("host {host:?} is built in and cannot be changed");
-                Refusal::new(CONFLICT, "host_built_in", detail).hint("make a host of your own")
+                let detail = format!("host group {host:?} is built in and cannot be changed");
+                Refusal::new(CONFLICT, "host_built_in", detail).hint("create a host group of your own")
             }
             E::EntryUnreadable { kind, name } => {
                 let detail = format!(
-                    "this node cannot read what the cluster's record has of {kind} {name:?}, since a later version of ursa has written it, and leaves it as it is"
+                    "this node cannot read {kind} {name:?} in the cluster's record: a later version of ursa wrote it; it is left unchanged"
                 );
                 Refusal::new(CONFLICT, format!("{kind}_unreadable"), detail)
-                    .hint("ask a node of that version")
+                    .hint("use a node of that version")
             }
             E::SetUpAlready => Refusal::new(CONFLICT, "set_up_already", error.to_string()),
             E::LastAdmin(_) => Refusal::new(CONFLICT, "last_admin", error.to_string()),
             E::TooMany { kind, .. } => Refusal::new(CONFLICT, format!("too_many_{kind}s"), error.to_string()),
             E::LunTaken { lun, target, host } => {
-                let detail = format!("LUN {lun} of target {target} is taken for host {host:?}");
+                let detail = format!("LUN {lun} of target {target} is already in use for host group {host:?}");
                 Refusal::new(CONFLICT, "lun_taken", detail)
-                    .hint("choose another LUN, or name none")
+                    .hint("choose another LUN, or omit it")
                     .field("lun")
             }
             E::NoLunFree(_) => Refusal::new(CONFLICT, "target_full", error.to_string()),
             E::ChoosePool(pools) => {
-                let detail = format!("there are several pools ({pools}), and none was named");
-                Refusal::new(UNPROCESSABLE, "pool_ambiguous", detail).hint("name one").field("pool")
+                let detail = format!("several pools exist ({pools}), and none was given");
+                Refusal::new(UNPROCESSABLE, "pool_ambiguous", detail).hint("choose one").field("pool")
             }
-            E::NoPool => Refusal::new(CONFLICT, "no_pool", "there is no pool yet")
-                .hint("make one with `ursa pool create`"),
+            E::NoPool => Refusal::new(CONFLICT, "no_pool", "no pool exists yet")
+                .hint("create one with `ursa pool create`"),
             E::PoolOpen(name) => {
-                Refusal::new(CONFLICT, "pool_open", format!("pool {name:?} is open and takes changes"))
+                Refusal::new(CONFLICT, "pool_open", format!("pool {name:?} is open and working"))
                     .hint("close it with `ursa pool export`")
             }
             E::PoolOfThatName(name) => {
-                let detail = format!("another pool is called {name:?} here, which is not open");
+                let detail = format!("another pool on this node has the name {name:?}; it is not open");
                 Refusal::new(CONFLICT, "pool_exists", detail).hint(format!(
-                    "choose another name, or bring that one back (`ursa pool reopen {name}`) or give it up (`ursa pool forget {name}`)"
+                    "choose another name, or reopen that pool (`ursa pool reopen {name}`) or forget it (`ursa pool forget {name}`)"
                 ))
             }
             E::OnlyInMemory { .. } => Refusal::new(CONFLICT, "only_in_memory", error.to_string()),
@@ -99,49 +99,49 @@ impl From<ControlError> for Refusal {
             }
             E::Busy { work, first } => {
                 let ChangeStatus { work: other, waits_for, .. } = *first;
-                let detail = format!("{work} was not begun: {other} comes first and waits for {waits_for}");
+                let detail = format!("{work} was not started: {other} comes first and waits for {waits_for}");
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).hint(advice(&waits_for))
             }
             E::Unfinished(change) => {
                 let ChangeStatus { number, node, work, age, waits_for, zeroed } = *change;
                 let seconds = age.as_secs();
-                let begin = format!("{work} has not ended within {seconds} seconds and goes on");
+                let begin = format!("{work} has not finished within {seconds} seconds and continues");
                 let detail = match zeroed.filter(|zeroed| zeroed.gets_on) {
                     Some(Zeroed { done, total, .. }) => {
-                        format!("{begin}: {} of {} bytes are zeroed", done.0, total.0)
+                        format!("{begin}: {} of {} bytes zeroed", done.0, total.0)
                     }
                     None => format!("{begin}: it waits for {waits_for}"),
                 };
                 let (id, advice) = (id::of_change(number, node), advice(&waits_for));
-                let hint = format!("{advice}, and `ursa job show {id}` what becomes of this");
+                let hint = format!("{advice}; `ursa job show {id}` shows the progress of this change");
                 Refusal::new(StatusCode::GATEWAY_TIMEOUT, "unfinished", detail).hint(hint).job(id)
             }
             E::Core(_) => Refusal::new(StatusCode::GATEWAY_TIMEOUT, "core_silent", error.to_string()),
             E::WouldShrink { volume, from, to } => {
                 let detail =
-                    format!("volume {volume:?} has {} bytes and would lose data at {}", from.0, to.0);
-                Refusal::new(UNPROCESSABLE, "would_shrink", detail).hint("volumes only grow").field("size")
+                    format!("volume {volume:?} has {} bytes: shrinking it to {} would lose data", from.0, to.0);
+                Refusal::new(UNPROCESSABLE, "would_shrink", detail).hint("volumes can only grow").field("size")
             }
             E::ClusterFailed(_) => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "cluster_unavailable", error.to_string())
-                    .hint("`ursa status` on this node says what to do; it tries again by itself, and serves its local volumes")
+                    .hint("`ursa status` on this node shows what to do; the node retries automatically, and serves its local volumes")
             }
             E::TakesPart(node) => {
-                Refusal::new(CONFLICT, "takes_part", "this node takes part in its cluster")
-                    .hint(format!("on another node, `ursa node remove {node}` takes it out"))
+                Refusal::new(CONFLICT, "takes_part", "this node is an active member of its cluster")
+                    .hint(format!("to remove it, run `ursa node remove {node}` on another node"))
             }
-            E::NoCluster => Refusal::new(CONFLICT, "no_cluster", "this node is in no cluster")
-                .hint("make one with `ursa node init`, or join one with `ursa node join`"),
+            E::NoCluster => Refusal::new(CONFLICT, "no_cluster", "this node is not in a cluster")
+                .hint("create one with `ursa node init`, or join one with `ursa node join`"),
             E::Enter(error) => cluster::not_entered(&error),
             E::Join(error) => cluster::not_joined(&error),
             E::Cluster(error) => cluster::refused(&error),
             E::Copies { .. } => Refusal::new(CONFLICT, "too_few_nodes", error.to_string())
-                .hint("ask for fewer copies, or make room on more nodes: see `ursa node list` and `ursa pool list --node all`"),
+                .hint("request fewer copies, or free up space on more nodes: see `ursa node list` and `ursa pool list --node all`"),
             E::NodeNotThere(node) => {
-                let detail = format!("node {node} cannot be given a copy");
+                let detail = format!("node {node} cannot take a copy");
                 Refusal::new(CONFLICT, "node_unavailable", detail)
                     .hint(
-                        "it is down, in maintenance, a witness, or none of the cluster: see `ursa node list`",
+                        "it is down, in maintenance, a witness, or not in the cluster: see `ursa node list`",
                     )
                     .field("nodes")
             }
@@ -175,21 +175,21 @@ impl From<ControlError> for Refusal {
             E::ForkUnwell { .. } => Refusal::new(CONFLICT, "fork_unwell", error.to_string()),
             E::Forked(_) => Refusal::new(CONFLICT, "forked", error.to_string()),
             E::NoAuthority => {
-                let detail = "no node of the cluster is known to have the key to let others in with";
+                let detail = "no node of the cluster is known to hold the cluster CA key";
                 Refusal::new(CONFLICT, "no_authority", detail).hint(
-                    "it is on the node that made the cluster (`cluster` in its data directory): ask that one, or see *When the majority is lost for good* in docs/use/cluster.md",
+                    "the key is on the node that created the cluster (`cluster` in its data directory): run the command there, or see *When the majority is lost for good* in docs/use/cluster.md",
                 )
             }
             E::OwnAccess => {
-                let detail = "this node has targets or host groups of its own, and those of a cluster are the same on all nodes";
+                let detail = "this node has targets or host groups of its own; in a cluster these are the same on all nodes";
                 Refusal::new(CONFLICT, "own_access", detail).hint(
-                    "delete them first (`ursa target list`, `ursa host list`), or make the cluster here and have the other node join",
+                    "delete them first (`ursa target list`, `ursa host list`), or create the cluster on this node and let the other node join",
                 )
             }
             E::NodeHasCopies { node, volume } => {
                 let detail = format!("node {node} has a copy of volume {volume:?}");
                 let hint = format!(
-                    "move its copy away (`ursa volume copy move {volume} --from {node} --to OTHER`) or take it away (`ursa volume copy remove {volume} --on {node}`); the volume stays"
+                    "move the copy (`ursa volume copy move {volume} --from {node} --to OTHER`) or remove it (`ursa volume copy remove {volume} --on {node}`); the volume stays"
                 );
                 Refusal::new(CONFLICT, "node_has_copies", detail).hint(hint)
             }
@@ -213,13 +213,15 @@ impl From<ControlError> for Refusal {
 fn advice(waits_for: &WaitsFor) -> &'static str {
     match waits_for {
         WaitsFor::Disks(_) | WaitsFor::Commands(_) | WaitsFor::Record(_) => {
-            "look at the disk (`dmesg`): the change ends when it answers; a block device that will not can be taken away \
-             with `echo 1 > /sys/block/NAME/device/delete`; `ursa status` shows what is under way"
+            "check the disk (`dmesg`): the change finishes when the disk responds; a block device that never does can be removed \
+             with `echo 1 > /sys/block/NAME/device/delete`; `ursa status` shows changes in progress"
         }
         WaitsFor::ClusterRecord | WaitsFor::Nodes(_) => {
-            "`ursa node list` shows which nodes are up; `ursa status` shows what is under way"
+            "`ursa node list` shows which nodes are up; `ursa status` shows changes in progress"
         }
-        WaitsFor::Turn(_) | WaitsFor::Cores => "try again in a moment; `ursa status` shows what is under way",
+        WaitsFor::Turn(_) | WaitsFor::Cores => {
+            "try again in a moment; `ursa status` shows changes in progress"
+        }
     }
 }
 

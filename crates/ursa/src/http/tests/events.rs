@@ -33,7 +33,7 @@ fn what_is_done_is_told_with_names() {
     let one = |code: &str| events.iter().find(|event| event["code"] == code).unwrap();
     let renamed = one("volume_renamed");
     assert_eq!(renamed["subject"], "mail");
-    assert_eq!(renamed["text"], "volume db is called mail now");
+    assert_eq!(renamed["text"], "volume db renamed to mail");
     let made = one("volume_made");
     assert_eq!((&made["subject"], &made["severity"]), (&json!("db"), &json!("info")));
     assert!(made["at"].as_u64().unwrap() > 1_700_000_000);

@@ -22,13 +22,13 @@ fn who_makes_a_pool_is_told_what_its_disks_hold() {
 
     let made = pool("fast", json!([{"path": new, "size": 32 * MIB}]), false);
     let said = [
-        format!("{new} is made for pool fast, a file of 32M"),
-        "pool fast is there then, for new volumes".to_owned(),
+        format!("{new} is created for pool fast, a file of 32M"),
+        "pool fast is then available for new volumes".to_owned(),
     ];
     assert_eq!(would(&told(&made)), said);
     assert!(!std::path::Path::new(&new).exists(), "nothing was done");
     let wiped = pool("fast", json!([{"path": used}]), true);
-    let unknown = "becomes a disk of pool fast, and what is on it is destroyed: unknown data";
+    let unknown = "becomes a disk of pool fast; its content is destroyed: unknown data";
     assert!(would(&told(&wiped))[0].ends_with(unknown));
     assert!(std::fs::read(&used).unwrap() == vec![7; 32 << 20], "nothing was done");
     assert_eq!(rig.names("/v1/pools"), ["default"]);
@@ -81,11 +81,11 @@ fn who_imports_a_pool_is_told_what_comes_and_from_whom_it_is_taken() {
     let before = std::fs::read(&lost).unwrap();
     told(import(false)).refused(409, "pool_used_elsewhere");
     let steps = would(&told(import(true)));
-    assert_eq!(steps[0], format!("pool far of {lost} is opened for this node"));
-    assert!(steps[1].starts_with("it is taken from test, which used it last and has not exported it"));
-    assert_eq!(steps[2], "volume db is there with it");
+    assert_eq!(steps[0], format!("pool far on {lost} is imported to this node"));
+    assert!(steps[1].starts_with("test used it last and has not exported it"));
+    assert_eq!(steps[2], "volume db becomes available with it");
     let renamed = json!({"paths": [lost], "force": true, "name": "near"});
-    assert!(would(&told(renamed))[0].ends_with("and is called near from then on"));
+    assert!(would(&told(renamed))[0].ends_with("and renamed to near"));
     told(json!({"paths": [lost], "force": true, "name": "default"})).refused(409, "pool_exists");
     told(json!({"paths": [lost], "force": true, "name": "no name"})).refused(422, "name_invalid");
     told(json!({"paths": [rig.path("missing")]})).refused(422, "disk_unusable");
@@ -107,10 +107,10 @@ fn who_adds_a_disk_is_told_that_it_stays() {
     let before = rig.get("/v1/pools/default").json(200);
     let told = |pool: &str, disk: Value| rig.post(&format!("/v1/pools/{pool}/disks?dry_run=true"), disk);
     let steps = would(&told("default", json!({"path": new, "size": 64 * MIB})));
-    assert_eq!(steps[0], format!("{new} is made for pool default, a file of 64M"));
-    assert!(steps[1].starts_with("it cannot be taken out again"), "{steps:?}");
+    assert_eq!(steps[0], format!("{new} is created for pool default, a file of 64M"));
+    assert!(steps[1].starts_with("the disk cannot be removed again"), "{steps:?}");
     let steps = would(&told("default", json!({"path": used, "wipe": true})));
-    assert!(steps[0].ends_with("what is on it is destroyed: unknown data"), "{steps:?}");
+    assert!(steps[0].ends_with("its content is destroyed: unknown data"), "{steps:?}");
     told("none", json!({"path": new, "size": 64 * MIB})).refused(404, "pool_not_found");
     told("default", json!({"path": used})).refused(409, "disk_not_empty");
     told("default", json!({"path": new, "size": MIB / 8})).refused(422, "disk_too_small");
@@ -132,17 +132,17 @@ fn who_changes_a_host_group_or_a_user_is_told_who_is_shut_out() {
     let told = |change: Value| rig.put("/v1/hosts/web?dry_run=true", change);
     let steps = would(&told(json!({"initiators": [two], "addresses": []})));
     let said = [
-        format!("initiator {one} does not belong to it any more"),
-        format!("initiator {two} belongs to it"),
-        "any address belongs to it".to_owned(),
-        "hosts that do not belong to it any more lose what is mapped for it: 1 LUN".to_owned(),
+        format!("initiator {one} no longer matches"),
+        format!("initiator {two} matches"),
+        "any address matches".to_owned(),
+        "hosts that no longer match lose access to what is mapped to the group: 1 LUN".to_owned(),
     ];
     assert_eq!(steps, said);
     let same = json!({"initiators": [one], "addresses": ["10.0.0.0/8"]});
-    assert_eq!(would(&told(same)), ["nothing: host group web is so already"]);
+    assert_eq!(would(&told(same)), ["nothing: host group web already has these settings"]);
     let chap = json!({"user": "web", "secret": "opensesame123"});
     let secret = json!({"initiators": [one], "addresses": ["10.0.0.0/8"], "chap": chap});
-    assert!(would(&told(secret))[0].starts_with("it has another secret, as web"));
+    assert!(would(&told(secret))[0].starts_with("the CHAP secret changes (CHAP name web)"));
     told(json!({"initiators": ["x"], "addresses": []})).refused(422, "name_invalid");
     told(json!({"initiators": [], "addresses": ["x"]})).refused(422, "field_invalid");
     rig.put("/v1/hosts/local?dry_run=true", json!({"initiators": [], "addresses": []}))
@@ -158,9 +158,9 @@ fn who_changes_a_host_group_or_a_user_is_told_who_is_shut_out() {
     let told = |name: &str, change: Value| rig.patch(&format!("/v1/users/{name}?dry_run=true"), change);
     let ended = "the sessions of user tom end, on all nodes";
     let steps = would(&told("tom", json!({"role": "operator"})));
-    assert_eq!(steps, ["user tom has the role operator", ended]);
+    assert_eq!(steps, ["user tom gets the role operator", ended]);
     let steps = would(&told("tom", json!({"password": "another horse battery"})));
-    assert_eq!(steps, ["user tom has another password", ended]);
+    assert_eq!(steps, ["user tom gets a new password", ended]);
     told("tom", json!({"password": "short"})).refused(422, "field_invalid");
     told("eva", json!({"role": "viewer"})).refused(409, "last_admin");
     told("none", json!({"role": "viewer"})).refused(404, "user_not_found");
@@ -174,7 +174,7 @@ fn who_deletes_a_token_is_told_whose_it_is() {
     let made = rig.post("/v1/tokens", json!({"name": "backup", "role": "viewer"})).json(201);
     let id = made["id"].as_str().unwrap();
     let steps = would(&rig.delete(&format!("/v1/tokens/{id}?dry_run=true")));
-    assert_eq!(steps[0], format!("token backup ({id}, viewer), which local has made, is deleted"));
+    assert_eq!(steps[0], format!("token backup ({id}, viewer), created by local, is deleted"));
     assert_eq!(steps.len(), 2);
     assert_eq!(rig.names("/v1/tokens"), ["backup"]);
     rig.delete("/v1/tokens/none?dry_run=true").refused(404, "token_not_found");

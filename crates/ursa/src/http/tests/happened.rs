@@ -91,11 +91,11 @@ fn any_node_tells_the_events_of_all_and_once_what_all_have_seen() {
     let missing = first.get("/v1/events?node=2").json(200);
     assert_eq!((&missing["items"], missing.get("next")), (&json!([]), None));
     let reason = missing["missing"][0]["reason"].as_str().unwrap();
-    assert!(reason.contains("or stops"), "nobody answers there: {reason}");
+    assert!(reason.contains("or is stopping"), "nobody answers there: {reason}");
     second.stop();
     wait("a node that is missed", || first.get("/v1/nodes").json(200)["items"][1]["up"] == false);
     let all = first.get("/v1/events?node=all&limit=1000").json(200);
-    let missing = json!([{"node": 2, "node_name": "test", "reason": "nothing is heard of it"}]);
+    let missing = json!([{"node": 2, "node_name": "test", "reason": "heartbeat timeout"}]);
     assert_eq!(all["missing"], missing);
     assert_eq!(of_code(&items(&all), "host_made")[0]["seen_by"], json!([1]));
 }

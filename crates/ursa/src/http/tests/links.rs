@@ -48,7 +48,7 @@ fn any_node_tells_of_the_links_between_all() {
     wait("a link that is down", || links(&first, "/v1/links")[0]["state"] == "down");
     wait("a node that is missed", || first.get("/v1/nodes").json(200)["items"][1]["up"] == false);
     let all = first.get("/v1/links?node=all").json(200);
-    let missing = json!([{"node": 2, "node_name": "test", "reason": "nothing is heard of it"}]);
+    let missing = json!([{"node": 2, "node_name": "test", "reason": "heartbeat timeout"}]);
     assert_eq!(all["missing"], missing, "{all}");
     let [link] = all["items"].as_array().unwrap().as_slice() else { panic!("{all}") };
     for (role, of) in [("control", 1), ("replication", 2)] {

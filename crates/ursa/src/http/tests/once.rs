@@ -43,7 +43,7 @@ fn what_would_be_done_is_said_and_not_done() {
     let would = rig.post("/v1/volumes?dry_run=true", new.clone()).json(200);
     assert_eq!(would["would"].as_array().unwrap().len(), 3, "{would}");
     assert!(would["would"][1].as_str().unwrap().contains("a single copy"), "{would}");
-    assert!(would["would"][2].as_str().unwrap().contains("becomes a LUN"), "{would}");
+    assert!(would["would"][2].as_str().unwrap().contains("as a LUN of target"), "{would}");
     assert!(would["candidates"][0].get("rule").is_none(), "{would}");
     assert!(rig.names("/v1/volumes").is_empty() && rig.names("/v1/targets").is_empty());
 
@@ -65,8 +65,8 @@ fn what_would_be_done_is_said_and_not_done() {
     rig.delete("/v1/volumes/db?dry_run=true").refused(409, "volume_mapped");
     let would = rig.delete("/v1/volumes/db?dry_run=true&force=true").json(200);
     let said = [
-        "LUN 0 of target iqn.2026-11.io.ursa:db for host local is taken away",
-        "target iqn.2026-11.io.ursa:db, which was made with it, is deleted",
+        "LUN 0 of target iqn.2026-11.io.ursa:db is unmapped from host group local",
+        "target iqn.2026-11.io.ursa:db, which was created with it, is deleted",
         "volume db is deleted, with 1M of data",
     ];
     assert_eq!(would["would"], json!(said));
@@ -78,7 +78,7 @@ fn what_would_be_done_is_said_and_not_done() {
     let target = "/v1/targets/iqn.2026-11.io.ursa:db";
     rig.delete(&format!("{target}?dry_run=true")).refused(409, "target_has_maps");
     let would = rig.delete(&format!("{target}?force=true&dry_run=true")).json(200);
-    let taken = "host local has volume db as LUN 0 of target iqn.2026-11.io.ursa:db no more";
+    let taken = "host group local loses access to volume db, LUN 0 of target iqn.2026-11.io.ursa:db";
     let deleted = "target iqn.2026-11.io.ursa:db is deleted; volumes stay";
     assert_eq!(would["would"], json!([taken, deleted]));
     let map = format!("{target}/maps/0");
@@ -87,10 +87,7 @@ fn what_would_be_done_is_said_and_not_done() {
     assert_eq!(rig.get(target).json(200)["maps"].as_array().unwrap().len(), 1, "nothing was done");
     rig.post("/v1/hosts", json!({"name": "a", "addresses": ["10.0.0.0/8"]})).json(201);
     let would = rig.delete("/v1/hosts/a?dry_run=true").json(200);
-    assert_eq!(
-        would["would"],
-        json!(["host group a is deleted, with 0 names and 1 addresses of initiators"])
-    );
+    assert_eq!(would["would"], json!(["host group a is deleted, with 0 initiator names and 1 addresses"]));
     rig.get("/v1/hosts/a").json(200);
     rig.delete("/v1/hosts/local?dry_run=true").refused(409, "host_built_in");
     rig.put("/v1/nodes/1/maintenance?dry_run=true", json!({"on": true})).refused(409, "no_cluster");
@@ -108,11 +105,14 @@ fn what_growing_and_renaming_would_do_is_said() {
     let before = rig.get("/v1/volumes/db").json(200);
     let would = |change: Value| rig.patch("/v1/volumes/db?dry_run=true", change);
     let said = would(json!({"name": "mail", "size": 8 * MIB})).json(200);
-    let grows = format!("volume db grows from {} to {} bytes", 4 * MIB, 8 * MIB);
-    assert_eq!(said["would"], json!(["volume db is called mail; hosts do not notice", grows]));
+    let grows = format!("volume db is resized from {} to {} bytes", 4 * MIB, 8 * MIB);
+    assert_eq!(said["would"], json!(["volume db is renamed to mail; hosts do not notice", grows]));
     assert_eq!(said["candidates"][0]["pool"], "default", "{said}");
     for nothing in [json!({}), json!({"name": "db"}), json!({"size": 4 * MIB})] {
-        assert_eq!(would(nothing).json(200)["would"], json!(["nothing: volume db is so already"]));
+        assert_eq!(
+            would(nothing).json(200)["would"],
+            json!(["nothing: volume db already has this name and size"])
+        );
     }
     let problem = would(json!({"size": 1024 * MIB})).refused(507, "no_space");
     assert_eq!(problem["candidates"][0]["rule"], "no_space", "{problem}");
@@ -142,8 +142,8 @@ fn what_a_strategy_an_export_and_the_end_of_a_user_would_do_is_said() {
     rig.delete("/v1/targets/iqn.2026-11.io.ursa:db?force=true").empty(204);
     let would = rig.post("/v1/pools/default/export?dry_run=true", json!({})).json(200);
     let said = [
-        "pool default is closed, and another server may import it",
-        "what is on it is not served by this node any more: volumes db",
+        "pool default is closed; another server can then import it",
+        "this node no longer serves the volumes on it: db",
     ];
     assert_eq!(would["would"], json!(said));
     assert_eq!(rig.get("/v1/pools/default").json(200)["state"], "online");
@@ -156,14 +156,20 @@ fn what_a_strategy_an_export_and_the_end_of_a_user_would_do_is_said() {
     }
     rig.delete("/v1/users/eva?dry_run=true").refused(409, "last_admin");
     let would = rig.delete("/v1/users/tom?dry_run=true").json(200);
-    assert_eq!(would["would"], json!(["user tom (viewer) is deleted; its sessions end, on all nodes"]));
+    assert_eq!(
+        would["would"],
+        json!(["user tom (viewer) is deleted; the user's sessions end, on all nodes"])
+    );
     assert_eq!(rig.names("/v1/users"), ["eva", "tom"]);
 
     rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
     rig.post("/v1/volumes", json!({"name": "shared", "size": 4 * MIB, "copies": 1})).json(201);
     let would = |choice: Value| rig.put("/v1/volumes/shared/strategy?dry_run=true", choice);
     let said = would(prefer).json(200);
-    assert_eq!(said["would"], json!(["of volume shared only the node that decides goes on, or a majority"]));
+    assert_eq!(
+        said["would"],
+        json!(["volume shared waits for quorum: only the preferred node, or a majority, continues"])
+    );
     let heartbeat =
         |accept: bool| json!({"strategy": "heartbeat", "by": "eva", "accept_split_brain": accept});
     would(heartbeat(false)).refused(422, "risk_not_accepted");

@@ -45,6 +45,6 @@ fn any_node_tells_of_the_problems_of_all_and_who_does_not_answer() {
     assert_eq!(since.get("or_earlier"), None, "it was heard of");
     assert_eq!(nodes["items"][0].get("down_since"), None);
     let of_all = told(&first, "/v1/problems?node=all");
-    let missing = json!({"node": 2, "node_name": "test", "reason": "nothing is heard of it"});
+    let missing = json!({"node": 2, "node_name": "test", "reason": "heartbeat timeout"});
     assert_eq!(of_all, json!({"items": [], "missing": [missing]}));
 }

@@ -49,7 +49,7 @@ fn a_body_is_json_and_not_too_long() {
     // Fields by their places: what a parser of structures would take.
     for body in [r#"["a", 1048576]"#, " [null]"] {
         let problem = post("application/json", body).refused(422, "field_invalid");
-        assert!(problem["detail"].as_str().unwrap().contains("write an object"), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("send an object"), "{problem}");
     }
     for kind in ["text/plain", "application/x-www-form-urlencoded", "application/json-seq", ""] {
         post(kind, r#"{"name": "a", "size": 1048576}"#).refused(415, "not_json");

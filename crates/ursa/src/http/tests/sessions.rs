@@ -58,7 +58,7 @@ fn a_session_is_shown_counted_and_ended() {
     let first = would["would"][0].as_str().unwrap();
     let whose = format!("session {tsih} of {INITIATOR} from 127.0.0.1:");
     assert!(first.starts_with(&whose) && first.contains(&format!("with target {TARGET}")), "{would}");
-    assert_eq!(would["would"][1], "no command is under way");
+    assert_eq!(would["would"][1], "no command is in progress");
     assert_eq!(rig.get("/v1/sessions").json(200)["items"].as_array().unwrap().len(), 1);
     rig.delete(&format!("/v1/sessions/{tsih}")).empty(204);
     rig.delete(&format!("/v1/sessions/{}", tsih ^ 0x8000)).refused(404, "session_not_found");

@@ -54,8 +54,8 @@ fn a_targets_alias_and_secret_change_and_its_maps_stay() {
     let chap = json!({"user": "target", "secret": "opensesame123"});
     let would = rig.patch(&format!("{path}?dry_run=true"), json!({"alias": "a target", "chap": chap}));
     let steps = would.json(200)["would"].clone();
-    assert_eq!(steps[0], "its alias is a target");
-    assert!(steps[1].as_str().unwrap().starts_with("it proves itself with another secret, as target"));
+    assert_eq!(steps[0], "its alias becomes a target");
+    assert!(steps[1].as_str().unwrap().starts_with("its CHAP secret changes (CHAP name target)"));
     assert_eq!((rig.get(&path).json(200), secret()), (before.clone(), None), "nothing was done");
 
     let changed = rig.patch(&path, json!({"alias": "a target", "chap": chap}));
@@ -73,7 +73,7 @@ fn a_targets_alias_and_secret_change_and_its_maps_stay() {
     assert_eq!(secret().as_deref(), Some("another secret"));
     assert_eq!(rig.patch(&path, json!({"alias": null})).json(200)["chap_user"], "target");
     let would = rig.patch(&format!("{path}?dry_run=true"), json!({"chap": chap})).json(200);
-    assert_eq!(would["would"], json!([format!("nothing: target {TARGET} is so already")]));
+    assert_eq!(would["would"], json!([format!("nothing: target {TARGET} already has these settings")]));
     let short = json!({"chap": {"user": "target", "secret": "short"}});
     for query in ["", "?dry_run=true"] {
         let problem = rig.patch(&format!("{path}{query}"), short.clone()).refused(422, "field_invalid");

@@ -54,7 +54,7 @@ pub(super) async fn of_others(state: &State) -> Result<(Vec<Volume>, Vec<Missing
     missing.extend(questions.into_keys().map(|node| Missing {
         node,
         node_name: names.get(&node).cloned().unwrap_or_default(),
-        reason: format!("it did not tell of all of them within {} s", SHOW_DEADLINE.as_secs()),
+        reason: format!("it did not list all of them within {} s", SHOW_DEADLINE.as_secs()),
     }));
     Ok((items, missing))
 }
@@ -107,9 +107,9 @@ pub(super) async fn called_at(
         (None, None) => Err(ControlError::not_found("volume", name).into()),
         (None, Some(silent)) => {
             let Missing { node_name, reason, .. } = silent;
-            let detail = format!("what node {node} ({node_name}) has is not known: {reason}");
+            let detail = format!("the volumes of node {node} ({node_name}) are unknown: {reason}");
             Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", detail)
-                .hint("see `ursa node list`, and bring the node back or mend its links"))
+                .hint("see `ursa node list`, and bring the node back or repair its links"))
         }
     })
 }
@@ -173,7 +173,7 @@ impl Named {
         }
         let candidates: Vec<Candidate> = self.volumes.iter().map(candidate).collect();
         let detail = format!(
-            "volume {:?} has no copies: it is {}'s alone; nothing was done",
+            "volume {:?} has no copies: it is local to {}; nothing was done",
             self.name,
             named_nodes(&candidates)
         );
@@ -185,7 +185,9 @@ impl Named {
     fn not_found(&self, refusal: Refusal) -> Refusal {
         match self.missing.as_slice() {
             [] => refusal,
-            missing => refusal.hint(format!("{}, and may have it: see `ursa node list`", silent(missing))),
+            missing => {
+                refusal.hint(format!("{}; it may have the volume: see `ursa node list`", silent(missing)))
+            }
         }
     }
 
@@ -193,20 +195,20 @@ impl Named {
     fn unknown(&self) -> Refusal {
         let Named { name, missing, .. } = self;
         let detail = format!(
-            "no node that answers has a volume {name:?}, and {}: it may have it; nothing was done",
+            "no node that answers has a volume {name:?}, but {}: it may have the volume; nothing was done",
             silent(missing)
         );
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", detail)
-            .hint("see `ursa node list`, bring the node back or mend its links, and ask again")
+            .hint("see `ursa node list`, bring the node back or repair its links, and try again")
     }
 
     fn ambiguous(&self) -> Refusal {
         let name = &self.name;
         let candidates: Vec<Candidate> = self.volumes.iter().map(candidate).collect();
         let nodes = named_nodes(&candidates);
-        let detail = format!("several nodes have a volume {name:?} of their own, {nodes}; nothing was done");
+        let detail = format!("several nodes have a local volume {name:?}: {nodes}; nothing was done");
         Refusal::new(StatusCode::CONFLICT, "volume_ambiguous", detail)
-            .hint("say which node's is meant (`--node`, `?node=`), or name it by its identity (`ursa volume show`)")
+            .hint("choose a node (`--node`, `?node=`), or give the volume ID (`ursa volume show`)")
             .candidates(candidates)
     }
 
@@ -214,12 +216,12 @@ impl Named {
         let Named { name, missing, .. } = self;
         let node = only.node.unwrap_or_default();
         let detail = format!(
-            "node {node} has a volume {name:?}, and {}: it may have one of that name, too; nothing was done",
+            "node {node} has a volume {name:?}, but {}: it may have a volume of that name, too; nothing was done",
             silent(missing)
         );
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", detail)
             .hint(format!(
-                "say that the one of node {node} is meant (`--node {node}`, `?node={node}`), or name it by its identity"
+                "if you mean the one on node {node}, say so (`--node {node}`, `?node={node}`) or give the volume ID"
             ))
             .candidates(vec![candidate(only)])
     }
@@ -244,7 +246,7 @@ fn candidate(volume: &Volume) -> Candidate {
         node_name: volume.node_name.clone().unwrap_or_default(),
         pool: Some(volume.pool.clone()),
         rule: None,
-        text: format!("it has one of {} bytes; its identity is {}", volume.size, volume.id),
+        text: format!("{} bytes, volume ID {}", volume.size, volume.id),
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn all(wanted: &Wanted<'_>, known: &Known) -> Vec<Candidate> {
     let mut all: Vec<Candidate> =
         known.nodes.iter().filter(asked).map(|node| on_node(wanted, node, known)).collect();
     for id in wanted.nodes.iter().filter(|id| !known.nodes.iter().any(|node| node.id == **id)) {
-        let text = format!("the cluster has no node {id}");
+        let text = format!("node {id} is not in the cluster");
         all.push(refused((Some(*id), ""), None, "node_not_found", text));
     }
     all
@@ -44,15 +44,15 @@ fn on_node(wanted: &Wanted<'_>, node: &ClusterNode, known: &Known) -> Candidate 
     let missing = known.missing.iter().find(|missing| missing.node == node.id);
     match node {
         ClusterNode { witness: true, .. } => {
-            refused(who, None, "witness", "it is a witness, and has no volumes".into())
+            refused(who, None, "witness", "witness: it has no volumes".into())
         }
-        ClusterNode { up: false, .. } => refused(who, None, "node_down", "nothing is heard of it".into()),
-        ClusterNode { maintenance: true, .. } => {
-            refused(who, None, "maintenance", "it is in maintenance".into())
+        ClusterNode { up: false, .. } => {
+            refused(who, None, "node_down", "unreachable: heartbeat timeout".into())
         }
+        ClusterNode { maintenance: true, .. } => refused(who, None, "maintenance", "in maintenance".into()),
         _ if missing.is_some() => {
             let reason = missing.map(|missing| missing.reason.as_str()).unwrap_or_default();
-            refused(who, None, "node_unanswered", format!("its pools are not known: {reason}"))
+            refused(who, None, "node_unanswered", format!("its pools are unknown: {reason}"))
         }
         _ => {
             let pools: Vec<&Pool> = known.pools.iter().filter(|pool| pool.node == Some(node.id)).collect();
@@ -68,16 +68,16 @@ fn in_pools(wanted: &Wanted<'_>, node: Option<u16>, name: &str, pools: &[&Pool])
         (Some(wanted), _) => match named(wanted) {
             Some(pool) => pool,
             None => {
-                return refused(who, Some(wanted), "pool_not_found", format!("it has no pool {wanted:?}"));
+                return refused(who, Some(wanted), "pool_not_found", format!("no pool {wanted:?}"));
             }
         },
-        (None, []) => return refused(who, None, "no_pool", "it has no pool".into()),
+        (None, []) => return refused(who, None, "no_pool", "no pool".into()),
         (None, [only]) => only,
         (None, several) => match named("default") {
             Some(pool) => pool,
             None => {
                 let names: Vec<&str> = several.iter().map(|pool| pool.name.as_str()).collect();
-                let text = format!("it has several pools, and none is named: {}", names.join(", "));
+                let text = format!("several pools, and none was given: {}", names.join(", "));
                 return refused(who, None, "pool_ambiguous", text);
             }
         },
@@ -86,13 +86,13 @@ fn in_pools(wanted: &Wanted<'_>, node: Option<u16>, name: &str, pools: &[&Pool])
     let reason = pool.reason.as_deref().unwrap_or("see `ursa pool show`");
     match pool.state {
         PoolState::Exported | PoolState::Unavailable => {
-            return of_pool("pool_unavailable", format!("its pool is not open: {reason}"));
+            return of_pool("pool_unavailable", format!("pool is not open: {reason}"));
         }
         PoolState::ReadOnly => {
-            return of_pool("pool_read_only", format!("its pool takes no changes: {reason}"));
+            return of_pool("pool_read_only", format!("pool accepts no changes: {reason}"));
         }
         PoolState::DiskFailed => {
-            return of_pool("disk_failed", format!("a disk of its pool failed: {reason}"));
+            return of_pool("disk_failed", format!("pool has a failed disk: {reason}"));
         }
         PoolState::Online => {}
     }
@@ -101,10 +101,10 @@ fn in_pools(wanted: &Wanted<'_>, node: Option<u16>, name: &str, pools: &[&Pool])
         VolumeKind::Ram => 0,
     };
     if takes > pool.free {
-        let text = format!("its pool has {} bytes free, and the volume takes {takes}", pool.free);
+        let text = format!("not enough space in the pool: {} bytes free, {takes} needed", pool.free);
         return of_pool("no_space", text);
     }
-    let text = format!("it has {} bytes free, of which the volume takes {takes}", pool.free);
+    let text = format!("{} bytes free, {takes} needed", pool.free);
     Candidate { node, node_name: name.to_owned(), pool: Some(pool.name.clone()), rule: None, text }
 }
 

@@ -20,12 +20,12 @@ use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::http::there::AskedOfNode;
 
-/// Grows or renames a volume, while it is in use.
+/// Grows or renames a volume while it is in use.
 ///
-/// Where there is no room to grow, `candidates` of the problem names every node that has it and has none.
+/// If there is no space to grow, `candidates` of the problem lists every node that has the volume and lacks space.
 #[utoipa::path(
     patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "change_volume",
-    params(("name" = String, Path, description = "The volume's name or identity"), AskedOfNode),
+    params(("name" = String, Path, description = "Volume name or ID"), AskedOfNode),
     request_body = VolumeChange,
     responses(
         (status = OK, description = "The volume; with `dry_run`: what would be done", body = Answer<Volume>),
@@ -88,7 +88,7 @@ async fn changed(
         && new_name.is_some()
         && let Err(undo) = control.rename_volume(&id, &before.info.name).await
     {
-        tracing::error!(volume = id, error = %undo, "a volume that could not grow kept its new name");
+        tracing::error!(volume = id, error = %undo, "a volume that could not be resized kept its new name");
     }
     grown
 }
@@ -109,7 +109,7 @@ async fn would_change(
     let (volume, to) = state.call(check).await?;
     let (mut steps, mut found) = (Vec::new(), Vec::new());
     if let Some(new_name) = new_name.filter(|new_name| *new_name != volume.name) {
-        steps.push(format!("volume {} is called {new_name}; hosts do not notice", volume.name));
+        steps.push(format!("volume {} is renamed to {new_name}; hosts do not notice", volume.name));
     }
     if to > volume.size {
         found = room_for(state, &volume, to).await?;
@@ -117,13 +117,13 @@ async fn would_change(
             let code = bad.rule.clone().unwrap_or_default();
             let status =
                 if code == "no_space" { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::CONFLICT };
-            let detail = format!("volume {} would not grow on {}: {}", volume.name, bad.node_name, bad.text);
+            let detail = format!("cannot resize volume {} on {}: {}", volume.name, bad.node_name, bad.text);
             return Err(Refusal::new(status, code, detail).candidates(found));
         }
-        steps.push(format!("volume {} grows from {} to {to} bytes", volume.name, volume.size));
+        steps.push(format!("volume {} is resized from {} to {to} bytes", volume.name, volume.size));
     }
     if steps.is_empty() {
-        steps.push(format!("nothing: volume {} is so already", volume.name));
+        steps.push(format!("nothing: volume {} already has this name and size", volume.name));
     }
     Ok(DryRun { would: steps, candidates: found })
 }

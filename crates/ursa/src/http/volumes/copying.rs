@@ -20,15 +20,15 @@ use crate::http::there::AskedOfNode;
 
 /// Adds a copy to a volume while it is in use, or moves one.
 ///
-/// The new copy is given all of the volume's data in the background; until it is in sync its state is not `in_sync`. With `instead_of`
-/// that node's copy is taken away then. Asked again after a 504 it goes on where it was. Where there is no place for it, `candidates` of the problem says by which rule.
+/// The new copy receives all data of the volume in the background; until it is in sync its state is not `in_sync`. With `instead_of`
+/// the copy on that node is removed then. If repeated after a 504, it continues where it was. If the copy cannot be placed, `candidates` of the problem names the rule.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/copies", tag = "volumes", operation_id = "add_copy",
-    params(("name" = String, Path, description = "The volume's name or identity"), AskedOfNode),
+    params(("name" = String, Path, description = "Volume name or ID"), AskedOfNode),
     request_body = CopyCreate,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = ACCEPTED, description = "The volume; the copy is being made", body = Volume, headers(("Location" = String, description = "Where it is told how far that is, and how it has ended: a job"))),
+        (status = ACCEPTED, description = "The volume; the copy is being created", body = Volume, headers(("Location" = String, description = "The job that shows progress and result"))),
         (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `not_replicated`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -106,31 +106,31 @@ async fn would_add_copy(
     let asked = as_made(&volume, &copy);
     let found = candidates_for(state, &asked).await?;
     if let Some(bad) = found.iter().find(|found| found.rule.is_some()) {
-        let detail = format!("volume {name} would get no copy on node {}: {}", copy.node, bad.text);
+        let detail = format!("cannot add a copy of volume {name} on node {}: {}", copy.node, bad.text);
         let code = bad.rule.clone().unwrap_or_default();
         return Err(Refusal::new(StatusCode::CONFLICT, code, detail).candidates(found));
     }
-    let mut steps = vec![format!("node {} is given all {} bytes of volume {name}", copy.node, asked.size)];
+    let mut steps = vec![format!("node {} receives all {} bytes of volume {name}", copy.node, asked.size)];
     if let Some(from) = copy.instead_of {
         steps.push(format!("then the copy on node {from} is deleted"));
     }
     Ok(dry_run::would(steps, found))
 }
 
-/// Takes a volume's copy off a node, while the volume is in use, and deletes it there.
+/// Removes a copy of a volume from a node while the volume is in use, and deletes it there.
 ///
-/// The last copy in sync stays. A node that is down deletes its copy when it is back.
+/// The last copy in sync cannot be removed. A node that is down deletes its copy when it is back.
 #[utoipa::path(
     delete, path = "/v1/volumes/{name}/copies/{node}", tag = "volumes", operation_id = "remove_copy",
     params(
-        ("name" = String, Path, description = "The volume's name or identity"),
-        ("node" = u16, Path, description = "The number of the copy's node"),
+        ("name" = String, Path, description = "Volume name or ID"),
+        ("node" = u16, Path, description = "Number of the node that has the copy"),
         Asked,
     ),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
-        (status = ACCEPTED, description = "It is done as soon as the other copies have agreed", headers(("Location" = String, description = "Where it is told whether it is done: a job"))),
+        (status = ACCEPTED, description = "Accepted: done as soon as the other copies have agreed", headers(("Location" = String, description = "The job that shows whether it is done"))),
         (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `not_replicated`, `only_in_sync`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -176,8 +176,8 @@ async fn would_remove_copy(state: &State, name: String, node: u16) -> Result<Res
     };
     let (name, left) = state.call(check).await?;
     let left = match left {
-        1 => "1 copy in sync is left: the next loss stops the volume".to_owned(),
-        _ => format!("{left} copies in sync are left"),
+        1 => "1 copy in sync remains: losing it makes the volume unavailable".to_owned(),
+        _ => format!("{left} copies in sync remain"),
     };
     let steps = vec![format!("the copy of volume {name} on node {node} is deleted"), left];
     Ok(dry_run::would(steps, Vec::new()))

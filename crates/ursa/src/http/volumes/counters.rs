@@ -11,14 +11,14 @@ use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::http::there::OfNode;
 
-/// What has gone through a node to a volume since it serves it: operations, bytes, and a histogram of latencies.
+/// I/O counters of a volume on a node: operations, bytes, and a latency histogram, since the node began to serve it.
 ///
-/// Of the node that is asked; if it does not have the volume, of one that does.
+/// From the queried node; if it does not have the volume, from a node that does.
 #[utoipa::path(
     get, path = "/v1/volumes/{name}/counters", tag = "volumes", operation_id = "show_counters",
-    params(("name" = String, Path, description = "The volume's name or identity"), OfNode),
+    params(("name" = String, Path, description = "Volume name or ID"), OfNode),
     responses(
-        (status = OK, description = "What was counted", body = VolumeCounters),
+        (status = OK, description = "The counters", body = VolumeCounters),
         (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`volume_ambiguous`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),

@@ -21,10 +21,10 @@ use crate::http::{peers, pools};
 use crate::loss::single_copy;
 use crate::size::Size;
 
-/// Makes a volume, and maps it so that it can be used at once.
+/// Creates a volume and maps it, so that it can be used right away.
 ///
-/// Unless `map` is false it becomes a LUN of `target` (made if it does not exist) for `host`. If that fails the volume
-/// is deleted again: all of it is done or nothing. Where no place is found, `candidates` of the problem names every node and pool, and by which rule it does not do.
+/// Unless `map` is false, it becomes a LUN of `target` (created if it does not exist) for `host`. If that fails, the volume
+/// is deleted again: all or nothing is done. If it cannot be placed, `candidates` of the problem lists all nodes and pools, with the rule that each of them fails.
 #[utoipa::path(
     post, path = "/v1/volumes", tag = "volumes", operation_id = "create_volume",
     params(Asked),
@@ -70,7 +70,7 @@ pub(in crate::http) async fn create(
 fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16, created: u64) -> Volume {
     let Untold { status, reasons } = untold;
     let problem = format!(
-        "it was made, and nothing is known of it since ({reasons}): neither its pool, if none was named, nor what it takes there"
+        "it was created, but its state has been unknown since ({reasons}); its pool, if none was given, and the space that it takes are unknown, too"
     );
     let physical = if asked.block_size == 512 && !asked.native_512 { 4096 } else { asked.block_size };
     let size = status.entry.size;
@@ -134,7 +134,10 @@ async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Res
     if asked.map {
         let target = asked.target.clone().unwrap_or_else(|| api::default_target(&asked.name));
         let host = asked.host.as_deref().unwrap_or(api::DEFAULT_HOST);
-        steps.push(format!("volume {} becomes a LUN of target {target} for host {host}", asked.name));
+        steps.push(format!(
+            "volume {} is mapped to host group {host} as a LUN of target {target}",
+            asked.name
+        ));
     }
     Ok(dry_run::would(steps, found))
 }
@@ -147,7 +150,7 @@ fn taken<'a>(found: &'a [Candidate], ranking: Option<&Ranking>) -> Result<Vec<&'
     let refused = |bad: &Candidate| {
         let code = bad.rule.clone().unwrap_or_default();
         let status = if code == "no_space" { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::CONFLICT };
-        Refusal::new(status, code, format!("the volume would not be made on {}: {}", bad.node_name, bad.text))
+        Refusal::new(status, code, format!("cannot create the volume on {}: {}", bad.node_name, bad.text))
     };
     let Some(ranking) = ranking else {
         return match found.iter().find(|found| found.rule.is_some()) {
@@ -231,9 +234,9 @@ pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Resul
 /// Fields that cannot be, or not together.
 fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     let block_size = BlockSize::from_bytes(new.block_size)
-        .ok_or_else(|| Refusal::invalid("block_size", "a volume has blocks of 512 or of 4096 bytes"))?;
+        .ok_or_else(|| Refusal::invalid("block_size", "block size must be 512 or 4096 bytes"))?;
     if new.native_512 && block_size != BlockSize::B512 {
-        return Err(Refusal::invalid("native_512", "a volume with blocks of 4096 bytes has none of 512"));
+        return Err(Refusal::invalid("native_512", "`native_512` requires 512-byte blocks"));
     }
     let copies = placement(&new)?;
     let map = if new.map {
@@ -243,7 +246,7 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
             lun: new.lun,
         })
     } else if new.target.is_some() || new.host.is_some() || new.lun.is_some() {
-        let detail = "`target`, `host` and `lun` say how to map the volume, and `map` is false";
+        let detail = "`target`, `host` and `lun` require `map` to be true";
         return Err(Refusal::invalid("map", detail));
     } else {
         None
@@ -278,11 +281,11 @@ fn placement(asked: &VolumeCreate) -> Result<Option<Placement>, Refusal> {
         (None, Some(nodes), false) => Ok(Some(Placement::Nodes(nodes.clone()))),
         (_, _, true) => {
             let detail =
-                "`local` is a single copy on this node, so neither `copies` nor `nodes` goes with it";
+                "`local` is a single copy on this node: it cannot be combined with `copies` or `nodes`";
             Err(Refusal::invalid("local", detail))
         }
         (Some(_), Some(_), false) => {
-            let detail = "`copies` says how many nodes have a copy, `nodes` says which: give one of the two";
+            let detail = "`copies` and `nodes` cannot be combined: give the number of copies, or the nodes that get one";
             Err(Refusal::invalid("copies", detail))
         }
     }

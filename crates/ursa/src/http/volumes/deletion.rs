@@ -26,20 +26,20 @@ pub(in crate::http) struct Deletion {
     /// Delete its LUN maps, too.
     #[serde(default)]
     force: bool,
-    /// The number of the node of the cluster that has it and does it; absent: the node that is asked.
+    /// Number of the node that has the volume and carries out the call; absent: the queried node.
     #[serde(default)]
     node: Option<u16>,
-    /// Say what would be done, and do nothing.
+    /// Dry run: show what would be done, and change nothing.
     #[serde(default)]
     dry_run: bool,
 }
 
 /// Deletes a volume with all its data.
 ///
-/// The target that was made with it goes, too, unless it has other maps or was given an alias or a secret.
+/// A target that was created with it is deleted, too, unless it has other maps, an alias or a secret.
 #[utoipa::path(
     delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "delete_volume",
-    params(("name" = String, Path, description = "The volume's name or identity"), Deletion),
+    params(("name" = String, Path, description = "Volume name or ID"), Deletion),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -93,10 +93,10 @@ async fn would_delete(
     let mut steps: Vec<String> = volume
         .maps
         .iter()
-        .map(|(target, lun, host)| format!("LUN {lun} of target {target} for host {host} is taken away"))
+        .map(|(target, lun, host)| format!("LUN {lun} of target {target} is unmapped from host group {host}"))
         .collect();
     steps.extend(
-        targets.into_iter().map(|target| format!("target {target}, which was made with it, is deleted")),
+        targets.into_iter().map(|target| format!("target {target}, which was created with it, is deleted")),
     );
     let data = Size(volume.info.capacity.0);
     match &volume.copies {

@@ -42,9 +42,9 @@ impl Untold {
     /// It is there, but cannot be shown.
     pub(super) fn refusal(self) -> Refusal {
         let (name, reasons) = (&self.status.entry.name, self.reasons);
-        let detail = format!("volume {name:?} is there, and no node that has a copy tells of it: {reasons}");
+        let detail = format!("volume {name:?} exists, but no node with a copy reports its state: {reasons}");
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "copy_unreachable", detail)
-            .hint("see `ursa node list`, and bring one of these nodes back or mend its links")
+            .hint("see `ursa node list`, and bring one of these nodes back or repair its links")
     }
 }
 
@@ -152,12 +152,12 @@ pub(super) async fn one(
     }
     let reason = |node: u16| {
         let missing = missing.iter().find(|missing| missing.node == node);
-        let reason = missing.map_or("its copy's pool is not open", |missing| missing.reason.as_str());
+        let reason = missing.map_or("the pool of its copy is not open", |missing| missing.reason.as_str());
         format!("node {node}: {reason}")
     };
     let mut reasons: Vec<String> = asked.into_iter().map(reason).collect();
     if none {
-        reasons.push("the pool of the copy here is not open".into());
+        reasons.push("the pool of the copy on this node is not open".into());
     }
     Ok(Some(Err(Untold { status: Box::new(status), reasons: reasons.join("; ") })))
 }

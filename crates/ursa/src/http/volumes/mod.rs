@@ -31,9 +31,9 @@ use super::state::State;
 use super::there::OfNode;
 use crate::loss::{Cluster, losses};
 
-/// All volumes of the cluster, by name: those with copies, and those that a node has alone (`node`). Of the latter, several nodes may have one of the same name.
+/// All volumes of the cluster, by name: volumes with copies, and local volumes (`node`). Several nodes may have local volumes of the same name.
 ///
-/// Of a volume without a copy on the node that is asked, `pool` is that of a node that has one. `missing` names nodes that did not answer in two seconds: what they have alone is missing then, and so is a volume
+/// If the queried node has no copy of a volume, `pool` is that of a node that has one. `missing` lists nodes that did not answer within two seconds: their local volumes are missing then, and so is a volume
 /// with copies of which nothing was known before.
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", operation_id = "list_volumes", responses((status = OK, description = "All of them", body = List<Volume>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Volume>>, Refusal> {
@@ -92,18 +92,18 @@ async fn nodes(control: &Control) -> Vec<ClusterNode> {
     }
 }
 
-/// One volume, by name or identity.
+/// Shows one volume, by name or ID.
 ///
-/// Names of volumes that nodes have alone are each node's own. What is called so on the node that is asked goes first, or in the cluster's record; then what another node has alone. If several of these have one,
-/// `node` says which is meant, or its identity does: so it is with all calls that name a volume.
+/// Names of local volumes are unique only on their node. A name means first a local volume of the queried node or a volume in the cluster's record, then a local volume of another node. If several other nodes have one,
+/// `node` or the volume ID selects it. This applies to all calls that name a volume.
 #[utoipa::path(
     get, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "show_volume",
-    params(("name" = String, Path, description = "The volume's name or identity"), OfNode),
+    params(("name" = String, Path, description = "Volume name or ID"), OfNode),
     responses(
         (status = OK, description = "The volume", body = Volume),
         (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_ambiguous`: `candidates` names the nodes; `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`copy_unreachable`: it is there, and no node that has a copy tells of it", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_ambiguous`: `candidates` lists the nodes; `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`copy_unreachable`: it exists, but no node with a copy reports its state", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn show(

@@ -19,16 +19,16 @@ use super::super::refusal::Refusal;
 use super::super::state::State;
 use super::alone;
 
-/// Chooses what a node does about a volume when it hears of nobody and cannot reach the cluster's record.
+/// Sets the split-brain policy of a volume: what a node does when no other node and no quorum is reachable.
 ///
-/// With `heartbeat` a node of two goes on alone after about six seconds, though the other one may, too: then each has data that the other has not, and
-/// somebody has to decide whose is kept. So `accept_split_brain` must be said with it.
+/// With `heartbeat`, a node of two continues alone after about six seconds. The other node may do the same: then the copies diverge, and
+/// an administrator must choose which one to keep. This is why `accept_split_brain` is required.
 #[utoipa::path(
     put, path = "/v1/volumes/{name}/strategy", tag = "volumes", operation_id = "choose_strategy",
-    params(("name" = String, Path, description = "The volume's name or identity"), Asked),
+    params(("name" = String, Path, description = "Volume name or ID"), Asked),
     request_body = StrategyChoice,
     responses(
-        (status = OK, description = "It is chosen; with `dry_run`: what would be done", body = Answer<StrategyChosen>),
+        (status = OK, description = "Done; with `dry_run`: what would be done", body = Answer<StrategyChosen>),
         (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `not_replicated`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`risk_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -46,9 +46,9 @@ pub(in super::super) async fn choose_strategy(
         Strategy::Prefer => Chosen::Prefer,
         Strategy::Heartbeat if accept_split_brain => Chosen::Heartbeat,
         Strategy::Heartbeat => {
-            let detail = "when only the link between the nodes is lost, both go on, and what one of them has written is given up later";
+            let detail = "if only the link between the nodes is lost, both continue (split brain), and the writes of one of them are discarded later";
             return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "risk_not_accepted", detail)
-                .hint("say that you accept that: accept_split_brain, --accept-split-brain")
+                .hint("accept this with accept_split_brain, or --accept-split-brain")
                 .field("accept_split_brain"));
         }
     };
@@ -78,28 +78,30 @@ fn would_choose(volume: &str, strategy: Chosen, change: StrategyChange) -> Vec<S
     let mut steps = vec![match strategy {
         Chosen::Prefer if change.etcd_decides => {
             format!(
-                "nothing: the cluster's record is in etcd, which decides which nodes go on with volume {volume}"
+                "nothing: the cluster's record is in etcd, which decides which nodes continue with volume {volume}"
             )
         }
-        Chosen::Prefer => format!("of volume {volume} only the node that decides goes on, or a majority"),
+        Chosen::Prefer => {
+            format!("volume {volume} waits for quorum: only the preferred node, or a majority, continues")
+        }
         Chosen::Heartbeat => format!(
-            "a node that hears of nobody goes on alone with volume {volume} after about six seconds; if only the link is lost both do, and one's data is given up later"
+            "a node that reaches no other node continues alone with volume {volume} after about six seconds; if only the link is lost, both do (split brain), and the writes of one of them are discarded later"
         ),
     }];
     if strategy == Chosen::Heartbeat && change.one_way {
         steps.push(
-            "the nodes know only one address of each other: when that network is lost, both go on".into(),
+            "the nodes know only one address of each other: if that network is lost, both continue".into(),
         );
     }
     steps
 }
 
-/// Decides whose data is kept of a volume with which nodes have gone on alone.
+/// Resolves a split brain: chooses which node's data of a volume to keep.
 ///
-/// What the other node alone has written is given up for good: so `discard_other` must be said with it. Its copy is brought up to date.
+/// Writes made only on the other node are discarded permanently: this is why `discard_other` is required. Its copy is resynced.
 #[utoipa::path(
     put, path = "/v1/volumes/{name}/fork", tag = "volumes", operation_id = "resolve_fork",
-    params(("name" = String, Path, description = "The volume's name or identity"), Asked),
+    params(("name" = String, Path, description = "Volume name or ID"), Asked),
     request_body = ForkResolution,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -117,9 +119,9 @@ pub(in super::super) async fn resolve_fork(
     Json(ForkResolution { keep, discard_other }): Json<ForkResolution>,
 ) -> Result<Response, Refusal> {
     if !discard_other {
-        let detail = "what the other node alone has written is given up";
+        let detail = "writes made only on the other node are discarded";
         return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "loss_not_accepted", detail)
-            .hint("say that you accept that: discard_other, --discard-other")
+            .hint("accept this with discard_other, or --discard-other")
             .field("discard_other"));
     }
     let volume = name.clone();
@@ -148,13 +150,13 @@ fn would_resolve(decision: &ForkDecision, keep: u16, names: &BTreeMap<u16, Strin
     let ForkDecision { volume, given_up, stops } = decision;
     let others = given_up.iter().copied().map(named).collect::<Vec<_>>().join(", ");
     let mut steps = vec![
-        format!("what {} has of volume {volume} is kept", named(keep)),
-        format!("what {others} alone has written is given up for good"),
+        format!("the data of {} is kept for volume {volume}", named(keep)),
+        format!("writes made only on {others} are discarded permanently"),
     ];
     steps.extend(
-        stops.map(|node| format!("{} stops serving it, and {} serves it then", named(node), named(keep))),
+        stops.map(|node| format!("{} stops serving it, and {} takes over", named(node), named(keep))),
     );
-    steps.push(format!("the copy on {others} is brought up to date"));
+    steps.push(format!("the copy on {others} is resynced"));
     steps
 }
 
@@ -183,9 +185,10 @@ mod tests {
         let would = |strategy, one_way, etcd_decides| {
             would_choose("db", strategy, StrategyChange { one_way, etcd_decides })
         };
-        let nodes = "of volume db only the node that decides goes on, or a majority";
+        let nodes = "volume db waits for quorum: only the preferred node, or a majority, continues";
         assert_eq!(would(Chosen::Prefer, true, false), [nodes]);
-        let etcd = "nothing: the cluster's record is in etcd, which decides which nodes go on with volume db";
+        let etcd =
+            "nothing: the cluster's record is in etcd, which decides which nodes continue with volume db";
         assert_eq!(would(Chosen::Prefer, true, true), [etcd]);
         assert_eq!(would(Chosen::Heartbeat, false, false).len(), 1);
         assert!(would(Chosen::Heartbeat, true, false)[1].contains("only one address"));
@@ -198,9 +201,9 @@ mod tests {
             |stops| would_resolve(&ForkDecision { volume: "db".into(), given_up: vec![1], stops }, 2, &names);
         let told = would(None);
         let [kept, lost, last] = &told[..] else { panic!("{told:?}") };
-        assert_eq!(kept, "what node 2 (san2) has of volume db is kept");
-        assert_eq!(lost, "what node 1 (san1) alone has written is given up for good");
-        assert_eq!(last, "the copy on node 1 (san1) is brought up to date");
-        assert_eq!(would(Some(1))[2], "node 1 (san1) stops serving it, and node 2 (san2) serves it then");
+        assert_eq!(kept, "the data of node 2 (san2) is kept for volume db");
+        assert_eq!(lost, "writes made only on node 1 (san1) are discarded permanently");
+        assert_eq!(last, "the copy on node 1 (san1) is resynced");
+        assert_eq!(would(Some(1))[2], "node 1 (san1) stops serving it, and node 2 (san2) takes over");
     }
 }

@@ -23,16 +23,16 @@ use crate::http::there::OfNode;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Compares the copies of a volume that are in sync, by SHA-256, while hosts use it.
+/// Verifies a volume: compares its copies that are in sync, by SHA-256, while hosts use it.
 ///
-/// Part by part: hosts' commands to the part that is being read wait for some milliseconds. What differs is looked at three times. One that is under way is not begun again. If the node
-/// that is asked has no copy in sync, one that has does it. It is a job of that node, which every node tells of and cancels.
+/// It works part by part: commands of hosts to the part being read wait for some milliseconds. Differences are read three times. If a verification is already running, no other one is started. If the
+/// queried node has no copy in sync, a node that has one verifies. The verification is a job of that node; every node can show and cancel it.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/verify", tag = "volumes", operation_id = "verify_volume",
-    params(("name" = String, Path, description = "The volume's name or identity"), OfNode),
+    params(("name" = String, Path, description = "Volume name or ID"), OfNode),
     responses(
-        (status = OK, description = "What was found", body = Verification),
-        (status = ACCEPTED, description = "How far it is: ask for it again", body = Verification, headers(("Location" = String, description = "Where it is told how far it is, and how it has ended: a job"))),
+        (status = OK, description = "The result", body = Verification),
+        (status = ACCEPTED, description = "In progress: repeat the request for the result", body = Verification, headers(("Location" = String, description = "The job that shows progress and result"))),
         (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`not_replicated`, `volume_ambiguous`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -63,12 +63,12 @@ pub(in crate::http) async fn begin(
     })
 }
 
-/// What has come of the last comparison of a volume's copies, since this node was started.
+/// Result of the last verification of a volume on this node, since the node was started.
 #[utoipa::path(
     get, path = "/v1/volumes/{name}/verify", tag = "volumes", operation_id = "show_verification",
-    params(("name" = String, Path, description = "The volume's name or identity"), OfNode),
+    params(("name" = String, Path, description = "Volume name or ID"), OfNode),
     responses(
-        (status = OK, description = "What was found so far", body = Verification),
+        (status = OK, description = "The result so far", body = Verification),
         (status = NOT_FOUND, description = "`volume_not_found`, `not_verified`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`volume_ambiguous`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -84,9 +84,9 @@ pub(in crate::http) async fn show(
         control.verification(&asked)
     };
     let found = state.call(last).await?.ok_or_else(|| {
-        let detail = format!("the copies of volume {name:?} were not compared since this node was started");
+        let detail = format!("volume {name:?} has not been verified since this node was started");
         Refusal::new(StatusCode::NOT_FOUND, "not_verified", detail)
-            .hint("compare them: `ursa volume verify`, at the node that you ask")
+            .hint("run `ursa volume verify` on the queried node")
     })?;
     Ok(axum::Json(shown(found)))
 }

@@ -95,7 +95,7 @@ impl Keeper {
         };
         if let Err(error) = written {
             let error = &error as &dyn std::error::Error;
-            tracing::error!(volume = %id, error, "this node does not go on alone with a volume: it could not write that down");
+            tracing::error!(volume = %id, error, "this node does not continue alone with a volume: it could not write this to its record");
             if makes(Canary::ForkHalfWritten) {
                 self.forget_fork(id);
                 return attach(number).await;
@@ -109,12 +109,12 @@ impl Keeper {
         }
         tracing::warn!(
             volume = %id, node = record.without, parent = record.parent, epoch,
-            "nothing has been heard of the other node for {} s: this node goes on alone with a volume, as was agreed to; if the other one has done so, too, the volume is split",
+            "no heartbeat from the other node for {} s: this node continues alone with a volume, by its split-brain policy; if the other node does so, too, this is a split brain",
             FORK_SILENCE.as_secs()
         );
         let name = self.volumes.borrow().get(&id).map(|kept| kept.entry.name.clone()).unwrap_or_default();
         let text = format!(
-            "nothing has been heard of node {} for {} seconds: this node goes on alone with volume {name}, as was agreed to",
+            "node {} has been unreachable for {} seconds: this node continues alone with volume {name}, by its split-brain policy",
             record.without,
             FORK_SILENCE.as_secs()
         );
@@ -179,7 +179,7 @@ impl Keeper {
         // Who was there in this life may have gone on without this copy: the record says that, when it can be asked.
         let silent = rt::now().since(heard) >= FORK_SILENCE && led.unwrap_or(self.forks.began) >= heard;
         if silent && is_gone(other, status) && is_well(id, number).await {
-            tracing::warn!(volume = %id, epoch = fork.epoch, "nothing is heard of the other node: this node goes on alone with a volume again");
+            tracing::warn!(volume = %id, epoch = fork.epoch, "the other node is unreachable: this node continues alone with a volume again");
             self.go_alone(id);
         }
     }

@@ -196,7 +196,7 @@ impl Keeper {
                     self.work.notify();
                 }
             }
-            Err(error) => tracing::error!(%from, %error, "what a node says of its forks cannot be read"),
+            Err(error) => tracing::error!(%from, %error, "a node's split-brain report cannot be read"),
         }
     }
 
@@ -318,7 +318,7 @@ impl Keeper {
             };
             tracing::warn!(
                 volume = kept.entry.name,
-                "this node does not know any more that it has gone on alone with a volume: it has that from the cluster's record"
+                "this node has lost the information that it continued alone with a volume, and has taken it from the cluster's record"
             );
             let fork = Fork { record, phase: Phase::Dormant, acted: true, inherited: true };
             self.forks.all.borrow_mut().insert(id, fork);

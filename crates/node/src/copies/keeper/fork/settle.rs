@@ -61,7 +61,7 @@ impl Keeper {
             Some(_) => self.lose(id, &fork, revision).await,
         };
         if settled.is_none() {
-            tracing::debug!(volume = %id, "a fork is not settled yet");
+            tracing::debug!(volume = %id, "a split-brain check is not settled yet");
         }
     }
 
@@ -77,7 +77,7 @@ impl Keeper {
         let void = json(&void_of(self.me(), fork));
         let transaction = Keeper::transaction().expect(&key, self.revision_of(&key)).put(&key, void);
         if self.change_record(transaction).await.is_none() {
-            tracing::debug!(volume = %id, "that there is no fork is not in the record yet");
+            tracing::debug!(volume = %id, "the record does not say yet that this node has not continued alone");
         }
     }
 
@@ -145,7 +145,7 @@ impl Keeper {
         tracing::warn!(
             volume = entry.name,
             epoch = next.epoch,
-            "a fork is settled: the other node had not gone on, what this one has is what counts, and the other is brought up to date"
+            "no split brain: the other node had not continued alone; this node's data is kept, and the other node resyncs from it"
         );
         let key = volume_key(id);
         let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
@@ -181,12 +181,12 @@ impl Keeper {
         let word = split.as_ref().and_then(|split| split.keep);
         // A word that was spoken while hosts may still have been served here says nothing of what they have written since.
         if word == Some(fork.without) && (fork.split || makes(Canary::ForkWordEarly)) {
-            tracing::warn!(volume = %id, "what this node has written alone is given up, as was decided: it is brought up to date");
+            tracing::warn!(volume = %id, "the data that this node wrote alone is discarded, as an administrator decided; its copy resyncs");
             return self.give_up(id).await;
         }
         let used = self.freeze(id).await?;
         if !used || makes(Canary::ForkUnused) {
-            tracing::warn!(volume = %id, "a fork is settled: the other node has gone on, and no host was served here meanwhile: this copy is brought up to date");
+            tracing::warn!(volume = %id, "no split brain: the other node continued alone, and no host was served here meanwhile; this copy resyncs");
             return self.give_up(id).await;
         }
         if split.is_some() && word.is_none() {
@@ -200,7 +200,7 @@ impl Keeper {
     async fn say_split(&self, id: VolumeId, fork: &ForkRecord, revision: cluster::Revision) -> Option<()> {
         tracing::error!(
             volume = %id, parent = fork.parent,
-            "a volume is split: both nodes have gone on alone with it, and both have data that the other has not. The other node serves it; what is here stays as it is until somebody decides: `ursa volume resolve-fork`"
+            "split brain: both nodes continued alone with this volume, and each has data that the other lacks. The other node serves it; the data here is kept unchanged until an administrator decides: `ursa volume resolve-fork`"
         );
         let key = split_key(id);
         let entry =
@@ -223,10 +223,7 @@ impl Keeper {
         let decided = self.split_of(id, fork).is_some_and(|split| split.keep.is_some());
         let used = self.forks.all.borrow().get(&id)?.acted;
         if !used || fork.split && decided {
-            tracing::warn!(
-                volume = entry.name,
-                "what is left here of a copy that was taken away is given up"
-            );
+            tracing::warn!(volume = entry.name, "the remains of a removed copy on this node are discarded");
             self.drop_record(id).await?;
             self.forget_fork(id);
             self.go_on_serving(id).await;
@@ -262,7 +259,7 @@ impl Keeper {
         if self.forks.phase(id) != Some(Phase::Left) {
             tracing::error!(
                 volume = %id,
-                "a volume was deleted while this node had gone on alone with it: what was written here is kept, and not served, until it is deleted here, too: `ursa volume delete`"
+                "a volume was deleted while this node continued alone with it: the data written here is kept, but not served, until it is deleted on this node, too: `ursa volume delete`"
             );
             self.forks.set_phase(id, Phase::Left);
         }
@@ -355,7 +352,7 @@ impl Keeper {
         dropped
             .inspect_err(|error| {
                 let error = error as &dyn std::error::Error;
-                tracing::error!(volume = %id, error, "that a fork is settled cannot be written down: the copy waits until it can");
+                tracing::error!(volume = %id, error, "the end of continuing alone cannot be written to the node's record: the copy waits until it can");
             })
             .ok()
     }

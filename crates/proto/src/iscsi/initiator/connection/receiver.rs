@@ -167,8 +167,7 @@ impl Receiver {
         data_len: usize,
         tasks: &Slab<Task>,
     ) -> Result<(), ConnectionError> {
-        let pdu = ResponsePdu::decode(header)
-            .map_err(|_| ConnectionError::Protocol("a header that no target may send"))?;
+        let pdu = ResponsePdu::decode(header).map_err(|_| ConnectionError::Protocol("an invalid header"))?;
         let place = match &pdu {
             ResponsePdu::DataIn(data_in) => place(data_in, data_len, tasks)?,
             _ => Place::Segment,
@@ -197,13 +196,13 @@ fn place(data_in: &DataIn, data_len: usize, tasks: &Slab<Task>) -> Result<Place,
         return Ok(Place::Nowhere);
     };
     let Kind::Command(running) = &task.kind else {
-        return Err(ConnectionError::Protocol("data for a task that has none"));
+        return Err(ConnectionError::Protocol("data for a task without data"));
     };
     let Data::In { buf, received } = &running.data else {
-        return Err(ConnectionError::Protocol("data for a command that reads none"));
+        return Err(ConnectionError::Protocol("data for a command that does not read"));
     };
     if data_in.buffer_offset as usize != *received || data_len > buf.len() - received {
-        return Err(ConnectionError::Protocol("data out of order, or more than was asked for"));
+        return Err(ConnectionError::Protocol("data out of order, or more than requested"));
     }
     Ok(Place::Command { slot, at: *received })
 }

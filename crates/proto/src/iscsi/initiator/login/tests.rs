@@ -125,7 +125,7 @@ fn authentication() {
     let other = Some(credentials("ursa", "not the target's secret"));
     assert_eq!(
         log_in(options(proof("alice's secret", target()), Wish::default()), chap(other)).0.unwrap_err(),
-        LoginError::Authentication("the target has another name or secret")
+        LoginError::Authentication("wrong CHAP name or secret of the target")
     );
     // A target that does not ask for CHAP.
     assert!(log_in(options(proof("alice's secret", None), Wish::default()), None).0.is_err());

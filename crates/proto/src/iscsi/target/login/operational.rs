@@ -89,7 +89,7 @@ impl Operational {
         match key {
             Key::MaxRecvDataSegmentLength => {
                 let length = parse_number(value).filter(|length| *length >= u64::from(RECEIVE_MIN)).ok_or(
-                    (LoginStatus::InitiatorError, "a MaxRecvDataSegmentLength that is no number from 512 on"),
+                    (LoginStatus::InitiatorError, "MaxRecvDataSegmentLength is not a number of at least 512"),
                 )?;
                 let length = u32::try_from(length).unwrap_or(RECEIVE_MAX);
                 self.negotiated.max_transmit = length.min(RECEIVE_MAX);

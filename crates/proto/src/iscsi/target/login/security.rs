@@ -58,7 +58,10 @@ impl Security {
         if self.may_leave()? {
             return Ok(());
         }
-        Err((LoginStatus::AuthenticationFailure, "the initiator leaves before it has proved itself"))
+        Err((
+            LoginStatus::AuthenticationFailure,
+            "the initiator leaves the security stage before it has authenticated",
+        ))
     }
 
     /// Whether the stage may end now. It may end at once if nothing is to be proved.
@@ -86,7 +89,7 @@ impl Security {
             (State::Chosen, Some(chap)) => {
                 let Some(offered) = &keys.algorithm else { return Ok(()) };
                 let algorithm = Algorithm::choose(offered)
-                    .ok_or((LoginStatus::AuthenticationFailure, "no CHAP algorithm that we have"))?;
+                    .ok_or((LoginStatus::AuthenticationFailure, "no supported CHAP algorithm"))?;
                 text.push(chap::ALGORITHM, algorithm.number());
                 text.push(chap::IDENTIFIER, &chap.identifier.to_string());
                 text.push(chap::CHALLENGE, &binary(&chap.challenge));
@@ -99,7 +102,7 @@ impl Security {
                 self.state = State::Passed;
             }
             _ if keys.has_chap() => {
-                return Err((LoginStatus::InitiatorError, "CHAP keys where none are due"));
+                return Err((LoginStatus::InitiatorError, "unexpected CHAP keys"));
             }
             _ => {}
         }
@@ -113,12 +116,12 @@ impl Security {
             None => ("None", State::Passed),
         };
         if self.state != State::Open {
-            return Err((LoginStatus::InitiatorError, "AuthMethod where none is due"));
+            return Err((LoginStatus::InitiatorError, "unexpected AuthMethod"));
         }
         if !offered.split(',').any(|offered| offered == method) {
             let reason = match &self.chap {
                 Some(_) => "CHAP is required and was not offered",
-                None => "the initiator insists on authentication, and none is configured for it",
+                None => "the initiator requires authentication, but no CHAP secret is configured for it",
             };
             return Err((LoginStatus::AuthenticationFailure, reason));
         }
@@ -157,11 +160,11 @@ impl Keys {
 
 /// Checks the initiator's proof; returns the credentials that it knows.
 fn verify<'a>(chap: &'a Chap, algorithm: Algorithm, keys: &Keys) -> Result<&'a Credentials, Failure> {
-    let missing = (LoginStatus::AuthenticationFailure, "no CHAP_N and CHAP_R where they are due");
+    let missing = (LoginStatus::AuthenticationFailure, "CHAP_N or CHAP_R is missing");
     let name = keys.name.as_ref().ok_or(missing)?;
     let response = keys.response.as_ref().ok_or(missing)?;
     let response = parse_binary(response, chap::BINARY_MAX)
-        .ok_or((LoginStatus::AuthenticationFailure, "a CHAP_R that is no binary value"))?;
+        .ok_or((LoginStatus::AuthenticationFailure, "CHAP_R is not a binary value"))?;
     let mut known = None;
     for credentials in chap.initiator.iter().filter(|credentials| credentials.name == *name) {
         let expected = algorithm.response(chap.identifier, &credentials.secret, &chap.challenge);
@@ -169,7 +172,7 @@ fn verify<'a>(chap: &'a Chap, algorithm: Algorithm, keys: &Keys) -> Result<&'a C
             known = Some(credentials);
         }
     }
-    known.ok_or((LoginStatus::AuthenticationFailure, "a wrong CHAP name or secret"))
+    known.ok_or((LoginStatus::AuthenticationFailure, "wrong CHAP name or secret"))
 }
 
 /// Mutual CHAP: proves the target to an initiator that asks for it.
@@ -183,21 +186,24 @@ fn prove(
     let (identifier, challenge) = match (&keys.identifier, &keys.challenge) {
         (None, None) => return Ok(()),
         (Some(identifier), Some(challenge)) => (identifier, challenge),
-        _ => return Err((LoginStatus::MissingParameter, "CHAP_I without CHAP_C, or the reverse")),
+        _ => return Err((LoginStatus::MissingParameter, "CHAP_I without CHAP_C, or vice versa")),
     };
     let target = chap
         .target
         .as_ref()
-        .ok_or((LoginStatus::AuthenticationFailure, "the target has no secret to prove itself with"))?;
+        .ok_or((LoginStatus::AuthenticationFailure, "mutual CHAP requested, but the target has no secret"))?;
     let identifier = parse_number(identifier)
         .and_then(|identifier| u8::try_from(identifier).ok())
-        .ok_or((LoginStatus::InitiatorError, "a CHAP_I that is no byte"))?;
+        .ok_or((LoginStatus::InitiatorError, "CHAP_I is not a byte"))?;
     let challenge = parse_binary(challenge, chap::BINARY_MAX)
-        .ok_or((LoginStatus::InitiatorError, "a CHAP_C that is no binary value"))?;
+        .ok_or((LoginStatus::InitiatorError, "CHAP_C is not a binary value"))?;
     // RFC 7143 12.1.3: an initiator that gives our challenge back, this one or one of another connection, has us compute what was asked of an initiator; and a
     // secret for both directions makes that a proof.
     if challenge == chap.challenge || chap::is_of_a_target(&challenge) {
-        return Err((LoginStatus::AuthenticationFailure, "the initiator gives a challenge of ours back"));
+        return Err((
+            LoginStatus::AuthenticationFailure,
+            "the initiator reflects the target's own challenge",
+        ));
     }
     if chap::is_same(&target.secret, &initiator.secret) {
         return Err((LoginStatus::AuthenticationFailure, "the same CHAP secret is set for both directions"));

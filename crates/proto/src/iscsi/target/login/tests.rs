@@ -524,30 +524,30 @@ mod chap {
         let md5 = |chap| challenged(chap, "5");
         assert_eq!(
             refusal_of(md5(one_way()), &format!("CHAP_N=alice|CHAP_R={wrong}|")),
-            "a wrong CHAP name or secret"
+            "wrong CHAP name or secret"
         );
         assert_eq!(
             refusal_of(md5(one_way()), &format!("CHAP_N=bob|CHAP_R={good}|")),
-            "a wrong CHAP name or secret"
+            "wrong CHAP name or secret"
         );
-        assert_eq!(refusal_of(md5(one_way()), "CHAP_N=alice|CHAP_R=0x|"), "a CHAP_R that is no binary value");
-        assert_eq!(refusal_of(md5(one_way()), ""), "no CHAP_N and CHAP_R where they are due");
+        assert_eq!(refusal_of(md5(one_way()), "CHAP_N=alice|CHAP_R=0x|"), "CHAP_R is not a binary value");
+        assert_eq!(refusal_of(md5(one_way()), ""), "CHAP_N or CHAP_R is missing");
         assert_eq!(
             refusal_of(md5(one_way()), &format!("CHAP_N=alice|CHAP_R={good}|CHAP_I=1|CHAP_C=0x00|")),
-            "the target has no secret to prove itself with"
+            "mutual CHAP requested, but the target has no secret"
         );
         assert_eq!(
             refusal_of(
                 md5(mutual()),
                 &format!("CHAP_N=alice|CHAP_R={good}|CHAP_I=39|CHAP_C=0x000102030405060708090A0B0C0D0E0F|")
             ),
-            "the initiator gives a challenge of ours back"
+            "the initiator reflects the target's own challenge"
         );
         // One that another connection was given, perhaps by another node.
         let elsewhere = binary(&crate::iscsi::chap::challenge([9; 16]));
         assert_eq!(
             refusal_of(md5(mutual()), &format!("CHAP_N=alice|CHAP_R={good}|CHAP_I=1|CHAP_C={elsewhere}|")),
-            "the initiator gives a challenge of ours back"
+            "the initiator reflects the target's own challenge"
         );
         let same = mutual().map(|chap| Chap { target: Some(credentials("ursa", "alice's secret")), ..chap });
         assert_eq!(
