@@ -229,7 +229,7 @@ it('says what an address is for, and keeps one for data', async () => {
 it('adds a floating address, and removes it', async () => {
   // One of loopback, which no node has: whether this machine lets nodes put it on is no matter here.
   const address = '127.78.0.9'
-  const listed = async () => expectStatus(await cluster.node(2).ask('GET', '/v1/addresses')).body.items
+  const listed = async () => expectStatus(await cluster.node(2).ask('GET', '/v1/floating-ips')).body.items
   const floating = page.getByRole('region', { name: 'Floating IPs' })
   await go('#/nodes')
   await floating.getByText('No floating IPs').waitFor()
@@ -239,7 +239,7 @@ it('adds a floating address, and removes it', async () => {
   expect(await button('Add').isDisabled()).toBe(true)
   await field(/^Address/).fill(`${address}/8`)
   await page.getByRole('checkbox', { name: 'n1 (node 1)' }).check()
-  await said(`ursa address add ${address}/8 --nodes 1`)
+  await said(`ursa floating-ip add ${address}/8 --nodes 1`)
   await shoot(page, 'address-add')
   await button('Add').click()
   await floating.getByText(`${address}/8`, { exact: true }).waitFor()
@@ -248,7 +248,7 @@ it('adds a floating address, and removes it', async () => {
 
   await floating.getByRole('row', { name: new RegExp(`^${address}`) }).getByRole('button', { name: 'Remove' }).click()
   await said('What would happen')
-  await said(`ursa address remove ${address}`)
+  await said(`ursa floating-ip remove ${address}`)
   expect(await button('Remove floating IP').isDisabled()).toBe(true)
   await page.getByRole('textbox').last().fill(address)
   await button('Remove floating IP').click()
@@ -338,7 +338,7 @@ it('shows a node that was killed, what it means, and its return to the end of th
 
   // So slow that it takes about this time.
   const missing = (await copy3()).sync.left_bytes
-  expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/sync-limit', { bytes_per_second: Math.max(2 ** 20, Math.round(missing / SYNC_SECONDS)) }))
+  expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/resync-limit', { bytes_per_second: Math.max(2 ** 20, Math.round(missing / SYNC_SECONDS)) }))
   await cluster.node(3).start()
   const shown = page.getByText(/ left, .* to go/).first()
   await shown.waitFor()
@@ -371,7 +371,7 @@ it('shows a node that was killed, what it means, and its return to the end of th
   console.log(`time to go as shown, and as it was: ${promises.map((one) => `${one.seconds} s of ${((end - one.at) / 1000).toFixed(1)} s`).join(', ')}`)
 
   await go('#/events')
-  for (const code of [/^node_lost \(\w+\), .*node 3/, /^copy_lost \(\w+\), /, /^node_returned/, /^sync_ended \(\w+\), /]) await said(code)
+  for (const code of [/^node_lost \(\w+\), .*node 3/, /^copy_out_of_sync \(\w+\), /, /^node_returned/, /^resync_completed \(\w+\), /]) await said(code)
   await shoot(page, 'events-after-loss')
   // Of one node alone.
   await field(/^Node$/).click()
@@ -449,7 +449,7 @@ it('changes volumes and hosts as the command line does', async () => {
 
 it('takes back a copy that is being added, after it has asked', async () => {
   // At a mebibyte a second it is under way for long.
-  expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/sync-limit', { bytes_per_second: 2 ** 20 }))
+  expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/resync-limit', { bytes_per_second: 2 ** 20 }))
   expectStatus(await cluster.node(1).ask('POST', '/v1/volumes/mail/copies', { node: 2 }))
   await go('#/jobs')
   await said(/on n2: adding a copy/)
@@ -486,7 +486,7 @@ it('moves a copy by the wizard', async () => {
   await field(/^To$/).click()
   await page.getByRole('option', { name: /^n2/ }).click()
   await said('ursa volume copy move mail --from 3 --to 2')
-  await expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/sync-limit', { bytes_per_second: null }))
+  await expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/resync-limit', { bytes_per_second: null }))
   await button('Move copy').click()
   await until('the copy has moved', async () => {
     const refused = await page.getByRole('alert').filter({ hasText: 'Not done' }).allTextContents()
@@ -505,7 +505,7 @@ it('makes a copy anew in another pool of its node', async () => {
   await page.getByRole('option', { name: /^n2/ }).click()
   await field(/^Pool on that node$/).click()
   await page.getByRole('option', { name: /^second: / }).click()
-  await said('ursa volume copy replace mail --on 2 --pool second')
+  await said('ursa volume copy rebuild mail --on 2 --pool second')
   await shoot(page, 'replace-copy')
   const made = page.waitForResponse((response) => response.request().method() === 'POST' && response.url().endsWith('/copies'))
   await button('Rebuild copy').click()

@@ -139,7 +139,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     await ask('POST', '/v1/volumes', { name: 'virtual-machines-of-the-second-floor', size: 320 * MIB, nodes: [2, 3], host: 'hypervisors' })
     await ask('POST', '/v1/volumes', { name: 'scratch', size: 64 * MIB, kind: 'ram' })
     await ask('POST', '/v1/volumes', { name: 'archive', size: 128 * MIB, nodes: [2], map: false })
-    await ask('POST', '/v1/addresses', { address: `${FLOATING}/8`, nodes: [1, 3] })
+    await ask('POST', '/v1/floating-ips', { address: `${FLOATING}/8`, nodes: [1, 3] })
     await ask('POST', '/v1/users', { name: 'olga', role: 'operator', password: PASSWORD })
     await ask('POST', '/v1/users', { name: 'vera', role: 'viewer', password: PASSWORD })
     await ask('POST', '/v1/tokens', { name: 'backup', role: 'operator', valid_seconds: 30 * 86_400 })
@@ -154,7 +154,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
       expect(await lookAtDialogues(browser, place, dialogues('mail'), wrong)).toEqual([])
     } finally {
       // A machine that lets nodes put it on keeps it when they are killed.
-      await ask('DELETE', `/v1/addresses/${FLOATING}`)
+      await ask('DELETE', `/v1/floating-ips/${FLOATING}`)
     }
   }, DEADLINE_MS)
 
@@ -166,7 +166,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
   }, DEADLINE_MS)
 
   it('of its return', async () => {
-    await ask('PUT', '/v1/cluster/sync-limit', { bytes_per_second: MIB })
+    await ask('PUT', '/v1/cluster/resync-limit', { bytes_per_second: MIB })
     await cluster.node(3).start()
     const syncs = async () => (await cluster.node(1).ask('GET', '/v1/jobs')).body?.items?.length > 0
     await until('it is brought in sync', syncs)
@@ -174,7 +174,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
   }, DEADLINE_MS)
 
   it('of many volumes', async () => {
-    await ask('PUT', '/v1/cluster/sync-limit', { bytes_per_second: null })
+    await ask('PUT', '/v1/cluster/resync-limit', { bytes_per_second: null })
     const places = [[1, 2], [2, 3], [1, 3], [1, 2, 3], [2]]
     for (let number = 1; number <= MANY; number += 1) {
       const name = `guest-${String(number).padStart(3, '0')}`
@@ -216,7 +216,7 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
     await ask('POST', '/v1/volumes', { name: 'mail', size: 64 * MIB, copies: 2 })
     await ask('POST', '/v1/volumes', { name: 'orders-database', size: 128 * MIB, copies: 2 })
     await until('both copies are in sync', async () => (await shown(2))?.copies?.every((copy: { state: string }) => copy.state === 'in_sync'))
-    await ask('PUT', '/v1/volumes/mail/strategy', { strategy: 'heartbeat', accept_split_brain: true, by: 'admin' })
+    await ask('PUT', '/v1/volumes/mail/split-brain-policy', { strategy: 'heartbeat', accept_split_brain: true, by: 'admin' })
     await write(1)
     const login = await logIn(browser, cluster.node(1), 'admin', wrong)
     expect(await lookAtAll(browser, { url: cluster.node(1).url, login, prefix: 'two', volume: 'mail' }, wrong)).toEqual([])

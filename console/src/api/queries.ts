@@ -74,7 +74,7 @@ const LINKS = queryOptions({
 
 const ADDRESSES = queryOptions({
   queryKey: ['addresses'],
-  queryFn: () => data(api.GET('/v1/addresses')),
+  queryFn: () => data(api.GET('/v1/floating-ips')),
   refetchInterval: SOON,
 })
 
@@ -129,8 +129,8 @@ export const useHosts = () =>
 
 export const useSyncLimit = () =>
   useQuery({
-    queryKey: ['sync-limit'],
-    queryFn: () => data(api.GET('/v1/cluster/sync-limit')),
+    queryKey: ['resync-limit'],
+    queryFn: () => data(api.GET('/v1/cluster/resync-limit')),
     refetchInterval: LATER,
   })
 
@@ -241,7 +241,7 @@ export interface Token {
   role: Role
   created: number
   expires?: number | null
-  made_by: string
+  created_by: string
 }
 
 export const useUsers = () => useQuery({ queryKey: ['users'], queryFn: async () => (await json<{ items: User[] }>('GET', '/v1/users')).items, refetchInterval: LATER })

@@ -11,52 +11,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What a console must know before anybody has logged in. */
+        /** What a console needs to know before login. */
         get: operations["access_state"];
         put?: never;
         post?: never;
         delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/addresses": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * All floating portal addresses of the cluster, and who has each.
-         * @description Each node is asked what it has on its devices: of a holder that does not answer within two seconds that is not known (`state`).
-         */
-        get: operations["list_addresses"];
-        put?: never;
-        /**
-         * Declares a floating portal address: one node has it at a time, and another one takes it when that is lost or stops.
-         * @description It is put on a network device of the node that has it, which needs the right to do that there (CAP_NET_ADMIN). `troubles` says why it could not.
-         */
-        post: operations["add_address"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/addresses/{address}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /** Removes a floating portal address: the node that has it takes it off, and sessions through it end. */
-        delete: operations["remove_address"];
         options?: never;
         head?: never;
         patch?: never;
@@ -70,9 +29,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What was done on the node that is asked, or on others, and by whom; the newest first.
-         * @description Each node has the log of what was asked of it. With `node=all` those of all nodes are put together by time. To go back, name the number of the last one as `before`, or, of all nodes, its time as `until`, and as `skip` how
-         *     many of that second you have: without that they come again.
+         * The audit log of the queried node, or of others: who changed what, and when; newest first.
+         * @description Each node logs the requests that it received. With `node=all`, the logs of all nodes are merged by time. To page back, pass the number of the last entry as `before`, or for all nodes its time as `until`, and as `skip` how
+         *     many of that second you have; without `skip` these are repeated.
          */
         get: operations["list_audit"];
         put?: never;
@@ -93,8 +52,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a cluster of this node alone.
-         * @description Its targets and host groups become the cluster's. Other nodes join with tokens that this one makes.
+         * Creates a cluster that consists of this node.
+         * @description Its targets and host groups become those of the cluster. Other nodes join with tokens that this node creates.
          */
         post: operations["init_cluster"];
         delete?: never;
@@ -113,8 +72,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes this node, the last survivor, a cluster of its own with its next start.
-         * @description All other nodes are given up, and must never be started with what they have: they join as new ones. Only for when the nodes that vote are lost for good.
+         * Makes this node, the last survivor, a cluster of its own at its next start.
+         * @description All other nodes are given up: never start them again with their data; they must join as new nodes. Use this only if the voters are permanently lost.
          */
         post: operations["force_new_cluster"];
         delete?: never;
@@ -133,8 +92,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Has this node join the cluster that the token is of.
-         * @description It must have no targets and no host groups of its own: those of a cluster are the same on all nodes.
+         * Lets this node join the cluster that issued the token.
+         * @description The node must have no targets and host groups of its own: those of the cluster are the same on all nodes.
          */
         post: operations["join_cluster"];
         delete?: never;
@@ -153,9 +112,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Has this node leave its cluster with its next start.
-         * @description For a node that was removed or given up, or whose copy of the record is damaged: refused if it takes part in its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in their
-         *     pools and are served to nobody. It can join a cluster again as a new node.
+         * Makes this node leave its cluster at its next start.
+         * @description For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an active member of its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in their
+         *     pools and are no longer served. It can join a cluster again as a new node.
          */
         post: operations["leave_cluster"];
         delete?: never;
@@ -173,8 +132,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Says which node decides alone while two nodes without a witness are the cluster.
-         * @description Of two nodes one must: if the other is lost, it goes on; if it is lost itself, the other waits for it.
+         * Sets the preferred node of two nodes without a witness.
+         * @description If the other node is lost, the preferred node continues. If the preferred node is lost, the other one waits for it.
          */
         put: operations["prefer_node"];
         post?: never;
@@ -184,18 +143,18 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/cluster/sync-limit": {
+    "/v1/cluster/resync-limit": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /** What all nodes together may give to bring copies up to date. */
+        /** Shows the limit for the resync traffic of all nodes together. */
         get: operations["sync_limit"];
         /**
-         * Limits what all nodes together give to bring copies up to date.
-         * @description It is shared evenly among the nodes that give something. What a node may give by its own settings counts besides.
+         * Limits the resync traffic of all nodes together.
+         * @description The limit is shared evenly among the nodes that are sources of a resync. The nodes' own limits apply as well.
          */
         put: operations["limit_syncs"];
         post?: never;
@@ -215,9 +174,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a token that lets one more node in, once.
-         * @description It is good until it is used or expires, or the node that made it is restarted. It is a secret. The node that made the cluster
-         *     makes it, whichever is asked (`authority` in `list_nodes`).
+         * Creates a single-use join token.
+         * @description It is valid until it is used or expires, or until the node that created it is restarted. It is a secret. The node that created the cluster
+         *     creates it, whichever node is queried (`authority` in `list_nodes`).
          */
         post: operations["create_token"];
         delete?: never;
@@ -233,11 +192,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How often the copies of volumes are compared without anybody asking. */
+        /** Shows the schedule by which copies of volumes are compared automatically. */
         get: operations["verify_schedule"];
         /**
-         * Sets how often the copies of volumes are compared without anybody asking.
-         * @description A volume is compared only while all its copies are in sync, and one volume of the cluster at a time.
+         * Sets the schedule by which copies of volumes are compared automatically.
+         * @description A volume is verified only while all its copies are in sync, one volume of the cluster at a time.
          */
         put: operations["set_verify_schedule"];
         post?: never;
@@ -256,7 +215,7 @@ export interface paths {
         };
         /**
          * The block devices of a node's machine, by name, and what uses them.
-         * @description Those that are `unused` a pool takes as they are. A disk that nothing is known to use is read from, at its start: one that does not answer in two seconds is said to.
+         * @description A pool can use those that are `unused` as they are. A disk without a known user is read at its start; `problem` says so if it does not respond within two seconds.
          */
         get: operations["list_disks"];
         put?: never;
@@ -275,9 +234,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What has happened, the oldest first.
-         * @description The node that is asked tells what it has seen: of the cluster's record what all nodes see, of sessions, pools and disks its own. It keeps the last 4,096. With `node=all` those of all nodes are put together by time; what
-         *     several tell is there once, and `seen_by` says who. To go back, name the time of the oldest one as `until`, and as `skip` how many of that second you have: without that they come again.
+         * Events, oldest first.
+         * @description The queried node reports what it has seen: from the cluster's record what all nodes see, and events of its own sessions, pools and disks. It keeps the last 4,096. With `node=all`, events of all nodes are merged by time; an event
+         *     reported by several nodes is listed once, with the nodes in `seen_by`. To page back, pass the time of the oldest event as `until`, and as `skip` how many of that second you have; without `skip` these are repeated.
          */
         get: operations["list_events"];
         put?: never;
@@ -296,18 +255,59 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the node that is asked sees happen, as it happens (server-sent events); with `node` what another one sees, or all of them.
-         * @description Messages `event` have an event as `GET /v1/events` has it. A message `gap` (`{node, after}`) says that events after the one that was named are not there any more. The stream ends
-         *     when the session, the token or the role does by which it was asked for; a node has at most 48, and 16 of one user or token.
+         * Streams events of the queried node as they happen (server-sent events); with `node`, those of another node or of all nodes.
+         * @description Messages `event` contain an event as in `GET /v1/events`. A message `gap` (`{node, after}`) says that events after the given one are no longer stored. The stream ends
+         *     with the session, the token or the role that it was requested with. A node has at most 48 streams, 16 per user or token.
          *
-         *     With `node` nodes are asked once a second. What several tell is there once, with those in `seen_by` that have told it by then. Messages `missing` (`{node, node_name, reason}`) say which node's events do not come from
-         *     now on, and messages `back` (`{node, node_name}`) that they do again, with those that it has seen meanwhile. Where the reader is (`id`, to be sent back as `Last-Event-ID`) comes by itself behind the events, with
-         *     `node=all` for all nodes in one: who goes on there misses nothing, and may be told a few events again.
+         *     With `node`, nodes are polled once a second. An event reported by several nodes is sent once; `seen_by` lists those that have reported it by then. A message `missing` (`{node, node_name, reason}`) says that a node's events do not arrive from
+         *     now on, and a message `back` (`{node, node_name}`) that they do again, including those that it has seen meanwhile. The reader's position (`id`, to be sent back as `Last-Event-ID`) follows the events in a message of its own; with
+         *     `node=all` it is one position for all nodes: a reader that resumes there misses nothing, and may receive a few events again.
          */
         get: operations["stream_events"];
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/floating-ips": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All floating IPs of the cluster, and the node that holds each.
+         * @description Each node reports what is configured on its devices. If a holder does not answer within two seconds, this is unknown (`state`).
+         */
+        get: operations["list_addresses"];
+        put?: never;
+        /**
+         * Adds a floating IP: held by one node at a time, taken over by another when that node fails or stops.
+         * @description It is configured on a network device of the holder, which needs permission to do so (CAP_NET_ADMIN). `troubles` says why this failed.
+         */
+        post: operations["add_address"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/floating-ips/{address}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Removes a floating IP: its holder releases it, and sessions through it end. */
+        delete: operations["remove_address"];
         options?: never;
         head?: never;
         patch?: never;
@@ -321,9 +321,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * When pools of the node that is asked, or of others, are full if they are filled as in the last days.
-         * @description A straight line through what was kept of the last seven days, four hours at least; how uneven that was says how far it may be wrong. Of each of a node's first 16
-         *     pools that was open some time in these days.
+         * When pools of the queried node, or of others, will be full if they keep filling as in the last days.
+         * @description The forecast is a straight line through the data of the last seven days, at least four hours of them; how uneven the growth was determines the uncertainty. It covers the first 16 pools
+         *     of each node that were open at some time in these days.
          */
         get: operations["list_forecasts"];
         put?: never;
@@ -359,10 +359,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What has gone on in the last seven days on the node that is asked, or on others.
-         * @description Each node keeps ten seconds for six hours and minutes for seven days; steps are as short as `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`, `read_bytes`,
-         *     `write_bytes` (of all volumes, a second), `read_mean_us`, `write_mean_us`, `read_p99_us`, `write_p99_us` (the highest of ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean of the node's
-         *     cores), `out_of_sync_bytes` (of all copies of the cluster, as far as the node has heard: of several nodes take the greatest), and of each of a node's first 16 pools `pool_used_bytes` and `pool_size_bytes`.
+         * Performance history of the last seven days, of the queried node or others.
+         * @description Each node keeps values of ten seconds for six hours, and of a minute for seven days. Steps are as short as `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`, `read_bytes`,
+         *     `write_bytes` (all volumes, per second), `read_mean_us`, `write_mean_us`, `read_p99_us`, `write_p99_us` (the highest within ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean of the node's
+         *     cores), `out_of_sync_bytes` (of all copies of the cluster known to the node: of several nodes, use the largest value), and for each of a node's first 16 pools `pool_used_bytes` and `pool_size_bytes`.
          */
         get: operations["show_history"];
         put?: never;
@@ -381,7 +381,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What a machine needs to use volumes of a target: initiator, all paths, timeouts, ready to paste.
+         * What a host needs to use volumes of a target: initiator, all paths and timeouts, ready to paste.
          * @description Nothing is looked up and nothing is changed: the text is that of `ursa host-setup` with the same names.
          */
         get: operations["show_host_setup"];
@@ -403,7 +403,7 @@ export interface paths {
         /** All host groups, by name. */
         get: operations["list_hosts"];
         put?: never;
-        /** Makes a host group. */
+        /** Creates a host group. */
         post: operations["create_host"];
         delete?: never;
         options?: never;
@@ -418,12 +418,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One host group. */
+        /** Shows one host group. */
         get: operations["show_host"];
-        /** Changes a host group to what is sent. A `chap` that is absent stays as it is; `null` takes it away. */
+        /** Replaces the settings of a host group with those sent. If `chap` is absent, it is unchanged; `null` removes it. */
         put: operations["change_host"];
         post?: never;
-        /** Deletes a host group that no map names. */
+        /** Deletes a host group that no LUN map uses. */
         delete: operations["delete_host"];
         options?: never;
         head?: never;
@@ -438,9 +438,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What is under way: what is done with copies of the whole cluster, and comparisons and changes of the node that is asked; with `node=all` those of all nodes.
-         * @description With `ended=true` what has ended: in the last 24 hours, the last hundred of each kind (copies, comparisons, changes that took longer than a second), since the node that tells of it was started. Of
-         *     what was done with copies the node that is asked tells.
+         * Jobs in progress: those on copies in the whole cluster, and verifications and changes of the queried node; with `node=all`, of all nodes.
+         * @description With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications, changes that took longer than a second), since the reporting node was started. The
+         *     queried node reports those on copies.
          */
         get: operations["list_jobs"];
         put?: never;
@@ -458,11 +458,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One job, of any node, under way or as it has ended. What has ended is known for a day, until the node that tells of it is restarted. */
+        /** Shows one job of any node, in progress or ended. Ended jobs are kept for a day, until the node that reports them is restarted. */
         get: operations["show_job"];
         put?: never;
         post?: never;
-        /** Takes a job back: a copy that is added or moved is taken away again, one that is to leave stays. */
+        /** Cancels a job and undoes it: an added or moved copy is removed again, a copy being removed is kept. */
         delete: operations["cancel_job"];
         options?: never;
         head?: never;
@@ -479,9 +479,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Has a sync stand still until it is resumed, over restarts of nodes, too. What is noted of what the copy misses is kept.
-         * @description The copy protects nothing until it is in sync: the volume survives fewer losses meanwhile. One that takes new writes already comes in sync all the same.
-         *     A sync that is paused already stays so.
+         * Pauses a resync until it is resumed; it stays paused across restarts of nodes. The dirty map is kept.
+         * @description The copy provides no redundancy until it is in sync: the volume has reduced redundancy meanwhile. A copy that already takes new writes still completes its resync.
+         *     Pausing a paused resync changes nothing.
          */
         post: operations["pause_job"];
         delete?: never;
@@ -499,7 +499,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Has a sync go on that was paused. One that is not stays as it is. */
+        /** Resumes a paused resync. A resync that is not paused is not affected. */
         post: operations["resume_job"];
         delete?: never;
         options?: never;
@@ -515,8 +515,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The links of the node that is asked with each other one; with `node=all` those of all nodes, each as it sees them.
-         * @description Two nodes may see the links between them differently. Of a node that does not answer only the others tell: it is in `missing`.
+         * The links of the queried node with each other node; with `node=all`, the links of all nodes, as each of them sees them.
+         * @description Two nodes may see the links between them differently. Links of a node that does not answer are reported by the others only: it is in `missing`.
          */
         get: operations["list_links"];
         put?: never;
@@ -535,9 +535,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What goes on now on the node that is asked, once a second (server-sent events); with `node=all` on each node of its cluster.
-         * @description Messages `sample` have a sample. The first one comes after a second. With `node=all`, messages `missing` (`{node, node_name, reason}`) say which node's samples do not come from now on, and messages `back` (`{node,
-         *     node_name}`) that they do again; a sample of another node is left out now and then, or comes two seconds late.
+         * Streams live I/O figures of the queried node once a second (server-sent events); with `node=all`, of each node of its cluster.
+         * @description Messages `sample` contain a sample. The first one comes after a second. With `node=all`, a message `missing` (`{node, node_name, reason}`) says that a node's samples do not arrive from now on, and a message `back` (`{node,
+         *     node_name}`) that they do again. Samples of other nodes may now and then be missing, or arrive two seconds late.
          */
         get: operations["stream_live"];
         put?: never;
@@ -556,8 +556,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the node that is asked has done in the last second; with `node` another one, or `all`.
-         * @description Nodes take samples only while somebody asks: one that has not been asked within five seconds has none yet, and one a second or two later.
+         * I/O figures of the last second: of the queried node; with `node`, of another one, or of `all`.
+         * @description Nodes sample only while somebody asks. A node that has not been queried within five seconds has no sample yet, and has one a second or two later.
          */
         get: operations["show_live"];
         put?: never;
@@ -578,9 +578,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Logs in with a password; the session's cookie comes back.
-         * @description The session ends after 30 minutes without a request, after 12 hours, and with a change of the user's role or password. Changes by cookie need the header
-         *     `X-Ursa-Request: 1`. After five wrong passwords for an account, or twenty from an address, each further one makes the next wait longer, up to a minute.
+         * Logs in with a password and returns the session cookie.
+         * @description The session ends after 30 minutes without a request, after 12 hours, and when the user's role or password changes. Changes authenticated by cookie require the header
+         *     `X-Ursa-Request: 1`. After five wrong passwords for an account, or twenty from an address, each further one lengthens the wait before the next attempt, up to a minute.
          */
         post: operations["log_in"];
         delete?: never;
@@ -613,7 +613,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the node is, what is being changed, and what somebody should look after. */
+        /** Shows the node: what it is, changes in progress, and problems. */
         get: operations["show_node"];
         put?: never;
         post?: never;
@@ -630,7 +630,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The nodes of the cluster, by number. */
+        /** Lists the nodes of the cluster, by number. */
         get: operations["list_nodes"];
         put?: never;
         post?: never;
@@ -650,7 +650,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Takes another node out of the cluster, for good. It must have no copies of volumes. */
+        /** Removes another node from the cluster permanently. The node must have no copies of volumes. */
         delete: operations["remove_node"];
         options?: never;
         head?: never;
@@ -666,8 +666,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Keeps an address of a node for one kind of links.
-         * @description Links that use another address, or this one and are of another kind, move within half a minute, one after the other.
+         * Reserves an address of a node for one kind of links.
+         * @description Affected links move to another address one by one, within half a minute.
          */
         put: operations["keep_link_for"];
         post?: never;
@@ -686,9 +686,9 @@ export interface paths {
         };
         get?: never;
         /**
-         * Begins or ends a node's maintenance.
-         * @description A node in maintenance has no copy in sync, so that it can be stopped and nobody waits for it; when that has ended, its copies are
-         *     given what they missed. It stays so over restarts.
+         * Puts a node in maintenance, or ends its maintenance.
+         * @description A node in maintenance has no copies in sync, so that it can be stopped and no volume waits for it. When maintenance ends, its copies
+         *     are resynced. Maintenance persists across restarts.
          */
         put: operations["maintain_node"];
         post?: never;
@@ -706,7 +706,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Gives whoever has logged in another password. All its sessions end but a new one, whose cookie comes back. */
+        /** Changes the password of the logged-in user. All other sessions of the user end; a new session cookie is returned. */
         put: operations["change_password"];
         post?: never;
         delete?: never;
@@ -723,12 +723,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All pools of the node that is asked, by name; with `node=all` those of all nodes.
-         * @description Pools of different nodes may have the same name: what names a pool in a path means one of the node that is asked, or of the one that `node` names there.
+         * All pools of the queried node, by name; with `node=all`, of all nodes.
+         * @description Pools of different nodes may have the same name: a pool name in a path means a pool of the queried node, or of the node given by `node`.
          */
         get: operations["list_pools"];
         put?: never;
-        /** Makes a pool of disks. */
+        /** Creates a pool. */
         post: operations["create_pool"];
         delete?: never;
         options?: never;
@@ -745,7 +745,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Opens a pool that another server, or an earlier life of this one, has made. */
+        /** Imports a pool that was created on another server, or by an earlier installation of this one. */
         post: operations["import_pool"];
         delete?: never;
         options?: never;
@@ -760,7 +760,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One pool. */
+        /** Shows one pool. */
         get: operations["show_pool"];
         put?: never;
         post?: never;
@@ -781,8 +781,8 @@ export interface paths {
         put?: never;
         /**
          * Accepts the older data of a pool that was set back.
-         * @description For volumes that no other copy in sync has gone on with, so that nobody serves them: what was written since the pool's older state is lost, and all other
-         *     copies are resynced from it in full.
+         * @description For volumes that are unavailable because no other copy in sync continued with them: writes made since the pool's older state are lost, and all other
+         *     copies are fully resynced from it.
          */
         post: operations["accept_older_pool"];
         delete?: never;
@@ -802,7 +802,7 @@ export interface paths {
         put?: never;
         /**
          * Acknowledges read errors of the pool's disks.
-         * @description They are no longer listed as a problem. New ones are.
+         * @description They are no longer listed as a problem. New errors are.
          */
         post: operations["acknowledge_pool"];
         delete?: never;
@@ -821,8 +821,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Adds a disk to a pool, while it is in use.
-         * @description Volumes stay where they are; new ones, and what volumes grow by, go where most is left.
+         * Adds a disk to a pool while it is in use.
+         * @description Existing volumes are not moved. New volumes, and space that volumes grow by, go to the disk with most free space.
          */
         post: operations["add_disk"];
         delete?: never;
@@ -840,7 +840,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Closes a pool so that another server may import it. Its volumes must not be mapped. */
+        /** Exports a pool: closes it so that another server can import it. Its volumes must not be mapped. */
         post: operations["export_pool"];
         delete?: never;
         options?: never;
@@ -858,7 +858,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Forgets a pool that cannot be used: it is unavailable or read-only.
+         * Forgets a pool that cannot be used: one that is unavailable or read-only.
          * @description Nothing on its disks is changed, and it can be imported again. Volumes of a read-only pool must not be mapped unless
          *     `unmap` is true, since initiators still see them.
          */
@@ -877,8 +877,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What forgetting a pool that cannot be used would leave behind.
-         * @description Its disks are read if they can be; one that hangs is given up after five seconds.
+         * Shows what would remain if a pool that cannot be used is forgotten.
+         * @description Its disks are read if possible; a disk that does not respond within five seconds is skipped.
          */
         get: operations["show_pool_remains"];
         put?: never;
@@ -900,8 +900,8 @@ export interface paths {
         put?: never;
         /**
          * Closes a pool that does not work (a disk failed to write, or it could not be opened), and opens it again.
-         * @description Initiators stay logged in and see its LUNs busy meanwhile; what they wrote and did not flush may be lost, and they are
-         *     told so by a unit attention. If it cannot be opened it is `unavailable` then, and can be tried again.
+         * @description Initiators stay logged in and see its LUNs busy meanwhile. Writes that they did not flush may be lost; a unit attention
+         *     notifies them. If it cannot be opened, it becomes `unavailable`, and can be reopened again.
          */
         post: operations["reopen_pool"];
         delete?: never;
@@ -918,8 +918,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What somebody should look after on the node that is asked; with `node=all` on all nodes.
-         * @description A node that does not answer is in `missing`: nobody knows how it is.
+         * Current problems of the queried node; with `node=all`, of all nodes.
+         * @description A node that does not answer is in `missing`: its state is unknown.
          */
         get: operations["list_problems"];
         put?: never;
@@ -938,8 +938,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All sessions with the node that is asked, by number; with `node=all` those with all nodes.
-         * @description Numbers are a node's own: a session is ended with the number of the node that has it.
+         * All sessions with the queried node, by number; with `node=all`, with all nodes.
+         * @description Each node numbers its own sessions: to end a session, use its number with the node that has it.
          */
         get: operations["list_sessions"];
         put?: never;
@@ -960,7 +960,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Ends a session in an orderly way; with `node`, one with that node. Its initiator may log in again. */
+        /** Ends a session in an orderly way; with `node`, a session with that node. The initiator may log in again. */
         delete: operations["end_session"];
         options?: never;
         head?: never;
@@ -977,8 +977,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes the first user, an administrator, and logs in.
-         * @description `token` is what the link has that the node prints at its start as long as there is no user. It is good once, and for a day.
+         * Creates the first user, an administrator, and logs in.
+         * @description `token` comes from the setup link, which the node prints when it starts while no user exists. It can be used once, within a day.
          */
         post: operations["set_up"];
         delete?: never;
@@ -997,7 +997,7 @@ export interface paths {
         /** All targets, by name. */
         get: operations["list_targets"];
         put?: never;
-        /** Makes a target. */
+        /** Creates a target. */
         post: operations["create_target"];
         delete?: never;
         options?: never;
@@ -1012,7 +1012,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One target. */
+        /** Shows one target. */
         get: operations["show_target"];
         put?: never;
         post?: never;
@@ -1021,8 +1021,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes a target's alias, or what it proves itself with. What is absent stays as it is; `null` takes it away. Sessions go on:
-         *     another secret counts from the next login on.
+         * Changes a target's alias, or its CHAP credentials. What is absent stays the same; `null` removes it. Sessions continue:
+         *     a new secret takes effect at the next login.
          */
         patch: operations["change_target"];
         trace?: never;
@@ -1036,7 +1036,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a volume a LUN of a target for a host group. `node` says of which node the volume is, if several have one of that name alone. */
+        /** Maps a volume to a host group as a LUN of a target. If several nodes have a local volume of that name, `node` selects one. */
         post: operations["create_map"];
         delete?: never;
         options?: never;
@@ -1054,7 +1054,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Takes a LUN away: from one host group, or from all. */
+        /** Unmaps a LUN from one host group, or from all. */
         delete: operations["delete_map"];
         options?: never;
         head?: never;
@@ -1071,7 +1071,7 @@ export interface paths {
         /** All tokens of the cluster, without their secrets. */
         get: operations["list_tokens"];
         put?: never;
-        /** Makes a token. Its secret is in the answer, and nowhere else: what is kept is its digest. */
+        /** Creates a token. Its secret is in the response and nowhere else: only a digest is stored. */
         post: operations["create_api_token"];
         delete?: never;
         options?: never;
@@ -1089,7 +1089,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Deletes a token: nobody gets in with it any more, on any node. */
+        /** Deletes a token: it gives no more access, on any node. */
         delete: operations["delete_token"];
         options?: never;
         head?: never;
@@ -1106,7 +1106,7 @@ export interface paths {
         /** All users of the cluster, by name. */
         get: operations["list_users"];
         put?: never;
-        /** Makes a user. */
+        /** Creates a user. */
         post: operations["create_user"];
         delete?: never;
         options?: never;
@@ -1124,11 +1124,11 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Deletes a user; its sessions end, on all nodes. Tokens that it has made stay. */
+        /** Deletes a user. The user's sessions end, on all nodes. Tokens that the user created stay. */
         delete: operations["delete_user"];
         options?: never;
         head?: never;
-        /** Gives a user another role or password; its sessions end, on all nodes. */
+        /** Changes the role or password of a user. The user's sessions end, on all nodes. */
         patch: operations["change_user"];
         trace?: never;
     };
@@ -1140,16 +1140,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All volumes of the cluster, by name: those with copies, and those that a node has alone (`node`). Of the latter, several nodes may have one of the same name.
-         * @description Of a volume without a copy on the node that is asked, `pool` is that of a node that has one. `missing` names nodes that did not answer in two seconds: what they have alone is missing then, and so is a volume
+         * All volumes of the cluster, by name: volumes with copies, and local volumes (`node`). Several nodes may have local volumes of the same name.
+         * @description If the queried node has no copy of a volume, `pool` is that of a node that has one. `missing` lists nodes that did not answer within two seconds: their local volumes are missing then, and so is a volume
          *     with copies of which nothing was known before.
          */
         get: operations["list_volumes"];
         put?: never;
         /**
-         * Makes a volume, and maps it so that it can be used at once.
-         * @description Unless `map` is false it becomes a LUN of `target` (made if it does not exist) for `host`. If that fails the volume
-         *     is deleted again: all of it is done or nothing. Where no place is found, `candidates` of the problem names every node and pool, and by which rule it does not do.
+         * Creates a volume and maps it, so that it can be used right away.
+         * @description Unless `map` is false, it becomes a LUN of `target` (created if it does not exist) for `host`. If that fails, the volume
+         *     is deleted again: all or nothing is done. If it cannot be placed, `candidates` of the problem lists all nodes and pools, with the rule that each of them fails.
          */
         post: operations["create_volume"];
         delete?: never;
@@ -1166,23 +1166,23 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One volume, by name or identity.
-         * @description Names of volumes that nodes have alone are each node's own. What is called so on the node that is asked goes first, or in the cluster's record; then what another node has alone. If several of these have one,
-         *     `node` says which is meant, or its identity does: so it is with all calls that name a volume.
+         * Shows one volume, by name or ID.
+         * @description Names of local volumes are unique only on their node. A name means first a local volume of the queried node or a volume in the cluster's record, then a local volume of another node. If several other nodes have one,
+         *     `node` or the volume ID selects it. This applies to all calls that name a volume.
          */
         get: operations["show_volume"];
         put?: never;
         post?: never;
         /**
          * Deletes a volume with all its data.
-         * @description The target that was made with it goes, too, unless it has other maps or was given an alias or a secret.
+         * @description A target that was created with it is deleted, too, unless it has other maps, an alias or a secret.
          */
         delete: operations["delete_volume"];
         options?: never;
         head?: never;
         /**
-         * Grows or renames a volume, while it is in use.
-         * @description Where there is no room to grow, `candidates` of the problem names every node that has it and has none.
+         * Grows or renames a volume while it is in use.
+         * @description If there is no space to grow, `candidates` of the problem lists every node that has the volume and lacks space.
          */
         patch: operations["change_volume"];
         trace?: never;
@@ -1198,8 +1198,8 @@ export interface paths {
         put?: never;
         /**
          * Adds a copy to a volume while it is in use, or moves one.
-         * @description The new copy is given all of the volume's data in the background; until it is in sync its state is not `in_sync`. With `instead_of`
-         *     that node's copy is taken away then. Asked again after a 504 it goes on where it was. Where there is no place for it, `candidates` of the problem says by which rule.
+         * @description The new copy receives all data of the volume in the background; until it is in sync its state is not `in_sync`. With `instead_of`
+         *     the copy on that node is removed then. If repeated after a 504, it continues where it was. If the copy cannot be placed, `candidates` of the problem names the rule.
          */
         post: operations["add_copy"];
         delete?: never;
@@ -1219,8 +1219,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Takes a volume's copy off a node, while the volume is in use, and deletes it there.
-         * @description The last copy in sync stays. A node that is down deletes its copy when it is back.
+         * Removes a copy of a volume from a node while the volume is in use, and deletes it there.
+         * @description The last copy in sync cannot be removed. A node that is down deletes its copy when it is back.
          */
         delete: operations["remove_copy"];
         options?: never;
@@ -1236,8 +1236,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What has gone through a node to a volume since it serves it: operations, bytes, and a histogram of latencies.
-         * @description Of the node that is asked; if it does not have the volume, of one that does.
+         * I/O counters of a volume on a node: operations, bytes, and a latency histogram, since the node began to serve it.
+         * @description From the queried node; if it does not have the volume, from a node that does.
          */
         get: operations["show_counters"];
         put?: never;
@@ -1248,7 +1248,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/volumes/{name}/fork": {
+    "/v1/volumes/{name}/split-brain": {
         parameters: {
             query?: never;
             header?: never;
@@ -1257,8 +1257,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Decides whose data is kept of a volume with which nodes have gone on alone.
-         * @description What the other node alone has written is given up for good: so `discard_other` must be said with it. Its copy is brought up to date.
+         * Resolves a split brain: chooses which node's data of a volume to keep.
+         * @description Writes made only on the other node are discarded permanently: this is why `discard_other` is required. Its copy is resynced.
          */
         put: operations["resolve_fork"];
         post?: never;
@@ -1268,7 +1268,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/volumes/{name}/strategy": {
+    "/v1/volumes/{name}/split-brain-policy": {
         parameters: {
             query?: never;
             header?: never;
@@ -1277,9 +1277,9 @@ export interface paths {
         };
         get?: never;
         /**
-         * Chooses what a node does about a volume when it hears of nobody and cannot reach the cluster's record.
-         * @description With `heartbeat` a node of two goes on alone after about six seconds, though the other one may, too: then each has data that the other has not, and
-         *     somebody has to decide whose is kept. So `accept_split_brain` must be said with it.
+         * Sets the split-brain policy of a volume: what a node does when no other node and no quorum is reachable.
+         * @description With `heartbeat`, a node of two continues alone after about six seconds. The other node may do the same: then the copies diverge, and
+         *     an administrator must choose which one to keep. This is why `accept_split_brain` is required.
          */
         put: operations["choose_strategy"];
         post?: never;
@@ -1296,13 +1296,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What has come of the last comparison of a volume's copies, since this node was started. */
+        /** Result of the last verification of a volume on this node, since the node was started. */
         get: operations["show_verification"];
         put?: never;
         /**
-         * Compares the copies of a volume that are in sync, by SHA-256, while hosts use it.
-         * @description Part by part: hosts' commands to the part that is being read wait for some milliseconds. What differs is looked at three times. One that is under way is not begun again. If the node
-         *     that is asked has no copy in sync, one that has does it. It is a job of that node, which every node tells of and cancels.
+         * Verifies a volume: compares its copies that are in sync, by SHA-256, while hosts use it.
+         * @description It works part by part: commands of hosts to the part being read wait for some milliseconds. Differences are read three times. If a verification is already running, no other one is started. If the
+         *     queried node has no copy in sync, a node that has one verifies. The verification is a job of that node; every node can show and cancel it.
          */
         post: operations["verify_volume"];
         delete?: never;
@@ -1318,7 +1318,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who asks, and what it may do. */
+        /** Shows the authenticated caller and its role. */
         get: operations["who_am_i"];
         put?: never;
         post?: never;
@@ -1332,103 +1332,103 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description What a console must know before anybody has logged in. */
+        /** @description What a console needs to know before login. */
         AccessState: {
-            /** @description The name of the node that was asked. */
+            /** @description Name of the queried node. */
             cluster: string;
-            /** @description There is no user yet: the first one is made with the link that the node has printed. */
+            /** @description No user exists yet: create the first one with the link that the node has printed. */
             setup_needed: boolean;
         };
         /**
-         * @description Whether a node has an address: the cluster's record says which is to have it, and that node whether it is on a network device there.
+         * @description State of a floating IP. The cluster's record says which node holds it; that node reports whether it is configured on a network device.
          * @enum {string}
          */
         AddressState: "held" | "taking" | "nobody" | "unknown" | "unreadable";
-        /** @description Why a node cannot have an address, or not give it up. */
+        /** @description Why a node cannot hold or release a floating IP. */
         AddressTrouble: {
             /**
              * Format: int32
-             * @description The node.
+             * @description Node number.
              */
             node: number;
-            /** @description Its name. */
+            /** @description Node name. */
             node_name: string;
-            /** @description Why, and what to do. */
+            /** @description The reason, and what to do. */
             text: string;
         };
-        /** @description What is answered where it is 200 to both. */
+        /** @description The result of a call, or of its dry run. */
         Answer_Host: {
             /**
-             * @description Where they may come from: addresses and ranges.
+             * @description Addresses and ranges that they connect from.
              * @example [
              *       "10.1.0.0/16"
              *     ]
              */
             addresses: string[];
-            /** @description Whether it is always there and cannot be changed: `any` is everybody, `local` this machine. */
+            /** @description Built in and not changeable: `any` matches every initiator, `local` this machine. */
             built_in: boolean;
-            /** @description The CHAP name that they prove themselves with; the secret is not shown. */
+            /** @description CHAP name that initiators authenticate with; the secret is not shown. */
             chap_user?: string | null;
-            /** @description iSCSI names of initiators. */
+            /** @description iSCSI names (IQNs) of initiators. */
             initiators: string[];
-            /** @description Its name, unique in the node. */
+            /** @description Name, unique on the node. */
             name: string;
         } | components["schemas"]["DryRun"];
-        /** @description What is answered where it is 200 to both. */
+        /** @description The result of a call, or of its dry run. */
         Answer_Pool: {
             /** @description Its disks. */
             disks: components["schemas"]["PoolDisk"][];
             /**
              * Format: int64
-             * @description What volumes take in multiples of, in bytes.
+             * @description Allocation unit, in bytes.
              */
             extent: number;
             /**
              * Format: int64
-             * @description What is left, in bytes.
+             * @description Free space, in bytes.
              */
             free: number;
-            /** @description Its identity; absent while it is not open. */
+            /** @description Pool ID; absent while the pool is not open. */
             id?: string | null;
-            /** @description Its name, unique in the node. */
+            /** @description Pool name, unique on the node. */
             name: string;
             /**
              * Format: int32
-             * @description The number of the node that has it; absent without a cluster.
+             * @description Number of the node that has the pool; absent without a cluster.
              */
             node?: number | null;
-            /** @description The name of that node. */
+            /** @description Name of that node. */
             node_name?: string | null;
             overcommit?: components["schemas"]["Overcommit"] | null;
             /**
              * Format: int64
-             * @description What its files may still take of their file systems, in bytes: they take space as they are written.
+             * @description Bytes that its sparse files may still take from their file systems.
              */
             promised?: number;
             /** @description Why it is not open, or what is wrong with it. */
             reason?: string | null;
-            /** @description Whether it can be used. */
+            /** @description State of the pool. */
             state: components["schemas"]["PoolState"];
             /**
              * Format: int64
-             * @description What volumes can take altogether, in bytes.
+             * @description Capacity for volumes, in bytes.
              */
             total: number;
-            /** @description How many volumes it has. */
+            /** @description Number of volumes. */
             volumes: number;
         } | components["schemas"]["DryRun"];
-        /** @description What is answered where it is 200 to both. */
+        /** @description The result of a call, or of its dry run. */
         Answer_StrategyChosen: {
-            /** @description A node is known by one address only: when that network is lost, both nodes go on. */
+            /** @description One of the nodes has a single address: if that network is lost, both nodes continue alone. */
             one_way: boolean;
         } | components["schemas"]["DryRun"];
-        /** @description What is answered where it is 200 to both. */
+        /** @description The result of a call, or of its dry run. */
         Answer_Target: {
-            /** @description A name for people. */
+            /** @description Display name. */
             alias?: string | null;
-            /** @description The CHAP name that it proves itself with to initiators that ask; its secret is not shown. */
+            /** @description CHAP name that the target authenticates with to initiators that ask for it; the secret is not shown. */
             chap_user?: string | null;
-            /** @description Its LUNs, by number and then by host group. */
+            /** @description Its LUN maps, by LUN and then by host group. */
             maps: components["schemas"]["TargetMap"][];
             /**
              * @description Its iSCSI name.
@@ -1436,220 +1436,220 @@ export interface components {
              */
             name: string;
         } | components["schemas"]["DryRun"];
-        /** @description What is answered where it is 200 to both. */
+        /** @description The result of a call, or of its dry run. */
         Answer_User: {
             /**
              * Format: int64
-             * @description When it was made, in seconds since 1970.
+             * @description Creation time, in seconds since 1970.
              */
             created: number;
-            /** @description The name, unique in the cluster. */
+            /** @description User name, unique in the cluster. */
             name: string;
-            /** @description What it may do. */
+            /** @description Role of the user. */
             role: components["schemas"]["Role"];
         } | components["schemas"]["DryRun"];
-        /** @description What is answered where it is 200 to both. */
+        /** @description The result of a call, or of its dry run. */
         Answer_Volume: {
             /**
              * Format: int32
-             * @description Its logical block in bytes: 512 or 4096.
+             * @description Logical block size in bytes: 512 or 4096.
              */
             block_size: number;
             comparison?: components["schemas"]["Comparison"] | null;
-            /** @description Its copies, by slot; empty if one node alone has it, and it is not in the cluster's record. */
+            /** @description Its copies, by slot; empty if it is local to one node and not in the cluster's record. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
              * Format: int64
-             * @description When it was made, in seconds since 1970.
+             * @description Creation time, in seconds since 1970.
              */
             created: number;
             /**
              * Format: int64
-             * @description How often it has changed which copies are in sync; absent without copies.
+             * @description Epoch: grows with each change of the copies that are in sync; absent without copies.
              */
             epoch?: number | null;
             fork?: components["schemas"]["VolumeFork"] | null;
-            /** @description Its identity for ever: also its SCSI serial number. */
+            /** @description Permanent volume ID, also its SCSI serial number. */
             id: string;
-            /** @description Where its blocks are. */
+            /** @description How its blocks are stored. */
             kind: components["schemas"]["VolumeKind"];
-            /** @description What the loss of each node that has a copy would do now; absent without copies, and where that cannot be said. */
+            /** @description Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and where this is unknown. */
             losses?: components["schemas"]["Loss"][];
-            /** @description Where it is mapped. */
+            /** @description Its LUN maps. */
             maps: components["schemas"]["VolumeMap"][];
-            /** @description Its NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
+            /** @description NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
             naa: string;
-            /** @description Its name: unique in the cluster with copies, else in the node that has it. */
+            /** @description Name: unique in the cluster for volumes with copies, otherwise unique on the node that has it. */
             name: string;
             /**
              * Format: int32
-             * @description The number of the node that alone has it; absent with copies, and without a cluster.
+             * @description Number of the node that it is local to; absent for volumes with copies, and without a cluster.
              */
             node?: number | null;
-            /** @description The name of that node. */
+            /** @description Name of that node. */
             node_name?: string | null;
             /**
              * Format: int32
-             * @description Its physical block in bytes.
+             * @description Physical block size in bytes.
              */
             physical_block_size: number;
-            /** @description Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since. */
+            /** @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them has answered since. */
             pool: string;
-            /** @description Why the node that was asked, or the one that alone has it, does not serve it, and what to do; absent if it does. Other nodes serve it all the same while a copy on them is in sync. */
+            /** @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
             problem?: string | null;
-            /** @description Why that was changed last; absent without copies. */
+            /** @description Reason for the last of these changes; absent without copies. */
             reason?: string | null;
             /**
              * Format: int64
-             * @description What it takes of the pool (thick) or of memory at most (RAM), in bytes.
+             * @description Bytes reserved in the pool (thick), or at most in memory (RAM).
              */
             reserved: number;
-            /** @description Whether hosts can read and write it through this node now. */
+            /** @description Hosts can read and write it through this node now. */
             serving?: boolean;
             /**
              * Format: int64
-             * @description Its size in bytes.
+             * @description Size in bytes.
              */
             size: number;
             /**
              * Format: int32
-             * @description Over how many slices, and so cores, it is striped.
+             * @description Number of slices, and thus cores, that it is striped over.
              */
             slices: number;
             strategy?: components["schemas"]["VolumeStrategy"] | null;
         } | components["schemas"]["DryRun"];
-        /** @description What a script proves itself with: `Authorization: Bearer SECRET`. */
+        /** @description A token, by which a program authenticates: `Authorization: Bearer SECRET`. */
         ApiToken: {
             /**
              * Format: int64
-             * @description When it was made, in seconds since 1970.
+             * @description Creation time, in seconds since 1970.
              */
             created: number;
+            /** @description User that created it. */
+            created_by: string;
             /**
              * Format: int64
-             * @description Until when it is good, in seconds since 1970; absent: until it is deleted.
+             * @description Expiry time, in seconds since 1970; absent: valid until it is deleted.
              */
             expires?: number | null;
-            /** @description What it is deleted by; no secret. */
+            /** @description Token ID, used to delete it; not a secret. */
             id: string;
-            /** @description Who made it. */
-            made_by: string;
-            /** @description What it is for. */
+            /** @description Name of the token. */
             name: string;
-            /** @description What it may do. */
+            /** @description Role of the token. */
             role: components["schemas"]["Role"];
         };
-        /** @description A token to be made. */
+        /** @description A token to create. */
         ApiTokenCreate: {
-            /** @description What it is for: 1 to 63 letters, digits, `-`, `_` and `.`. */
+            /** @description Name of the token: 1 to 63 letters, digits, `-`, `_` and `.`. */
             name: string;
-            /** @description What it may do. */
+            /** @description Role of the token. */
             role: components["schemas"]["Role"];
             /**
              * Format: int64
-             * @description For how long it is good, in seconds; absent: until it is deleted.
+             * @description Validity in seconds; absent: valid until it is deleted.
              */
             valid_seconds?: number | null;
         };
-        /** @description A new token, with what nobody is ever told again. */
+        /** @description A new token with its secret, which is never shown again. */
         ApiTokenMade: components["schemas"]["ApiToken"] & {
-            /** @description What goes behind `Authorization: Bearer`. It is shown this once. */
+            /** @description The secret, for `Authorization: Bearer`. It is shown only this once. */
             secret: string;
         };
-        /** @description Something that was done, or tried. */
+        /** @description An entry of the audit log: an action that was carried out or refused. */
         AuditEntry: {
-            /** @description What: a method and a path, or `login`, `logout`, `setup`. */
+            /** @description Method and path, or `login`, `logout`, `setup`. */
             action: string;
-            /** @description Where from. */
+            /** @description Address that the request came from. */
             address: string;
             /**
              * Format: int64
-             * @description When, in seconds since 1970.
+             * @description Time in seconds since 1970.
              */
             at: number;
             by?: components["schemas"]["ProvedBy"] | null;
-            /** @description Why it was refused, as in the problem document. */
+            /** @description Why it was refused: the code of the problem document. */
             code?: string | null;
             /**
              * Format: int64
-             * @description Its number on its node: later ones have higher ones.
+             * @description Entry number on its node; grows with time.
              */
             id: number;
             /**
              * Format: int32
-             * @description The number of the node whose log has it; absent: the node that was asked, of which alone was asked.
+             * @description Number of the node that has the entry in its log; absent: the queried node, if no other was queried.
              */
             node?: number | null;
-            /** @description The name of that node. */
+            /** @description Name of that node. */
             node_name?: string | null;
             /**
              * Format: int32
-             * @description The HTTP status that it was answered with.
+             * @description HTTP status of the response.
              */
             status: number;
-            /** @description Who: a user's or a token's name; of a login, the name that was given. */
+            /** @description User or token name; for a login, the name that was entered. */
             who: string;
         };
-        /** @description A block device of a node's machine, or a partition of one, and what uses it. */
+        /** @description A block device or partition of a node's machine, and what uses it. */
         BlockDevice: {
-            /** @description What it holds, in words, by what is written at its start: `nothing`, `an ext file system`, `a disk of a pool`. Absent: it is in use, or cannot be read. */
+            /** @description What it holds, judged by what is at its start: `nothing`, `an ext file system`, `a disk of a pool`. Absent: it is in use, or cannot be read. */
             holds?: string | null;
-            /** @description What its maker calls it, where the kernel says that. */
+            /** @description Model, if the kernel reports it. */
             model?: string | null;
             /** @description Where it is mounted. */
             mounted_at?: string[];
             /**
-             * @description What the kernel calls it at present.
+             * @description Current kernel name.
              * @example sdb
              */
             name: string;
-            /** @description The device that it is a partition of. */
+            /** @description The device that this is a partition of. */
             part_of?: string | null;
             /** @description Its partitions. */
             partitions?: string[];
             /**
-             * @description What names it to a pool: below `/dev/disk/by-id` if it is there, since `/dev/sdb` may be another one after the next start.
+             * @description The path to use for a pool: under `/dev/disk/by-id` where possible, since `/dev/sdb` may be another device after a reboot.
              * @example /dev/disk/by-id/ata-ST4000_Z3051
              */
             path: string;
-            /** @description The pool of the node that it is a disk of, open or not. */
+            /** @description The pool of the node that the disk belongs to, open or not. */
             pool?: string | null;
-            /** @description Why it is not known what it holds, or why nothing can be written to it. */
+            /** @description Why its content is unknown, or why it cannot be written. */
             problem?: string | null;
             /**
              * Format: int64
-             * @description In bytes.
+             * @description Size in bytes.
              */
             size: number;
-            /** @description It holds nothing, and nothing is known to use it: a pool takes it without overwriting anything. */
+            /** @description It holds nothing and is not in use: it can join a pool without overwriting anything. */
             unused: boolean;
-            /** @description Devices that are made of it, as LVM, RAID and encryption do. */
+            /** @description Devices on top of it, such as LVM, RAID and encryption. */
             used_by?: string[];
         };
-        /** @description A node, with the pool of it that would be taken, for a copy of a volume. */
+        /** @description A node, and the pool on it, considered for a copy of a volume. */
         Candidate: {
             /**
              * Format: int32
-             * @description Its number; absent without a cluster.
+             * @description Node number; absent without a cluster.
              */
             node?: number | null;
-            /** @description Its name. */
+            /** @description Node name. */
             node_name: string;
-            /** @description The pool. */
+            /** @description Pool name. */
             pool?: string | null;
             /**
-             * @description By which rule it does not do, for programs; absent: it does.
+             * @description The rule that excludes it, for programs; absent: it is eligible.
              * @example no_space
              */
             rule?: string | null;
-            /** @description The same in words. */
+            /** @description The same as text. */
             text: string;
         };
-        /** @description A change under way. One that waits for a disk goes on when the disk answers, and holds up no change of anything else. */
+        /** @description A change in progress. One that waits for a disk continues when the disk responds, and blocks no changes of anything else. */
         Change: {
             /**
              * Format: int64
-             * @description How long it has been under way, in seconds.
+             * @description Seconds since it began.
              */
             age: number;
             /**
@@ -1663,30 +1663,30 @@ export interface components {
              */
             what: string;
         };
-        /** @description A CHAP name and secret. It goes in and never comes out again: answers tell the name alone, and `Debug` hides the secret. */
+        /** @description A CHAP name and secret. The secret is write-only: responses contain the name alone. */
         Chap: {
             /**
              * Format: password
-             * @description The secret: 12 characters or more, and 255 bytes at most; Windows takes no more than 16.
+             * @description The secret: at least 12 characters, at most 255 bytes. Windows accepts at most 16.
              */
             secret: string;
-            /** @description CHAP_N: 1 to 255 bytes. */
+            /** @description CHAP_N, 1 to 255 bytes. */
             user: string;
         };
-        /** @description A cluster to be made, of this node alone. */
+        /** @description A new cluster, consisting of this node alone. */
         ClusterInit: {
             /**
-             * @description Where to listen for other nodes: addresses that they reach. Without a port: 3270.
+             * @description Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
              * @example [
              *       "10.0.0.1:3270"
              *     ]
              */
             listen: string[];
         };
-        /** @description A cluster that this node is to join. */
+        /** @description A cluster for this node to join. */
         ClusterJoin: {
             /**
-             * @description Where to listen for other nodes: addresses that they reach. Without a port: 3270.
+             * @description Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
              * @example [
              *       "10.0.0.2:3270"
              *     ]
@@ -1694,50 +1694,50 @@ export interface components {
             listen: string[];
             /**
              * Format: password
-             * @description What the cluster's first node has made. It is good for one node, once.
+             * @description A join token from the cluster. It lets one node join, once.
              */
             token: string;
-            /** @description Have a vote at most, and never a volume: for the third of three machines, which may be small. */
+            /** @description Join as a witness: it may vote, and never has volumes. Meant for the third of three machines, which may be small. */
             witness?: boolean;
         };
-        /** @description A node of a cluster, as the node that was asked sees it. */
+        /** @description A node of a cluster, as the queried node sees it. */
         ClusterNode: {
             /**
-             * @description Where other nodes reach it.
+             * @description Addresses at which other nodes reach it.
              * @example [
              *       "10.0.0.1:3270"
              *     ]
              */
             addresses: string[];
-            /** @description It has the cluster's authority: by it, tokens are made for nodes that join. It is the node that made the cluster. */
+            /** @description It holds the cluster CA key, which join tokens are created with. It is the node that created the cluster. */
             authority?: boolean;
             /**
              * Format: int64
-             * @description How many copies of volumes it has.
+             * @description Number of copies of volumes on it.
              */
             copies: number;
             /**
              * Format: int32
-             * @description How many cores it runs on, or ran on when it was last there; absent: it was never there, or is older than this was told.
+             * @description Number of cores that it runs on, or ran on when it was last reachable; absent: it was never reachable, or its version does not report this.
              */
             cores?: number | null;
             down_since?: components["schemas"]["Since"] | null;
-            /** @description It is the one that was asked. */
+            /** @description This is the queried node. */
             here: boolean;
             /**
              * Format: int32
-             * @description Its number. Never given to another node.
+             * @description Node number. Never reused for another node.
              */
             id: number;
             /**
              * Format: int64
-             * @description How many of them are in sync.
+             * @description Number of these copies that are in sync.
              */
             in_sync: number;
-            /** @description It leads the record. */
+            /** @description It is the leader of the record. */
             leads: boolean;
             /**
-             * @description What some of these are kept for; one that is not here is for all links.
+             * @description Addresses reserved for one kind of traffic; an address that is not listed is for all links.
              * @example {
              *       "10.0.0.1:3270": "replication"
              *     }
@@ -1745,386 +1745,386 @@ export interface components {
             link_roles?: {
                 [key: string]: components["schemas"]["LinkRole"];
             };
-            /** @description It is to be stopped: none of its copies is in sync, and no volume waits for it. */
+            /** @description It is in maintenance and can be stopped: none of its copies is in sync, and no volume waits for it. */
             maintenance?: boolean;
             /**
              * Format: int64
-             * @description Since when, in seconds since 1970; absent: it is not, or a version of Ursa began it that did not note the time.
+             * @description In maintenance since, in seconds since 1970; absent: it is not in maintenance, or a version of Ursa that did not record the time put it there.
              */
             maintenance_since?: number | null;
-            /** @description Its name, for people. */
+            /** @description Node name. */
             name: string;
             /**
-             * @description Where it listens for iSCSI.
+             * @description Its iSCSI portals.
              * @example [
              *       "0.0.0.0:3260"
              *     ]
              */
             portals: string[];
-            /** @description It decides alone while two nodes without a witness are the cluster. */
+            /** @description It is the preferred node of two nodes without a witness. */
             preferred?: boolean;
             /**
-             * @description The numbers of nodes that reach it, as they say themselves, though the node that was asked does not hear of it: then it is not down, but the network between the
-             *     two is cut. Absent if it is up, or nobody reaches it.
+             * @description Numbers of nodes that report that they reach it, although the queried node does not: it is not down; the network between the
+             *     two nodes is cut. Absent if it is up, or no node reaches it.
              */
             reached_by?: number[];
             record_stalled?: components["schemas"]["RecordStall"] | null;
-            /** @description It was heard of within the last half second. */
+            /** @description A heartbeat arrived within the last half second. */
             up: boolean;
             /**
              * Format: int64
-             * @description Seconds since it was started, by its own clock and that of the node that was asked; absent: it is not up, or is older than this was told.
+             * @description Seconds since it was started, by its own clock and that of the queried node; absent: it is not up, or its version does not report this.
              */
             uptime?: number | null;
             /**
-             * @description The version of Ursa that it runs, or ran when it was last there; absent: it was never there, or is older than this was told.
+             * @description Version of Ursa that it runs, or ran when it was last reachable; absent: it was never reachable, or its version does not report this.
              * @example 0.1.0
              */
             version?: string | null;
-            /** @description Its word counts in the cluster's record. */
+            /** @description It is a voter: its vote counts in the cluster's record. */
             votes: boolean;
-            /** @description It has a vote at most, and never a volume. */
+            /** @description It is a witness: it may vote, and never has volumes. */
             witness: boolean;
         };
-        /** @description The record of a cluster, as the node that was asked reaches it. */
+        /** @description The record of a cluster, as the queried node reaches it. */
         ClusterRecord: {
-            /** @description It can be changed: a majority of what keeps it was heard of just now. Without it volumes go on, but nothing is changed and no lost node is given up. */
+            /** @description It has quorum and can be changed. Without quorum volumes keep serving, but nothing in the record can change and no lost node is failed over. */
             answers: boolean;
             /**
-             * @description Where the node finds etcd, if it is there.
+             * @description The etcd endpoints, if it is kept in etcd.
              * @example [
              *       "https://10.0.0.9:2379"
              *     ]
              */
             endpoints?: string[];
-            /** @description Where it is. */
+            /** @description Where it is kept. */
             place: components["schemas"]["RecordPlace"];
         };
-        /** @description How a volume's copies were compared last, and when they are next. */
+        /** @description Last and next verification of a volume's copies. */
         Comparison: {
             /**
              * Format: int64
-             * @description Bytes that it found to differ.
+             * @description Bytes that differed.
              */
             different_bytes?: number;
             /**
              * Format: int64
-             * @description How many bytes are compared of the one that was begun by schedule and has not ended.
+             * @description Bytes compared so far by the scheduled verification that is running or interrupted.
              */
             done_bytes?: number | null;
             /**
              * Format: int64
-             * @description When the last one ended, in seconds since 1970; absent: they were not compared.
+             * @description End of the last verification, in seconds since 1970; absent: the copies were never verified.
              */
             last?: number | null;
             /**
              * Format: int64
-             * @description When the next one is due by schedule, in seconds since 1970, if all copies are in sync then; absent: never.
+             * @description When the next scheduled verification is due, in seconds since 1970, provided all copies are in sync then; absent: never.
              */
             next?: number | null;
             /**
              * Format: int32
-             * @description The node that compared.
+             * @description The node that verified.
              */
             node?: number | null;
-            /** @description Somebody stopped it before its end. */
+            /** @description It was stopped before its end. */
             stopped?: boolean;
             /**
              * Format: int64
-             * @description Bytes that it could not compare.
+             * @description Bytes that could not be compared.
              */
             unchecked_bytes?: number;
         };
-        /** @description A copy to be added to a volume. */
+        /** @description A copy to add to a volume. */
         CopyCreate: {
             /**
              * Format: int32
-             * @description The number of the node whose copy is taken away when the new one is in sync: the copy moves.
+             * @description Number of the node whose copy is removed once the new one is in sync: this moves the copy.
              */
             instead_of?: number | null;
             /**
              * Format: int32
-             * @description The number of the node that gets it.
+             * @description Number of the node to create it on.
              */
             node: number;
-            /** @description The pool there; absent: the only one, or the one named `default`. */
+            /** @description Pool on that node; absent: the only one, or the one named `default`. */
             pool?: string | null;
         };
         /**
-         * @description What a copy may do.
+         * @description State of a copy.
          * @enum {string}
          */
-        CopyState: "in_sync" | "joining" | "outside";
-        /** @description How far a copy is that is not in sync. */
+        CopyState: "in_sync" | "catching_up" | "out_of_sync";
+        /** @description Resync progress of a copy that is out of sync. */
         CopySync: {
             /**
              * Format: int64
-             * @description How fast, over the last five seconds.
+             * @description Bytes per second, averaged over the last five seconds.
              */
             bytes_per_second: number;
             /** @description Why it missed writes. */
             cause: string;
             /**
              * Format: int64
-             * @description Bytes that were copied.
+             * @description Bytes copied.
              */
             copied_bytes: number;
-            held_back_by?: components["schemas"]["SyncRestraint"] | null;
             /**
              * Format: int64
-             * @description Bytes that are left of them.
+             * @description Bytes left to copy.
              */
             left_bytes: number;
+            limited_by?: components["schemas"]["SyncRestraint"] | null;
             paused?: components["schemas"]["SyncPaused"] | null;
             /**
              * Format: int64
-             * @description How long it takes if it goes on like that; absent if nobody can say.
+             * @description Estimated seconds left at this rate; absent if unknown.
              */
             seconds_left?: number | null;
             since?: components["schemas"]["Since"] | null;
             /**
              * Format: int64
-             * @description Bytes that there were to copy when it began, with what hosts have written since. What it misses is counted in regions of 64 KiB.
+             * @description Bytes to copy: what it missed when the resync began, plus what hosts have written since. Counted in regions of 64 KiB.
              */
             total_bytes: number;
-            /** @description What it waits for; absent if it gets on. */
+            /** @description What it waits for; absent if it makes progress. */
             waits_for?: string | null;
         };
-        /** @description A part of a volume that is not the same in all its copies. */
+        /** @description A part of a volume that differs between its copies. */
         Difference: {
             /**
              * Format: int64
-             * @description How many bytes it has: a whole region, of which one byte may differ.
+             * @description Length in bytes: a whole region, of which as little as one byte may differ.
              */
             bytes: number;
-            /** @description The numbers of the nodes whose copies differ from most others; all, if no content is that of most. */
+            /** @description Numbers of the nodes whose copies differ from the majority; all of them if there is no majority. */
             nodes: number[];
             /**
              * Format: int64
-             * @description Where it begins, in bytes from the volume's first.
+             * @description Offset in the volume, in bytes.
              */
             offset: number;
         };
         /** @description Why a disk is out of service. */
         DiskFailure: {
             /**
-             * @description What the system said to a write or a flush.
+             * @description The error that the system returned for the write or flush.
              * @example Input/output error (os error 5)
              */
             error: string;
             /**
              * Format: int64
-             * @description When, in seconds since 1970.
+             * @description Time of the failure, in seconds since 1970.
              */
             since: number;
         };
-        /** @description Bytes that a disk did not read, and the blocks of a volume that are there. */
+        /** @description Bytes that a disk could not read, and the blocks of a volume that they hold. */
         DiskRange: {
             /**
              * Format: int64
-             * @description How many blocks of the volume it touches.
+             * @description Number of affected blocks of the volume.
              */
             blocks: number;
-            /** @description The disk's path. */
+            /** @description Path of the disk. */
             disk: string;
             /**
              * Format: int64
-             * @description The first block of the volume.
+             * @description First affected block of the volume.
              */
             lba: number;
             /**
              * Format: int64
-             * @description How long it is, in bytes.
+             * @description Length in bytes.
              */
             len: number;
             /**
              * Format: int32
-             * @description The number of the node that has the disk; absent without a cluster.
+             * @description Number of the node that has the disk; absent without a cluster.
              */
             node?: number | null;
             /**
              * Format: int64
-             * @description Where it begins on the disk, in bytes.
+             * @description Offset on the disk, in bytes.
              */
             offset: number;
-            /** @description The name of the disk's pool. */
+            /** @description Pool of the disk. */
             pool: string;
         };
         /** @description What a change would do. */
         DryRun: {
-            /** @description What was looked at. */
+            /** @description The candidates that were considered. */
             candidates?: components["schemas"]["Candidate"][];
-            /** @description Step by step, in sentences. */
+            /** @description Step by step, as text. */
             would: string[];
         };
-        /** @description Something has happened. */
+        /** @description An event. */
         Event: {
-            /** @description What to do about it. */
+            /** @description Recommended action. */
             action?: string | null;
             /**
              * Format: int64
-             * @description When, in seconds since 1970, by the clock of that node.
+             * @description Time in seconds since 1970, by the clock of that node.
              */
             at: number;
             /**
-             * @description Why, for programs.
+             * @description Cause code, for programs.
              * @example silent
              */
             cause?: string | null;
             /**
-             * @description What kind of thing, for programs: `docs/use/events.md` has all of them.
-             * @example copy_lost
+             * @description Event code, for programs: `docs/use/events.md` lists all of them.
+             * @example copy_out_of_sync
              */
             code: string;
             /**
              * Format: int64
-             * @description Its number: later ones have larger ones, also after a restart of the node. Each node numbers for itself: it is that of the first of `seen_by`.
+             * @description Event number: grows with time, also across restarts of the node. Each node numbers its own events: this is the number on the first node of `seen_by`.
              */
             id: number;
             /**
              * Format: int32
-             * @description The number of the node that it is about; absent: it is about none, or there is no cluster.
+             * @description Number of the node that it concerns; absent: it concerns none, or there is no cluster.
              */
             node?: number | null;
             range?: components["schemas"]["DiskRange"] | null;
             /**
              * Format: int64
-             * @description The revision of the cluster's record that it tells of, which is the same whichever node tells it; absent: it is what a node knows or sees by itself.
+             * @description Revision of the cluster's record that it reports, which is the same on all nodes; absent: it is an observation of the node itself.
              */
             revision?: number | null;
-            /** @description The numbers of the nodes that tell it, the first one first: several of what is the cluster's, if several were asked. Absent without a cluster. */
+            /** @description Numbers of the nodes that report it, first one first. Events of the whole cluster list several if several nodes were queried. Absent without a cluster. */
             seen_by?: number[];
-            /** @description How much it is. */
+            /** @description Severity. */
             severity: components["schemas"]["Severity"];
-            /** @description What it has happened to: the name that it had then. */
+            /** @description What it concerns, by the name that it had at the time. */
             subject?: string | null;
             /**
-             * @description The identity of the volume that it has happened to, which stays when that gets another name: its `id`. Absent: it has happened to something else.
+             * @description ID of the volume that it concerns: it stays the same when the volume is renamed. Absent: it does not concern a volume.
              * @example 3f0a9c5e7d2b41868e6f1a2b3c4d5e6f
              */
             subject_id?: string | null;
-            /** @description What has happened, in a sentence. */
+            /** @description What happened, as text. */
             text: string;
         };
-        /** @description Events, the oldest first. */
+        /** @description Events, oldest first. */
         Events: {
-            /** @description Events after the one that was named are not there any more, or it is none of this node's. */
+            /** @description Events between the one given and the first of these are no longer stored, or the one given is not an event of this node. */
             gap: boolean;
-            /** @description In the order of their numbers; those of all nodes by time. */
+            /** @description Ordered by number; those of several nodes by time. */
             items: components["schemas"]["Event"][];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
             /**
              * Format: int64
-             * @description What to name as `after` next: the number of the last event here, or of the last one of all. Absent if all nodes were asked, since each numbers for itself, or if the one that was asked has not answered.
+             * @description The value for `after` in the next request: the number of the last event here, or of the last event of the node. Absent if all nodes were queried, since each has its own numbers, or if the queried node did not answer.
              */
             next?: number | null;
         };
-        /** @description An address that is on one node of the cluster at a time: initiators that connect to it find whichever that is. */
+        /** @description A floating IP: one node of the cluster holds it at a time, and another node takes it over on failure. Initiators can always connect to it. */
         FloatingAddress: {
             /**
-             * @description The address and the length of its network; the address alone where nothing else of it can be read (`state`).
+             * @description Address and prefix length; the address alone if the rest of the entry cannot be read (`state`).
              * @example 192.0.2.10/24
              */
             address: string;
-            /** @description The network device that gets it, on each node; absent: the one that has an address of the same network. */
+            /** @description The network device on each node; absent: the one that has an address in the same network. */
             device?: string | null;
             /**
              * Format: int32
-             * @description The number of the node that has it, by the cluster's record; absent: none.
+             * @description Number of the node that holds it, according to the cluster's record; absent: none.
              */
             holder?: number | null;
-            /** @description That node's name. */
+            /** @description Name of that node. */
             holder_name?: string | null;
-            /** @description The numbers of the nodes that may have it; empty: all but witnesses. */
+            /** @description Numbers of the nodes that may hold it; empty: all but witnesses. */
             nodes: number[];
             /**
              * Format: int32
-             * @description The portal group of its portals, the same on each node; absent: it cannot be read.
+             * @description Portal group of its portals, the same on each node; absent: it cannot be read.
              */
             portal_group?: number | null;
             /**
              * Format: int32
-             * @description The node that has it back when it has been up for a minute.
+             * @description The preferred node: it takes the address back after it has been up for a minute.
              */
             prefer?: number | null;
             /**
              * Format: int64
-             * @description Since when, in seconds since 1970.
+             * @description Held since, in seconds since 1970.
              */
             since?: number | null;
-            /** @description Whether the holder says that it has it. */
+            /** @description Whether the holder confirms that the address is configured. */
             state: components["schemas"]["AddressState"];
-            /** @description Which nodes could not put it on a device, take it off or give it up when they last tried, and why. Of nodes that do not answer nothing is known. */
+            /** @description Nodes whose last attempt to configure or release the address failed, and why. Nodes that do not answer are not listed. */
             troubles?: components["schemas"]["AddressTrouble"][];
-            /** @description The holder waits until the node that had it before, which is silent, has taken it off. */
+            /** @description The holder waits until the previous holder, which is unreachable, must have released the address. */
             waits: boolean;
         };
-        /** @description A floating address to be declared. */
+        /** @description A floating IP to add. */
         FloatingAddressAdd: {
             /**
-             * @description An address that no machine has, and the length of its network; without it of one address alone.
+             * @description An address that no machine uses, with its prefix length. Without prefix length: a single address (/32 or /128).
              * @example 192.0.2.10/24
              */
             address: string;
-            /** @description The network device that gets it, on each node; absent: the one that has an address of the same network. */
+            /** @description The network device on each node; absent: the one that has an address in the same network. */
             device?: string | null;
-            /** @description The numbers of the nodes that may have it; none: all but witnesses. */
+            /** @description Numbers of the nodes that may hold it; empty: all but witnesses. */
             nodes?: number[];
             /**
              * Format: int32
-             * @description The node that is to have it when it can.
+             * @description The preferred node.
              */
             prefer?: number | null;
         };
-        /** @description Reads or writes so far. */
+        /** @description Total reads or writes so far. */
         FlowCounters: {
             /**
              * Format: int64
-             * @description Bytes of the blocks that they were about.
+             * @description Bytes read or written.
              */
             bytes: number;
-            /** @description How many took no longer than what, the shortest first. */
+            /** @description Cumulative latency histogram, shortest bound first. */
             latencies: components["schemas"]["LatencyBucket"][];
             /**
              * Format: int64
-             * @description How many.
+             * @description Number of operations.
              */
             operations: number;
             /**
              * Format: double
-             * @description How long they took altogether, in seconds: each from the arrival of all its data to the answer.
+             * @description Total time in seconds; each operation counts from the arrival of all its data to the response.
              */
             seconds: number;
         };
-        /** @description When a pool is full if it is filled as in the last days. */
+        /** @description When a pool will be full if it keeps filling at the recent rate. */
         Forecast: {
             /**
              * Format: int64
-             * @description Seconds until it is full; absent: no end is in sight.
+             * @description Seconds until it is full; absent: no end in sight.
              */
             full_in_s?: number | null;
             /**
              * Format: int64
-             * @description Bytes that were added a day, on average; 0: it does not get fuller. Absent: too little is known for a forecast.
+             * @description Average growth in bytes per day; 0: the pool is not filling up. Absent: not enough data for a forecast.
              */
             growth_per_day?: number | null;
             /**
              * Format: int64
-             * @description How long a time is known of, in seconds: of the last seven days.
+             * @description Seconds of the last seven days for which data exists.
              */
             known_s: number;
             /**
              * Format: int64
-             * @description Seconds: nor later. Absent: it grew so unevenly that it may never be full.
+             * @description Latest time in seconds. Absent: growth was so uneven that it may never be full.
              */
             latest_s?: number | null;
             /**
              * Format: int32
-             * @description The number of the node that has it; absent without a cluster.
+             * @description Number of the node that has the pool; absent without a cluster.
              */
             node?: number | null;
-            /** @description The name of that node; absent without a cluster. */
+            /** @description Name of that node; absent without a cluster. */
             node_name?: string | null;
             /** @description The pool's name. */
             pool: string;
@@ -2132,209 +2132,209 @@ export interface components {
             soon: boolean;
             /**
              * Format: int64
-             * @description Seconds: four of five times it is full no sooner.
+             * @description Earliest time in seconds: with 80% probability it is full between `soonest_s` and `latest_s`.
              */
             soonest_s?: number | null;
             /**
-             * @description All of this in a sentence or two.
-             * @example Over the last 7 d 10GiB a day were added. If it goes on so, it is full in about 9 weeks (it grew evenly).
+             * @description The forecast as text.
+             * @example Over the last 7 d, it grew by 10GiB per day. At this rate it will be full in about 9 weeks (growth was steady).
              */
             text: string;
         };
-        /** @description Whose data is kept of a volume with which nodes have gone on alone. */
+        /** @description Which data to keep after nodes have continued alone. */
         ForkResolution: {
-            /** @description That what the other node alone has written is given up. */
+            /** @description Confirms that what the other node alone has written is discarded. */
             discard_other: boolean;
             /**
              * Format: int32
-             * @description The node whose data is kept.
+             * @description Number of the node whose data is kept.
              */
             keep: number;
         };
         /** @description Whether the node serves. */
         Health: {
             /**
-             * @description `ok`; a node that starts or stops answers with status 503 instead.
+             * @description `ok`; a node that is starting or stopping responds with status 503 instead.
              * @example ok
              */
             status: string;
-            /** @description The program's version. */
+            /** @description Version of Ursa. */
             version: string;
         };
-        /** @description What was kept of nodes, in steps of the same length. */
+        /** @description Recorded values of nodes, in steps of equal length. */
         History: {
             /**
              * Format: int64
-             * @description Where the first step begins, in seconds since 1970.
+             * @description Start of the first step, in seconds since 1970.
              */
             from: number;
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
-            /** @description By node, each series that was asked for; of each pool of the node two. */
+            /** @description The requested series, by node; pools have two series each. */
             series: components["schemas"]["HistorySeries"][];
             /**
              * Format: int32
-             * @description How long a step is, in seconds.
+             * @description Length of a step, in seconds.
              */
             step_s: number;
         };
-        /** @description One value of one node, or of one of its pools, step by step. */
+        /** @description One value of a node or pool over time. */
         HistorySeries: {
             /**
              * Format: int32
-             * @description The number of the node; absent without a cluster.
+             * @description Node number; absent without a cluster.
              */
             node?: number | null;
-            /** @description The name of the node; absent without a cluster. */
+            /** @description Node name; absent without a cluster. */
             node_name?: string | null;
-            /** @description One a step: the mean, and of `_p99_us` the greatest. `null`: nothing was kept then, or there was nothing to measure. */
+            /** @description One point per step: the mean, or for `_p99_us` the maximum. `null`: nothing was recorded, or there was nothing to measure. */
             points: (number | null)[];
-            /** @description Of which pool, by its name. */
+            /** @description Pool name, for series of pools. */
             pool?: string | null;
             /**
-             * @description Which value.
+             * @description Name of the series.
              * @example write_operations
              */
             series: string;
-            /** @description What is counted. */
+            /** @description Unit of the points. */
             unit: components["schemas"]["HistoryUnit"];
         };
         /**
-         * @description What the points of a series count.
+         * @description Unit of the points of a series.
          * @enum {string}
          */
         HistoryUnit: "operations_per_second" | "bytes_per_second" | "microseconds" | "ratio" | "bytes";
         /**
-         * @description A host group: initiators that are treated alike. One belongs to it if its name is listed (or no name is) and its
+         * @description A host group: initiators that share access rights. An initiator belongs to it if its name is listed (or no name is) and its
          *     address is listed (or no address is).
          */
         Host: {
             /**
-             * @description Where they may come from: addresses and ranges.
+             * @description Addresses and ranges that they connect from.
              * @example [
              *       "10.1.0.0/16"
              *     ]
              */
             addresses: string[];
-            /** @description Whether it is always there and cannot be changed: `any` is everybody, `local` this machine. */
+            /** @description Built in and not changeable: `any` matches every initiator, `local` this machine. */
             built_in: boolean;
-            /** @description The CHAP name that they prove themselves with; the secret is not shown. */
+            /** @description CHAP name that initiators authenticate with; the secret is not shown. */
             chap_user?: string | null;
-            /** @description iSCSI names of initiators. */
+            /** @description iSCSI names (IQNs) of initiators. */
             initiators: string[];
-            /** @description Its name, unique in the node. */
+            /** @description Name, unique on the node. */
             name: string;
         };
-        /** @description What a host group shall be from now on. */
+        /** @description The new settings of a host group. */
         HostChange: {
-            /** @description Addresses and ranges such as `10.1.0.0/16`; none: from anywhere. */
+            /** @description Addresses and ranges such as `10.1.0.0/16`; empty: any. */
             addresses?: string[];
             chap?: components["schemas"]["Chap"] | null;
-            /** @description iSCSI names of initiators; none: any. */
+            /** @description iSCSI names (IQNs) of initiators; empty: any. */
             initiators?: string[];
         };
-        /** @description A host group to be made. */
+        /** @description A host group to create. */
         HostCreate: {
-            /** @description Addresses and ranges such as `10.1.0.0/16`; none: from anywhere. */
+            /** @description Addresses and ranges such as `10.1.0.0/16`; empty: any. */
             addresses?: string[];
             chap?: components["schemas"]["Chap"] | null;
-            /** @description iSCSI names of initiators; none: any. */
+            /** @description iSCSI names (IQNs) of initiators; empty: any. */
             initiators?: string[];
-            /** @description Its name: 1 to 63 letters, digits, `-`, `_` and `.`. */
+            /** @description Name: 1 to 63 letters, digits, `-`, `_` and `.`. */
             name: string;
         };
-        /** @description How to set up a machine that uses volumes. */
+        /** @description How to set up a host. */
         HostSetup: {
-            /** @description A script with a word on each setting, to be pasted as a whole or in parts. It asks for the CHAP secret if there is one. */
+            /** @description A script with a comment on each setting, to paste in whole or in part. It asks for the CHAP secret if there is one. */
             text: string;
         };
         /**
-         * @description What shows that a machine is virtual.
+         * @description Evidence that a machine is virtual.
          * @enum {string}
          */
         HypervisorSign: "cpu" | "firmware" | "device";
-        /** @description Work under way, or that has ended lately. What has ended is kept for a day, a hundred jobs of each kind, until the node that tells of it is restarted. */
+        /** @description A job, in progress or ended recently. Ended jobs are kept for a day, up to a hundred of each kind, until the node that reports them is restarted. */
         Job: {
             /**
              * Format: int64
-             * @description For how many seconds it has been under way, where that is known.
+             * @description Seconds since it began, if known.
              */
             age_s?: number | null;
             /**
              * Format: int64
-             * @description Bytes that are done.
+             * @description Bytes done.
              */
             bytes_done?: number | null;
             /**
              * Format: int64
-             * @description Bytes that there are to do; what hosts write meanwhile adds to it.
+             * @description Bytes to do. Writes of hosts add to it.
              */
             bytes_total?: number | null;
-            /** @description `DELETE` takes it back. */
+            /** @description `DELETE` cancels it. */
             can_be_cancelled: boolean;
-            /** @description `POST .../pause` has it stand still. */
+            /** @description `POST .../pause` pauses it. */
             can_be_paused?: boolean;
-            /** @description Why it is done, in words. */
+            /** @description Why it was started, as text. */
             cause?: string | null;
             ended?: components["schemas"]["JobEnd"] | null;
             /**
              * Format: int64
-             * @description Seconds to go if it goes on like that; absent if nobody can say.
+             * @description Estimated seconds left at this rate; absent if unknown.
              */
             eta_s?: number | null;
             /**
              * Format: int32
-             * @description The number of the node that a copy moves from.
+             * @description Number of the node that a copy moves from.
              */
             from_node?: number | null;
-            held_back_by?: components["schemas"]["SyncRestraint"] | null;
             /**
-             * @description What it is found by. A copy or a volume that is worked on again has the same; that of a change is never another one's, also after a restart of its node.
+             * @description Job ID. Another job on the same copy or volume has the same ID; that of a change is never reused, even after a restart of its node.
              * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3
              */
             id: string;
-            /** @description What is done. */
+            /** @description Kind of job. */
             kind: components["schemas"]["JobKind"];
+            limited_by?: components["schemas"]["SyncRestraint"] | null;
             /**
              * Format: int32
-             * @description The number of the node whose copy it is about, or that compares or changes something; absent: one in no cluster.
+             * @description Number of the node that has the copy, or that runs the verification or change; absent without a cluster.
              */
             node?: number | null;
             paused?: components["schemas"]["SyncPaused"] | null;
             /**
              * Format: double
-             * @description How much of it is done, from 0 to 1; absent where that cannot be said.
+             * @description Progress from 0 to 1; absent if unknown.
              */
             progress?: number | null;
             /**
              * Format: int64
-             * @description Bytes a second, over the last five seconds.
+             * @description Bytes per second, averaged over the last five seconds.
              */
             rate?: number | null;
-            /** @description Whether it gets on, or how it has ended. */
+            /** @description State of the job. */
             state: components["schemas"]["JobState"];
-            /** @description To what: a volume's name, or in words what is changed. */
+            /** @description What it works on: a volume name, or the change as text. */
             subject: string;
-            /** @description What it waits for; absent if it gets on. */
+            /** @description What it waits for; absent if it makes progress. */
             waits_for?: string | null;
         };
-        /** @description When and how a job has ended. */
+        /** @description When and how a job ended. */
         JobEnd: {
             /**
              * Format: int64
-             * @description In seconds since 1970, by the clock of the node that tells of it.
+             * @description In seconds since 1970, by the clock of the node that reports it.
              */
             at: number;
             found?: components["schemas"]["JobFound"] | null;
-            /** @description Why it is not what was asked for, or what somebody should know of it, in words. */
+            /** @description Why the result is not what was requested, or what else to know about it, as text. */
             reason?: string | null;
             /**
              * Format: int64
-             * @description How many seconds it has taken, where that is known.
+             * @description Duration in seconds, if known.
              */
             took_s?: number | null;
         };
-        /** @description What a comparison of copies has found. */
+        /** @description Result of a verification. */
         JobFound: {
             /**
              * Format: int64
@@ -2350,227 +2350,227 @@ export interface components {
             unchecked_bytes: number;
         };
         /**
-         * @description What is done.
+         * @description Kind of job.
          * @enum {string}
          */
         JobKind: "sync" | "add_copy" | "move_copy" | "remove_copy" | "verify" | "change";
         /**
-         * @description Whether work gets on, or how it has ended.
+         * @description State of a job.
          * @enum {string}
          */
         JobState: "running" | "waiting" | "paused" | "ended" | "failed" | "cancelled";
-        /** @description What lets one node in, once. A secret: `Debug` hides it. */
+        /** @description A secret that lets one node join, once. */
         JoinToken: {
             /** @description The token. */
             token: string;
         };
-        /** @description Operations that took no longer than some time. */
+        /** @description Operations that took no longer than a bound. */
         LatencyBucket: {
             /**
              * Format: double
-             * @description That time, in seconds; absent in the last one, which has all.
+             * @description The bound in seconds; absent in the last bucket, which counts all operations.
              */
             bound?: number | null;
             /**
              * Format: int64
-             * @description How many took no longer.
+             * @description Number of operations that took no longer.
              */
             operations: number;
         };
-        /** @description The links of a node with another one, as the first sees them. The other one may see them otherwise. */
+        /** @description The links between a node and a peer, as the node sees them. The peer may see them differently. */
         Link: {
-            /** @description The one for heartbeats, leases and the cluster's record. */
+            /** @description The control link: heartbeats, leases and the cluster's record. */
             control: components["schemas"]["RoleLinks"];
-            /** @description They are encrypted, and both sides prove who they are. */
+            /** @description The links are encrypted and mutually authenticated. */
             encrypted: boolean;
             /**
              * Format: int32
-             * @description The number of the node that says so.
+             * @description Number of the reporting node.
              */
             node: number;
-            /** @description Its name. */
+            /** @description Name of the reporting node. */
             node_name: string;
             /**
              * Format: int32
-             * @description The number of the other node.
+             * @description Number of the peer.
              */
             peer: number;
-            /** @description Its name. */
+            /** @description Name of the peer. */
             peer_name: string;
-            /** @description Those for the data of volumes. */
+            /** @description The links for the data of volumes. */
             replication: components["schemas"]["RoleLinks"];
-            /** @description Cores of `node` that have not said within a second how their links are: some may be up that are not counted in `replication` and `state`. */
+            /** @description Cores of `node` that did not report their links within a second: `replication` and `state` may miss links that are up. */
             silent_cores?: number[];
-            /** @description How they are, all together. */
+            /** @description Overall state. */
             state: components["schemas"]["LinkState"];
-            /** @description Why the last attempt to make one failed, if none has succeeded since. */
+            /** @description Why the last connection attempt failed, if none has succeeded since. */
             trouble?: string | null;
         };
-        /** @description What an address of a node is to be kept for. */
+        /** @description What to reserve an address of a node for. */
         LinkFor: {
             /**
-             * @description One that the node listens at for others. Without a port: 3270.
+             * @description An address on which the node listens for other nodes. Default port: 3270.
              * @example 10.0.0.1:3270
              */
             address: string;
             role?: components["schemas"]["LinkRole"] | null;
         };
         /**
-         * @description What an address of a node is kept for.
+         * @description The traffic that an address of a node is reserved for.
          * @enum {string}
          */
         LinkRole: "replication" | "heartbeat";
         /**
-         * @description How the links with another node are.
+         * @description State of the links with a peer.
          * @enum {string}
          */
         LinkState: "up" | "partly" | "down";
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_ApiToken: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
                 /**
                  * Format: int64
-                 * @description When it was made, in seconds since 1970.
+                 * @description Creation time, in seconds since 1970.
                  */
                 created: number;
+                /** @description User that created it. */
+                created_by: string;
                 /**
                  * Format: int64
-                 * @description Until when it is good, in seconds since 1970; absent: until it is deleted.
+                 * @description Expiry time, in seconds since 1970; absent: valid until it is deleted.
                  */
                 expires?: number | null;
-                /** @description What it is deleted by; no secret. */
+                /** @description Token ID, used to delete it; not a secret. */
                 id: string;
-                /** @description Who made it. */
-                made_by: string;
-                /** @description What it is for. */
+                /** @description Name of the token. */
                 name: string;
-                /** @description What it may do. */
+                /** @description Role of the token. */
                 role: components["schemas"]["Role"];
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_AuditEntry: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
-                /** @description What: a method and a path, or `login`, `logout`, `setup`. */
+                /** @description Method and path, or `login`, `logout`, `setup`. */
                 action: string;
-                /** @description Where from. */
+                /** @description Address that the request came from. */
                 address: string;
                 /**
                  * Format: int64
-                 * @description When, in seconds since 1970.
+                 * @description Time in seconds since 1970.
                  */
                 at: number;
                 by?: components["schemas"]["ProvedBy"] | null;
-                /** @description Why it was refused, as in the problem document. */
+                /** @description Why it was refused: the code of the problem document. */
                 code?: string | null;
                 /**
                  * Format: int64
-                 * @description Its number on its node: later ones have higher ones.
+                 * @description Entry number on its node; grows with time.
                  */
                 id: number;
                 /**
                  * Format: int32
-                 * @description The number of the node whose log has it; absent: the node that was asked, of which alone was asked.
+                 * @description Number of the node that has the entry in its log; absent: the queried node, if no other was queried.
                  */
                 node?: number | null;
-                /** @description The name of that node. */
+                /** @description Name of that node. */
                 node_name?: string | null;
                 /**
                  * Format: int32
-                 * @description The HTTP status that it was answered with.
+                 * @description HTTP status of the response.
                  */
                 status: number;
-                /** @description Who: a user's or a token's name; of a login, the name that was given. */
+                /** @description User or token name; for a login, the name that was entered. */
                 who: string;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_BlockDevice: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
-                /** @description What it holds, in words, by what is written at its start: `nothing`, `an ext file system`, `a disk of a pool`. Absent: it is in use, or cannot be read. */
+                /** @description What it holds, judged by what is at its start: `nothing`, `an ext file system`, `a disk of a pool`. Absent: it is in use, or cannot be read. */
                 holds?: string | null;
-                /** @description What its maker calls it, where the kernel says that. */
+                /** @description Model, if the kernel reports it. */
                 model?: string | null;
                 /** @description Where it is mounted. */
                 mounted_at?: string[];
                 /**
-                 * @description What the kernel calls it at present.
+                 * @description Current kernel name.
                  * @example sdb
                  */
                 name: string;
-                /** @description The device that it is a partition of. */
+                /** @description The device that this is a partition of. */
                 part_of?: string | null;
                 /** @description Its partitions. */
                 partitions?: string[];
                 /**
-                 * @description What names it to a pool: below `/dev/disk/by-id` if it is there, since `/dev/sdb` may be another one after the next start.
+                 * @description The path to use for a pool: under `/dev/disk/by-id` where possible, since `/dev/sdb` may be another device after a reboot.
                  * @example /dev/disk/by-id/ata-ST4000_Z3051
                  */
                 path: string;
-                /** @description The pool of the node that it is a disk of, open or not. */
+                /** @description The pool of the node that the disk belongs to, open or not. */
                 pool?: string | null;
-                /** @description Why it is not known what it holds, or why nothing can be written to it. */
+                /** @description Why its content is unknown, or why it cannot be written. */
                 problem?: string | null;
                 /**
                  * Format: int64
-                 * @description In bytes.
+                 * @description Size in bytes.
                  */
                 size: number;
-                /** @description It holds nothing, and nothing is known to use it: a pool takes it without overwriting anything. */
+                /** @description It holds nothing and is not in use: it can join a pool without overwriting anything. */
                 unused: boolean;
-                /** @description Devices that are made of it, as LVM, RAID and encryption do. */
+                /** @description Devices on top of it, such as LVM, RAID and encryption. */
                 used_by?: string[];
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_ClusterNode: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
                 /**
-                 * @description Where other nodes reach it.
+                 * @description Addresses at which other nodes reach it.
                  * @example [
                  *       "10.0.0.1:3270"
                  *     ]
                  */
                 addresses: string[];
-                /** @description It has the cluster's authority: by it, tokens are made for nodes that join. It is the node that made the cluster. */
+                /** @description It holds the cluster CA key, which join tokens are created with. It is the node that created the cluster. */
                 authority?: boolean;
                 /**
                  * Format: int64
-                 * @description How many copies of volumes it has.
+                 * @description Number of copies of volumes on it.
                  */
                 copies: number;
                 /**
                  * Format: int32
-                 * @description How many cores it runs on, or ran on when it was last there; absent: it was never there, or is older than this was told.
+                 * @description Number of cores that it runs on, or ran on when it was last reachable; absent: it was never reachable, or its version does not report this.
                  */
                 cores?: number | null;
                 down_since?: components["schemas"]["Since"] | null;
-                /** @description It is the one that was asked. */
+                /** @description This is the queried node. */
                 here: boolean;
                 /**
                  * Format: int32
-                 * @description Its number. Never given to another node.
+                 * @description Node number. Never reused for another node.
                  */
                 id: number;
                 /**
                  * Format: int64
-                 * @description How many of them are in sync.
+                 * @description Number of these copies that are in sync.
                  */
                 in_sync: number;
-                /** @description It leads the record. */
+                /** @description It is the leader of the record. */
                 leads: boolean;
                 /**
-                 * @description What some of these are kept for; one that is not here is for all links.
+                 * @description Addresses reserved for one kind of traffic; an address that is not listed is for all links.
                  * @example {
                  *       "10.0.0.1:3270": "replication"
                  *     }
@@ -2578,125 +2578,125 @@ export interface components {
                 link_roles?: {
                     [key: string]: components["schemas"]["LinkRole"];
                 };
-                /** @description It is to be stopped: none of its copies is in sync, and no volume waits for it. */
+                /** @description It is in maintenance and can be stopped: none of its copies is in sync, and no volume waits for it. */
                 maintenance?: boolean;
                 /**
                  * Format: int64
-                 * @description Since when, in seconds since 1970; absent: it is not, or a version of Ursa began it that did not note the time.
+                 * @description In maintenance since, in seconds since 1970; absent: it is not in maintenance, or a version of Ursa that did not record the time put it there.
                  */
                 maintenance_since?: number | null;
-                /** @description Its name, for people. */
+                /** @description Node name. */
                 name: string;
                 /**
-                 * @description Where it listens for iSCSI.
+                 * @description Its iSCSI portals.
                  * @example [
                  *       "0.0.0.0:3260"
                  *     ]
                  */
                 portals: string[];
-                /** @description It decides alone while two nodes without a witness are the cluster. */
+                /** @description It is the preferred node of two nodes without a witness. */
                 preferred?: boolean;
                 /**
-                 * @description The numbers of nodes that reach it, as they say themselves, though the node that was asked does not hear of it: then it is not down, but the network between the
-                 *     two is cut. Absent if it is up, or nobody reaches it.
+                 * @description Numbers of nodes that report that they reach it, although the queried node does not: it is not down; the network between the
+                 *     two nodes is cut. Absent if it is up, or no node reaches it.
                  */
                 reached_by?: number[];
                 record_stalled?: components["schemas"]["RecordStall"] | null;
-                /** @description It was heard of within the last half second. */
+                /** @description A heartbeat arrived within the last half second. */
                 up: boolean;
                 /**
                  * Format: int64
-                 * @description Seconds since it was started, by its own clock and that of the node that was asked; absent: it is not up, or is older than this was told.
+                 * @description Seconds since it was started, by its own clock and that of the queried node; absent: it is not up, or its version does not report this.
                  */
                 uptime?: number | null;
                 /**
-                 * @description The version of Ursa that it runs, or ran when it was last there; absent: it was never there, or is older than this was told.
+                 * @description Version of Ursa that it runs, or ran when it was last reachable; absent: it was never reachable, or its version does not report this.
                  * @example 0.1.0
                  */
                 version?: string | null;
-                /** @description Its word counts in the cluster's record. */
+                /** @description It is a voter: its vote counts in the cluster's record. */
                 votes: boolean;
-                /** @description It has a vote at most, and never a volume. */
+                /** @description It is a witness: it may vote, and never has volumes. */
                 witness: boolean;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_FloatingAddress: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
                 /**
-                 * @description The address and the length of its network; the address alone where nothing else of it can be read (`state`).
+                 * @description Address and prefix length; the address alone if the rest of the entry cannot be read (`state`).
                  * @example 192.0.2.10/24
                  */
                 address: string;
-                /** @description The network device that gets it, on each node; absent: the one that has an address of the same network. */
+                /** @description The network device on each node; absent: the one that has an address in the same network. */
                 device?: string | null;
                 /**
                  * Format: int32
-                 * @description The number of the node that has it, by the cluster's record; absent: none.
+                 * @description Number of the node that holds it, according to the cluster's record; absent: none.
                  */
                 holder?: number | null;
-                /** @description That node's name. */
+                /** @description Name of that node. */
                 holder_name?: string | null;
-                /** @description The numbers of the nodes that may have it; empty: all but witnesses. */
+                /** @description Numbers of the nodes that may hold it; empty: all but witnesses. */
                 nodes: number[];
                 /**
                  * Format: int32
-                 * @description The portal group of its portals, the same on each node; absent: it cannot be read.
+                 * @description Portal group of its portals, the same on each node; absent: it cannot be read.
                  */
                 portal_group?: number | null;
                 /**
                  * Format: int32
-                 * @description The node that has it back when it has been up for a minute.
+                 * @description The preferred node: it takes the address back after it has been up for a minute.
                  */
                 prefer?: number | null;
                 /**
                  * Format: int64
-                 * @description Since when, in seconds since 1970.
+                 * @description Held since, in seconds since 1970.
                  */
                 since?: number | null;
-                /** @description Whether the holder says that it has it. */
+                /** @description Whether the holder confirms that the address is configured. */
                 state: components["schemas"]["AddressState"];
-                /** @description Which nodes could not put it on a device, take it off or give it up when they last tried, and why. Of nodes that do not answer nothing is known. */
+                /** @description Nodes whose last attempt to configure or release the address failed, and why. Nodes that do not answer are not listed. */
                 troubles?: components["schemas"]["AddressTrouble"][];
-                /** @description The holder waits until the node that had it before, which is silent, has taken it off. */
+                /** @description The holder waits until the previous holder, which is unreachable, must have released the address. */
                 waits: boolean;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_Forecast: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
                 /**
                  * Format: int64
-                 * @description Seconds until it is full; absent: no end is in sight.
+                 * @description Seconds until it is full; absent: no end in sight.
                  */
                 full_in_s?: number | null;
                 /**
                  * Format: int64
-                 * @description Bytes that were added a day, on average; 0: it does not get fuller. Absent: too little is known for a forecast.
+                 * @description Average growth in bytes per day; 0: the pool is not filling up. Absent: not enough data for a forecast.
                  */
                 growth_per_day?: number | null;
                 /**
                  * Format: int64
-                 * @description How long a time is known of, in seconds: of the last seven days.
+                 * @description Seconds of the last seven days for which data exists.
                  */
                 known_s: number;
                 /**
                  * Format: int64
-                 * @description Seconds: nor later. Absent: it grew so unevenly that it may never be full.
+                 * @description Latest time in seconds. Absent: growth was so uneven that it may never be full.
                  */
                 latest_s?: number | null;
                 /**
                  * Format: int32
-                 * @description The number of the node that has it; absent without a cluster.
+                 * @description Number of the node that has the pool; absent without a cluster.
                  */
                 node?: number | null;
-                /** @description The name of that node; absent without a cluster. */
+                /** @description Name of that node; absent without a cluster. */
                 node_name?: string | null;
                 /** @description The pool's name. */
                 pool: string;
@@ -2704,273 +2704,273 @@ export interface components {
                 soon: boolean;
                 /**
                  * Format: int64
-                 * @description Seconds: four of five times it is full no sooner.
+                 * @description Earliest time in seconds: with 80% probability it is full between `soonest_s` and `latest_s`.
                  */
                 soonest_s?: number | null;
                 /**
-                 * @description All of this in a sentence or two.
-                 * @example Over the last 7 d 10GiB a day were added. If it goes on so, it is full in about 9 weeks (it grew evenly).
+                 * @description The forecast as text.
+                 * @example Over the last 7 d, it grew by 10GiB per day. At this rate it will be full in about 9 weeks (growth was steady).
                  */
                 text: string;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_Host: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
                 /**
-                 * @description Where they may come from: addresses and ranges.
+                 * @description Addresses and ranges that they connect from.
                  * @example [
                  *       "10.1.0.0/16"
                  *     ]
                  */
                 addresses: string[];
-                /** @description Whether it is always there and cannot be changed: `any` is everybody, `local` this machine. */
+                /** @description Built in and not changeable: `any` matches every initiator, `local` this machine. */
                 built_in: boolean;
-                /** @description The CHAP name that they prove themselves with; the secret is not shown. */
+                /** @description CHAP name that initiators authenticate with; the secret is not shown. */
                 chap_user?: string | null;
-                /** @description iSCSI names of initiators. */
+                /** @description iSCSI names (IQNs) of initiators. */
                 initiators: string[];
-                /** @description Its name, unique in the node. */
+                /** @description Name, unique on the node. */
                 name: string;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_Job: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
                 /**
                  * Format: int64
-                 * @description For how many seconds it has been under way, where that is known.
+                 * @description Seconds since it began, if known.
                  */
                 age_s?: number | null;
                 /**
                  * Format: int64
-                 * @description Bytes that are done.
+                 * @description Bytes done.
                  */
                 bytes_done?: number | null;
                 /**
                  * Format: int64
-                 * @description Bytes that there are to do; what hosts write meanwhile adds to it.
+                 * @description Bytes to do. Writes of hosts add to it.
                  */
                 bytes_total?: number | null;
-                /** @description `DELETE` takes it back. */
+                /** @description `DELETE` cancels it. */
                 can_be_cancelled: boolean;
-                /** @description `POST .../pause` has it stand still. */
+                /** @description `POST .../pause` pauses it. */
                 can_be_paused?: boolean;
-                /** @description Why it is done, in words. */
+                /** @description Why it was started, as text. */
                 cause?: string | null;
                 ended?: components["schemas"]["JobEnd"] | null;
                 /**
                  * Format: int64
-                 * @description Seconds to go if it goes on like that; absent if nobody can say.
+                 * @description Estimated seconds left at this rate; absent if unknown.
                  */
                 eta_s?: number | null;
                 /**
                  * Format: int32
-                 * @description The number of the node that a copy moves from.
+                 * @description Number of the node that a copy moves from.
                  */
                 from_node?: number | null;
-                held_back_by?: components["schemas"]["SyncRestraint"] | null;
                 /**
-                 * @description What it is found by. A copy or a volume that is worked on again has the same; that of a change is never another one's, also after a restart of its node.
+                 * @description Job ID. Another job on the same copy or volume has the same ID; that of a change is never reused, even after a restart of its node.
                  * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3
                  */
                 id: string;
-                /** @description What is done. */
+                /** @description Kind of job. */
                 kind: components["schemas"]["JobKind"];
+                limited_by?: components["schemas"]["SyncRestraint"] | null;
                 /**
                  * Format: int32
-                 * @description The number of the node whose copy it is about, or that compares or changes something; absent: one in no cluster.
+                 * @description Number of the node that has the copy, or that runs the verification or change; absent without a cluster.
                  */
                 node?: number | null;
                 paused?: components["schemas"]["SyncPaused"] | null;
                 /**
                  * Format: double
-                 * @description How much of it is done, from 0 to 1; absent where that cannot be said.
+                 * @description Progress from 0 to 1; absent if unknown.
                  */
                 progress?: number | null;
                 /**
                  * Format: int64
-                 * @description Bytes a second, over the last five seconds.
+                 * @description Bytes per second, averaged over the last five seconds.
                  */
                 rate?: number | null;
-                /** @description Whether it gets on, or how it has ended. */
+                /** @description State of the job. */
                 state: components["schemas"]["JobState"];
-                /** @description To what: a volume's name, or in words what is changed. */
+                /** @description What it works on: a volume name, or the change as text. */
                 subject: string;
-                /** @description What it waits for; absent if it gets on. */
+                /** @description What it waits for; absent if it makes progress. */
                 waits_for?: string | null;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_Link: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
-                /** @description The one for heartbeats, leases and the cluster's record. */
+                /** @description The control link: heartbeats, leases and the cluster's record. */
                 control: components["schemas"]["RoleLinks"];
-                /** @description They are encrypted, and both sides prove who they are. */
+                /** @description The links are encrypted and mutually authenticated. */
                 encrypted: boolean;
                 /**
                  * Format: int32
-                 * @description The number of the node that says so.
+                 * @description Number of the reporting node.
                  */
                 node: number;
-                /** @description Its name. */
+                /** @description Name of the reporting node. */
                 node_name: string;
                 /**
                  * Format: int32
-                 * @description The number of the other node.
+                 * @description Number of the peer.
                  */
                 peer: number;
-                /** @description Its name. */
+                /** @description Name of the peer. */
                 peer_name: string;
-                /** @description Those for the data of volumes. */
+                /** @description The links for the data of volumes. */
                 replication: components["schemas"]["RoleLinks"];
-                /** @description Cores of `node` that have not said within a second how their links are: some may be up that are not counted in `replication` and `state`. */
+                /** @description Cores of `node` that did not report their links within a second: `replication` and `state` may miss links that are up. */
                 silent_cores?: number[];
-                /** @description How they are, all together. */
+                /** @description Overall state. */
                 state: components["schemas"]["LinkState"];
-                /** @description Why the last attempt to make one failed, if none has succeeded since. */
+                /** @description Why the last connection attempt failed, if none has succeeded since. */
                 trouble?: string | null;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_LiveSample: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
                 /**
                  * Format: int64
-                 * @description When it ended, in seconds since 1970.
+                 * @description End of the interval, in seconds since 1970.
                  */
                 at: number;
                 /** @description The node's cores, by number. */
                 cores: components["schemas"]["LiveCore"][];
                 /**
                  * Format: int32
-                 * @description The number of the node; absent without a cluster.
+                 * @description Node number; absent without a cluster.
                  */
                 node?: number | null;
                 /** @description Reads of all volumes. */
                 read: components["schemas"]["LiveFlow"];
                 /**
                  * Format: double
-                 * @description How long it was, in seconds.
+                 * @description Length of the interval, in seconds.
                  */
                 seconds: number;
-                /** @description Volumes that hosts have read or written through this node; the others have not. */
+                /** @description Volumes that hosts read or wrote through this node in the interval. Idle volumes are left out. */
                 volumes: components["schemas"]["LiveVolume"][];
                 /** @description Writes of all volumes. */
                 write: components["schemas"]["LiveFlow"];
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_NodeProblem: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
                 /**
-                 * @description What kind of thing it is: the code of its event, if it has one. It stays the same when the words change.
+                 * @description The code of its event, if it has one. It stays the same when the wording changes.
                  * @example pool_closed
                  */
                 code?: string | null;
                 /**
                  * Format: int32
-                 * @description The number of the node that says so; absent without a cluster.
+                 * @description Number of the reporting node; absent without a cluster.
                  */
                 node?: number | null;
-                /** @description The name of that node. */
+                /** @description Name of that node. */
                 node_name?: string | null;
                 since?: components["schemas"]["Since"] | null;
                 /**
-                 * @description What it is about, if not the node itself: a pool by its name, a disk by its path, another node by its number.
+                 * @description What it concerns, unless it is the node itself: a pool by name, a disk by path, another node by number.
                  * @example default
                  */
                 subject?: string | null;
-                /** @description What is the matter and what to do, in a sentence. */
+                /** @description What is wrong and what to do. */
                 text: string;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_Pool: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
                 /** @description Its disks. */
                 disks: components["schemas"]["PoolDisk"][];
                 /**
                  * Format: int64
-                 * @description What volumes take in multiples of, in bytes.
+                 * @description Allocation unit, in bytes.
                  */
                 extent: number;
                 /**
                  * Format: int64
-                 * @description What is left, in bytes.
+                 * @description Free space, in bytes.
                  */
                 free: number;
-                /** @description Its identity; absent while it is not open. */
+                /** @description Pool ID; absent while the pool is not open. */
                 id?: string | null;
-                /** @description Its name, unique in the node. */
+                /** @description Pool name, unique on the node. */
                 name: string;
                 /**
                  * Format: int32
-                 * @description The number of the node that has it; absent without a cluster.
+                 * @description Number of the node that has the pool; absent without a cluster.
                  */
                 node?: number | null;
-                /** @description The name of that node. */
+                /** @description Name of that node. */
                 node_name?: string | null;
                 overcommit?: components["schemas"]["Overcommit"] | null;
                 /**
                  * Format: int64
-                 * @description What its files may still take of their file systems, in bytes: they take space as they are written.
+                 * @description Bytes that its sparse files may still take from their file systems.
                  */
                 promised?: number;
                 /** @description Why it is not open, or what is wrong with it. */
                 reason?: string | null;
-                /** @description Whether it can be used. */
+                /** @description State of the pool. */
                 state: components["schemas"]["PoolState"];
                 /**
                  * Format: int64
-                 * @description What volumes can take altogether, in bytes.
+                 * @description Capacity for volumes, in bytes.
                  */
                 total: number;
-                /** @description How many volumes it has. */
+                /** @description Number of volumes. */
                 volumes: number;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_Session: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
-                /** @description The initiator's addresses, one a connection. */
+                /** @description The initiator's addresses, one per connection. */
                 addresses: string[];
                 /**
                  * Format: int64
-                 * @description Seconds since its login.
+                 * @description Seconds since login.
                  */
                 age: number;
                 /** @description The initiator's alias. */
                 alias?: string | null;
                 /**
                  * Format: int64
-                 * @description Bytes from the initiator so far, headers included.
+                 * @description Bytes received from the initiator so far, including headers.
                  */
                 bytes_received: number;
                 /**
                  * Format: int64
-                 * @description Bytes to the initiator so far, headers included.
+                 * @description Bytes sent to the initiator so far, including headers.
                  */
                 bytes_sent: number;
                 /**
@@ -2980,7 +2980,7 @@ export interface components {
                 commands: number;
                 /**
                  * Format: int32
-                 * @description The core that it lives on.
+                 * @description The core that handles the session.
                  */
                 core: number;
                 /** @description The initiator's iSCSI name. */
@@ -2989,31 +2989,31 @@ export interface components {
                 isid: string;
                 /**
                  * Format: int32
-                 * @description The number of the node that has it; absent without a cluster.
+                 * @description Number of the node that has the session; absent without a cluster.
                  */
                 node?: number | null;
-                /** @description The name of that node. */
+                /** @description Name of that node. */
                 node_name?: string | null;
                 /** @description The target; absent in a discovery session. */
                 target?: string | null;
                 /**
                  * Format: int32
-                 * @description Its number (TSIH).
+                 * @description Session number (TSIH).
                  */
                 tsih: number;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_Target: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
-                /** @description A name for people. */
+                /** @description Display name. */
                 alias?: string | null;
-                /** @description The CHAP name that it proves itself with to initiators that ask; its secret is not shown. */
+                /** @description CHAP name that the target authenticates with to initiators that ask for it; the secret is not shown. */
                 chap_user?: string | null;
-                /** @description Its LUNs, by number and then by host group. */
+                /** @description Its LUN maps, by LUN and then by host group. */
                 maps: components["schemas"]["TargetMap"][];
                 /**
                  * @description Its iSCSI name.
@@ -3021,111 +3021,111 @@ export interface components {
                  */
                 name: string;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_User: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
                 /**
                  * Format: int64
-                 * @description When it was made, in seconds since 1970.
+                 * @description Creation time, in seconds since 1970.
                  */
                 created: number;
-                /** @description The name, unique in the cluster. */
+                /** @description User name, unique in the cluster. */
                 name: string;
-                /** @description What it may do. */
+                /** @description Role of the user. */
                 role: components["schemas"]["Role"];
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
-        /** @description Several of something. An object, so that it can grow fields. */
+        /** @description A list. It is an object so that fields can be added later. */
         List_Volume: {
-            /** @description In the order of their names or numbers. */
+            /** @description Sorted by name or number. */
             items: {
                 /**
                  * Format: int32
-                 * @description Its logical block in bytes: 512 or 4096.
+                 * @description Logical block size in bytes: 512 or 4096.
                  */
                 block_size: number;
                 comparison?: components["schemas"]["Comparison"] | null;
-                /** @description Its copies, by slot; empty if one node alone has it, and it is not in the cluster's record. */
+                /** @description Its copies, by slot; empty if it is local to one node and not in the cluster's record. */
                 copies?: components["schemas"]["VolumeCopy"][];
                 /**
                  * Format: int64
-                 * @description When it was made, in seconds since 1970.
+                 * @description Creation time, in seconds since 1970.
                  */
                 created: number;
                 /**
                  * Format: int64
-                 * @description How often it has changed which copies are in sync; absent without copies.
+                 * @description Epoch: grows with each change of the copies that are in sync; absent without copies.
                  */
                 epoch?: number | null;
                 fork?: components["schemas"]["VolumeFork"] | null;
-                /** @description Its identity for ever: also its SCSI serial number. */
+                /** @description Permanent volume ID, also its SCSI serial number. */
                 id: string;
-                /** @description Where its blocks are. */
+                /** @description How its blocks are stored. */
                 kind: components["schemas"]["VolumeKind"];
-                /** @description What the loss of each node that has a copy would do now; absent without copies, and where that cannot be said. */
+                /** @description Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and where this is unknown. */
                 losses?: components["schemas"]["Loss"][];
-                /** @description Where it is mapped. */
+                /** @description Its LUN maps. */
                 maps: components["schemas"]["VolumeMap"][];
-                /** @description Its NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
+                /** @description NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
                 naa: string;
-                /** @description Its name: unique in the cluster with copies, else in the node that has it. */
+                /** @description Name: unique in the cluster for volumes with copies, otherwise unique on the node that has it. */
                 name: string;
                 /**
                  * Format: int32
-                 * @description The number of the node that alone has it; absent with copies, and without a cluster.
+                 * @description Number of the node that it is local to; absent for volumes with copies, and without a cluster.
                  */
                 node?: number | null;
-                /** @description The name of that node. */
+                /** @description Name of that node. */
                 node_name?: string | null;
                 /**
                  * Format: int32
-                 * @description Its physical block in bytes.
+                 * @description Physical block size in bytes.
                  */
                 physical_block_size: number;
-                /** @description Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since. */
+                /** @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them has answered since. */
                 pool: string;
-                /** @description Why the node that was asked, or the one that alone has it, does not serve it, and what to do; absent if it does. Other nodes serve it all the same while a copy on them is in sync. */
+                /** @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
                 problem?: string | null;
-                /** @description Why that was changed last; absent without copies. */
+                /** @description Reason for the last of these changes; absent without copies. */
                 reason?: string | null;
                 /**
                  * Format: int64
-                 * @description What it takes of the pool (thick) or of memory at most (RAM), in bytes.
+                 * @description Bytes reserved in the pool (thick), or at most in memory (RAM).
                  */
                 reserved: number;
-                /** @description Whether hosts can read and write it through this node now. */
+                /** @description Hosts can read and write it through this node now. */
                 serving?: boolean;
                 /**
                  * Format: int64
-                 * @description Its size in bytes.
+                 * @description Size in bytes.
                  */
                 size: number;
                 /**
                  * Format: int32
-                 * @description Over how many slices, and so cores, it is striped.
+                 * @description Number of slices, and thus cores, that it is striped over.
                  */
                 slices: number;
                 strategy?: components["schemas"]["VolumeStrategy"] | null;
             }[];
-            /** @description Nodes whose part is missing, and why. */
+            /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
         };
         /** @description A core of the node. */
         LiveCore: {
             /**
              * Format: double
-             * @description How much of a processor it has used, from 0 to 1.
+             * @description Share of a processor that it used, from 0 to 1.
              */
             cpu: number;
             /**
              * Format: double
-             * @description Of it, for looking whether there is work.
+             * @description Part of that spent polling for work.
              */
             polling: number;
         };
@@ -3133,76 +3133,76 @@ export interface components {
         LiveFlow: {
             /**
              * Format: double
-             * @description Bytes a second.
+             * @description Bytes per second.
              */
             bytes: number;
             /**
              * Format: double
-             * @description How long one took on average, in microseconds, from the arrival of all its data to the answer; absent if there was none.
+             * @description Mean latency in microseconds, from the arrival of all data to the response; absent if there were no operations.
              */
             mean_us?: number | null;
             /**
              * Format: double
-             * @description Operations a second.
+             * @description Operations per second.
              */
             operations: number;
             /**
              * Format: double
-             * @description 99 of 100 took no longer, in microseconds: the next power of two times 4 µs above; absent if there was none, or it was more than 4.2 s.
+             * @description 99th percentile latency in microseconds, rounded up to the next power of two times 4 µs; absent if there were no operations, or it was more than 4.2 s.
              */
             p99_us?: number | null;
         };
-        /** @description What the node that was asked has done in the last second. */
+        /** @description What the queried node did in the last second. */
         LiveSample: {
             /**
              * Format: int64
-             * @description When it ended, in seconds since 1970.
+             * @description End of the interval, in seconds since 1970.
              */
             at: number;
             /** @description The node's cores, by number. */
             cores: components["schemas"]["LiveCore"][];
             /**
              * Format: int32
-             * @description The number of the node; absent without a cluster.
+             * @description Node number; absent without a cluster.
              */
             node?: number | null;
             /** @description Reads of all volumes. */
             read: components["schemas"]["LiveFlow"];
             /**
              * Format: double
-             * @description How long it was, in seconds.
+             * @description Length of the interval, in seconds.
              */
             seconds: number;
-            /** @description Volumes that hosts have read or written through this node; the others have not. */
+            /** @description Volumes that hosts read or wrote through this node in the interval. Idle volumes are left out. */
             volumes: components["schemas"]["LiveVolume"][];
             /** @description Writes of all volumes. */
             write: components["schemas"]["LiveFlow"];
         };
         /** @description A volume. */
         LiveVolume: {
-            /** @description Its identity. */
+            /** @description Volume ID. */
             id: string;
-            /** @description Its name. */
+            /** @description Volume name. */
             name: string;
             /** @description Reads through this node. */
             read: components["schemas"]["LiveFlow"];
             /** @description Writes through this node. */
             write: components["schemas"]["LiveFlow"];
         };
-        /** @description Who has logged in. */
+        /** @description The user that logged in. */
         LoggedIn: {
-            /** @description The user's name. */
+            /** @description User name. */
             name: string;
-            /** @description What it may do. */
+            /** @description Role of the user. */
             role: components["schemas"]["Role"];
         };
-        /** @description Somebody logs in. */
+        /** @description A login. */
         Login: {
-            /** @description The user's name. */
+            /** @description User name. */
             name: string;
             /**
              * Format: password
-             * @description The user's password.
+             * @description Password of the user.
              */
             password: string;
         };
@@ -3210,203 +3210,206 @@ export interface components {
         Loss: {
             /**
              * Format: int32
-             * @description The number of the node.
+             * @description Node number.
              */
             node: number;
-            /** @description What, for programs. */
+            /** @description The outcome, for programs. */
             outcome: components["schemas"]["LossOutcome"];
-            /** @description The same in words. */
+            /** @description The same as text. */
             text: string;
         };
         /**
          * @description What the loss of a node does to a volume.
          * @enum {string}
          */
-        LossOutcome: "down_now" | "nothing" | "goes_on" | "goes_on_alone" | "stops" | "data_lost";
+        LossOutcome: "down" | "nothing" | "continues" | "split_brain_risk" | "unavailable" | "data_lost";
         /** @description Whether a node is in maintenance. */
         Maintenance: {
-            /** @description It is. */
+            /** @description True: enter maintenance; false: leave it. */
             on: boolean;
         };
-        /** @description A LUN map to be made. */
+        /** @description A LUN map to create. */
         MapCreate: {
             /** @description The host group; absent: `local`. */
             host?: string | null;
             /**
              * Format: int32
-             * @description The logical unit number; absent: the lowest that is free.
+             * @description LUN; absent: the lowest free one.
              */
             lun?: number | null;
-            /** @description The volume, by name or identity. */
+            /** @description Volume name or ID. */
             volume: string;
         };
         /** @description A node whose part of a list is missing. */
         Missing: {
             /**
              * Format: int32
-             * @description Its number.
+             * @description Node number.
              */
             node: number;
-            /** @description Its name. */
+            /** @description Node name. */
             node_name: string;
-            /** @description Why. */
+            /** @description Why it is missing. */
             reason: string;
         };
         /** @description A disk for a new pool. */
         NewDisk: {
-            /** @description The file or block device, as an absolute path on the node. */
+            /** @description Absolute path of the file or block device on the node. */
             path: string;
-            /** @description With `size`: reserve the space in the file system now, so that it cannot run out later. */
+            /** @description With `size`: preallocate the space in the file system, so that it cannot run out later. */
             reserve?: boolean;
             /**
              * Format: int64
-             * @description Make a file of this size in bytes, which must not exist. Absent: the file or block device exists.
+             * @description Create a file of this size in bytes; it must not exist yet. Absent: the file or block device exists.
              */
             size?: number | null;
         };
         /** @description A node. */
         Node: {
-            /** @description The changes under way, the oldest first. */
+            /** @description Changes in progress, oldest first. */
             changes: components["schemas"]["Change"][];
-            /** @description How many cores it runs on. */
+            /** @description Number of cores that it runs on. */
             cores: number;
-            /** @description Its name, for people. */
+            /** @description Node name. */
             name: string;
             /**
-             * @description Where it listens for iSCSI.
+             * @description Its iSCSI portals.
              * @example [
              *       "0.0.0.0:3260"
              *     ]
              */
             portals: string[];
-            /** @description What somebody should look after now, in sentences; empty if all is well. */
+            /** @description Current findings as text; empty if all is well. */
             problems?: string[];
-            /** @description Whether the other nodes confirm its reads of volumes with two or more copies. */
+            /** @description Whether other nodes confirm its reads of volumes with two or more copies. */
             read_confirm?: components["schemas"]["ReadConfirm"];
             record?: components["schemas"]["ClusterRecord"] | null;
-            /** @description Where a cluster has its record that it is in, makes or joins: its settings say so. */
+            /** @description Where the cluster that it is in, creates or joins keeps its record, according to the node's settings. */
             record_place?: components["schemas"]["RecordPlace"];
             /**
              * Format: int64
              * @description Seconds since it began to serve.
              */
             uptime: number;
-            /** @description The program's version. */
+            /** @description Version of Ursa. */
             version: string;
         };
-        /** @description Something that somebody should look after. */
+        /** @description A finding: something that is wrong now. */
         NodeProblem: {
             /**
-             * @description What kind of thing it is: the code of its event, if it has one. It stays the same when the words change.
+             * @description The code of its event, if it has one. It stays the same when the wording changes.
              * @example pool_closed
              */
             code?: string | null;
             /**
              * Format: int32
-             * @description The number of the node that says so; absent without a cluster.
+             * @description Number of the reporting node; absent without a cluster.
              */
             node?: number | null;
-            /** @description The name of that node. */
+            /** @description Name of that node. */
             node_name?: string | null;
             since?: components["schemas"]["Since"] | null;
             /**
-             * @description What it is about, if not the node itself: a pool by its name, a disk by its path, another node by its number.
+             * @description What it concerns, unless it is the node itself: a pool by name, a disk by path, another node by number.
              * @example default
              */
             subject?: string | null;
-            /** @description What is the matter and what to do, in a sentence. */
+            /** @description What is wrong and what to do. */
             text: string;
         };
-        /** @description What a file system lacks for pools in files that take space as they are written: when it is full, writes that need new space fail. */
+        /**
+         * @description An overcommitted file system: it has less free space than the sparse files of pools may still take. When it is full, writes
+         *     that need new space fail.
+         */
         Overcommit: {
             /**
              * Format: int64
-             * @description What it has free, in bytes.
+             * @description Free space of the file system, in bytes.
              */
             free: number;
             /**
              * Format: int64
-             * @description What all pools of the node in it may still take, in bytes.
+             * @description Bytes that the sparse files of all pools of the node may still take from it.
              */
             promised: number;
         };
-        /** @description Another password for whoever asks. */
+        /** @description A password change of the authenticated user. */
         PasswordChange: {
             /**
              * Format: password
-             * @description The password from now on.
+             * @description New password.
              */
             new: string;
             /**
              * Format: password
-             * @description The password so far.
+             * @description Current password.
              */
             old: string;
         };
-        /** @description A pool: disks that hold volumes together. */
+        /** @description A pool: disks of one node, managed together, that volumes take their space from. */
         Pool: {
             /** @description Its disks. */
             disks: components["schemas"]["PoolDisk"][];
             /**
              * Format: int64
-             * @description What volumes take in multiples of, in bytes.
+             * @description Allocation unit, in bytes.
              */
             extent: number;
             /**
              * Format: int64
-             * @description What is left, in bytes.
+             * @description Free space, in bytes.
              */
             free: number;
-            /** @description Its identity; absent while it is not open. */
+            /** @description Pool ID; absent while the pool is not open. */
             id?: string | null;
-            /** @description Its name, unique in the node. */
+            /** @description Pool name, unique on the node. */
             name: string;
             /**
              * Format: int32
-             * @description The number of the node that has it; absent without a cluster.
+             * @description Number of the node that has the pool; absent without a cluster.
              */
             node?: number | null;
-            /** @description The name of that node. */
+            /** @description Name of that node. */
             node_name?: string | null;
             overcommit?: components["schemas"]["Overcommit"] | null;
             /**
              * Format: int64
-             * @description What its files may still take of their file systems, in bytes: they take space as they are written.
+             * @description Bytes that its sparse files may still take from their file systems.
              */
             promised?: number;
             /** @description Why it is not open, or what is wrong with it. */
             reason?: string | null;
-            /** @description Whether it can be used. */
+            /** @description State of the pool. */
             state: components["schemas"]["PoolState"];
             /**
              * Format: int64
-             * @description What volumes can take altogether, in bytes.
+             * @description Capacity for volumes, in bytes.
              */
             total: number;
-            /** @description How many volumes it has. */
+            /** @description Number of volumes. */
             volumes: number;
         };
-        /** @description A disk to be added to a pool. */
+        /** @description A disk to add to a pool. */
         PoolAddDisk: {
-            /** @description The file or block device, as an absolute path on the node. */
+            /** @description Absolute path of the file or block device on the node. */
             path: string;
-            /** @description With `size`: reserve the space in the file system now, so that it cannot run out later. */
+            /** @description With `size`: preallocate the space in the file system, so that it cannot run out later. */
             reserve?: boolean;
             /**
              * Format: int64
-             * @description Make a file of this size in bytes, which must not exist. Absent: the file or block device exists.
+             * @description Create a file of this size in bytes; it must not exist yet. Absent: the file or block device exists.
              */
             size?: number | null;
-            /** @description Overwrite what the disk holds. */
+            /** @description Overwrite what is on the disk. */
             wipe?: boolean;
         };
-        /** @description A pool to be made. */
+        /** @description A pool to create. */
         PoolCreate: {
             /** @description Its disks. */
             disks: components["schemas"]["NewDisk"][];
-            /** @description Its name: 1 to 63 letters, digits, `-`, `_` and `.`. */
+            /** @description Name: 1 to 63 letters, digits, `-`, `_` and `.`. */
             name: string;
-            /** @description Overwrite what the disks hold. */
+            /** @description Overwrite what is on the disks. */
             wipe?: boolean;
         };
         /** @description A disk of a pool. */
@@ -3414,94 +3417,94 @@ export interface components {
             failure?: components["schemas"]["DiskFailure"] | null;
             /**
              * Format: int64
-             * @description What is left of it, in bytes.
+             * @description Free space, in bytes.
              */
             free: number;
-            /** @description Its identity; absent while the pool is not open. */
+            /** @description Disk ID; absent while the pool is not open. */
             id?: string | null;
-            /** @description The file or block device. */
+            /** @description Path of the file or block device. */
             path: string;
             /**
              * Format: int64
-             * @description What volumes can take of it, in bytes.
+             * @description Capacity for volumes, in bytes.
              */
             total: number;
         };
-        /** @description How to forget a pool. */
+        /** @description Options for forgetting a pool. */
         PoolForget: {
-            /** @description Delete the LUN maps of its volumes, too. Otherwise they stay, and work again when the pool has been imported. */
+            /** @description Delete the LUN maps of its volumes, too. Otherwise they stay, and work again after the pool is imported. */
             unmap?: boolean;
         };
-        /** @description A pool to be opened that was made elsewhere or earlier. */
+        /** @description A pool to import that was created elsewhere or earlier. */
         PoolImport: {
-            /** @description Take it though another server has not given it away: that server must certainly be off. */
+            /** @description Import it although another server has not exported it. Make sure that this server is off. */
             force?: boolean;
-            /** @description What it is to be called from now on. Absent: as it is called. */
+            /** @description New name of the pool. Absent: it keeps its name. */
             name?: string | null;
-            /** @description All of its disks, as absolute paths on the node. */
+            /** @description All disks of the pool, as absolute paths on the node. */
             paths: string[];
         };
-        /** @description What forgetting a pool that cannot be used would leave behind. */
+        /** @description What would remain if a pool that cannot be opened is forgotten. */
         PoolRemains: {
             /** @description Its disks. */
             disks: components["schemas"]["RemainingDisk"][];
-            /** @description LUN maps that lead to them. If none of the disks can tell: those to volumes that no open pool has. */
+            /** @description LUN maps of these volumes. If no disk can be read: the LUN maps of volumes that are in no open pool. */
             maps: components["schemas"]["RemainingMap"][];
-            /** @description Its volumes, by name; absent if none of the disks can tell. */
+            /** @description Its volumes, by name; absent if no disk can be read. */
             volumes?: components["schemas"]["RemainingVolume"][] | null;
         };
         /**
-         * @description Whether a pool can be used.
+         * @description State of a pool.
          * @enum {string}
          */
         PoolState: "online" | "read_only" | "disk_failed" | "exported" | "unavailable";
-        /** @description Which node decides alone while two nodes without a witness are the cluster. */
+        /** @description The preferred node of two nodes without a witness. */
         Preference: {
             /**
              * Format: int32
-             * @description Its number; null: whichever does.
+             * @description Its number; null: no preference.
              */
             node?: number | null;
         };
-        /** @description A problem document as RFC 9457 has it, with a `code` for programs and a `hint` for people. */
+        /** @description A problem document (RFC 9457), with a `code` for programs and a `hint` for people. */
         Problem: {
-            /** @description What was looked at and does not do, and by which rule. */
+            /** @description Candidates that were considered and rejected, and the rule that each of them fails. */
             candidates?: components["schemas"]["Candidate"][];
             /**
-             * @description What is wrong, for programs: it stays the same when the words change.
+             * @description Error code for programs. It stays the same when the wording changes.
              * @example volume_mapped
              */
             code: string;
             /** @description What is wrong, with names and numbers. */
             detail: string;
-            /** @description The field of the request that is concerned, as a path (`disks[0].path`). */
+            /** @description The request field at fault, as a path (`disks[0].path`). */
             field?: string | null;
-            /** @description What to do about it, where that does not go without saying. */
+            /** @description What to do about it, unless that is obvious. */
             hint?: string | null;
             /**
              * Format: int32
              * @description The HTTP status.
              */
             status: number;
-            /** @description The status in words. */
+            /** @description The HTTP status as text. */
             title: string;
-            /** @description `about:blank`: the problem says no more than its status and its code. */
+            /** @description Always `about:blank`: status and code identify the problem. */
             type: string;
         };
         /**
-         * @description How somebody has proved who it is.
+         * @description How a caller was authenticated.
          * @enum {string}
          */
         ProvedBy: "session" | "token" | "local";
         /**
-         * @description Whether reads of volumes with two or more copies wait until the other nodes have confirmed them: one round trip, shared
-         *     by all reads that arrive meanwhile. Without it, a node whose clock stood still, as that of a virtual machine does while
-         *     it is paused, may answer reads with data that has been overwritten through another node.
+         * @description Whether reads of volumes with two or more copies wait until other nodes have confirmed them: one round trip, shared
+         *     by all reads that arrive meanwhile. Without it, a node whose clock stopped, as in a virtual machine that was
+         *     paused, may answer reads with data that has since been overwritten through another node.
          */
         ReadConfirm: {
             hypervisor?: components["schemas"]["HypervisorSign"] | null;
             /**
-             * @description The machine's vendor and product by its firmware; absent: not known.
+             * @description Vendor and product of the machine as reported by its firmware; absent: unknown.
              * @example QEMU Standard PC (Q35 + ICH9, 2009)
              */
             machine?: string | null;
@@ -3516,7 +3519,7 @@ export interface components {
          */
         ReadConfirmSetting: "auto" | "always" | "never";
         /**
-         * @description Where a cluster has its record.
+         * @description Where a cluster keeps its record.
          * @enum {string}
          */
         RecordPlace: "nodes" | "etcd";
@@ -3525,32 +3528,32 @@ export interface components {
          * @enum {string}
          */
         RecordStall: "no_space" | "disk" | "defect" | "other";
-        /** @description A disk of a pool that cannot be used. */
+        /** @description A disk of a pool that cannot be opened. */
         RemainingDisk: {
-            /** @description The file or block device. */
+            /** @description Path of the file or block device. */
             path: string;
-            /** @description Why it does not tell what is on it. */
+            /** @description Why its content cannot be read. */
             problem?: string | null;
         };
-        /** @description A LUN map that leads to a volume of a pool that cannot be used. */
+        /** @description A LUN map of a volume in a pool that cannot be opened. */
         RemainingMap: {
             /** @description The host group. */
             host: string;
             /**
              * Format: int32
-             * @description The logical unit number there.
+             * @description LUN.
              */
             lun: number;
             /** @description The target's iSCSI name. */
             target: string;
-            /** @description The volume's identity. */
+            /** @description Volume ID. */
             volume_id: string;
         };
-        /** @description A volume of a pool that cannot be used. */
+        /** @description A volume of a pool that cannot be opened. */
         RemainingVolume: {
-            /** @description Its identity. */
+            /** @description Volume ID. */
             id: string;
-            /** @description Its name. */
+            /** @description Volume name. */
             name: string;
             /**
              * Format: int64
@@ -3559,14 +3562,14 @@ export interface components {
             size: number;
         };
         /**
-         * @description What somebody may do; each may what those before it may.
+         * @description What a user or token may do. Each role includes those before it.
          * @enum {string}
          */
         Role: "viewer" | "operator" | "admin";
-        /** @description The links of one role with another node. */
+        /** @description The links of one role with a peer. */
         RoleLinks: {
             /**
-             * @description Where the other ends of those are that are up: by which networks they go.
+             * @description Peer addresses of the links that are up: they show which networks are used.
              * @example [
              *       "10.0.0.2"
              *     ]
@@ -3574,45 +3577,45 @@ export interface components {
             addresses: string[];
             /**
              * Format: int64
-             * @description For how many seconds all that are up have been; absent: none is.
+             * @description Seconds for which all links that are up have been up; absent: none is up.
              */
             age?: number | null;
             /**
              * Format: int64
-             * @description How many there are to be: one control link, and as many for data as the node with more cores has cores; 0: none was up since the node that says so has
-             *     started, and it does not know.
+             * @description Number of expected links: one for control; for data, as many as the larger of the two nodes has cores. 0: unknown, because none has been
+             *     up since the reporting node started.
              */
             of: number;
             /**
              * Format: int64
-             * @description Seconds since anything was received by one of them, be it down by now; absent: never since the node that says so has started.
+             * @description Seconds since anything was received on any of them, even if it is down by now; absent: never since the reporting node started.
              */
             silence?: number | null;
             /**
              * Format: int64
-             * @description How many are up.
+             * @description Number of links that are up.
              */
             up: number;
         };
         /** @description An initiator's session. */
         Session: {
-            /** @description The initiator's addresses, one a connection. */
+            /** @description The initiator's addresses, one per connection. */
             addresses: string[];
             /**
              * Format: int64
-             * @description Seconds since its login.
+             * @description Seconds since login.
              */
             age: number;
             /** @description The initiator's alias. */
             alias?: string | null;
             /**
              * Format: int64
-             * @description Bytes from the initiator so far, headers included.
+             * @description Bytes received from the initiator so far, including headers.
              */
             bytes_received: number;
             /**
              * Format: int64
-             * @description Bytes to the initiator so far, headers included.
+             * @description Bytes sent to the initiator so far, including headers.
              */
             bytes_sent: number;
             /**
@@ -3622,7 +3625,7 @@ export interface components {
             commands: number;
             /**
              * Format: int32
-             * @description The core that it lives on.
+             * @description The core that handles the session.
              */
             core: number;
             /** @description The initiator's iSCSI name. */
@@ -3631,95 +3634,95 @@ export interface components {
             isid: string;
             /**
              * Format: int32
-             * @description The number of the node that has it; absent without a cluster.
+             * @description Number of the node that has the session; absent without a cluster.
              */
             node?: number | null;
-            /** @description The name of that node. */
+            /** @description Name of that node. */
             node_name?: string | null;
             /** @description The target; absent in a discovery session. */
             target?: string | null;
             /**
              * Format: int32
-             * @description Its number (TSIH).
+             * @description Session number (TSIH).
              */
             tsih: number;
         };
-        /** @description Makes the first user, an administrator. */
+        /** @description Creates the first user, an administrator. */
         SetUp: {
-            /** @description The user's name: 1 to 63 letters, digits, `-`, `_` and `.`. */
+            /** @description User name: 1 to 63 letters, digits, `-`, `_` and `.`. */
             name: string;
             /**
              * Format: password
-             * @description The user's password.
+             * @description Password of the user.
              */
             password: string;
-            /** @description What the link has behind `token=`. */
+            /** @description The `token=` parameter of the link. */
             token: string;
         };
         /**
-         * @description How much an event is to somebody who looks after the cluster.
+         * @description Severity of an event.
          * @enum {string}
          */
         Severity: "info" | "warning" | "critical";
-        /** @description Since when something is so, by the clock of the node that says it. */
+        /** @description Since when something has been the case, by the clock of the reporting node. */
         Since: {
             /**
              * Format: int64
-             * @description In seconds since 1970.
+             * @description Seconds since 1970.
              */
             at: number;
-            /** @description The node was started then, and it was so already. */
+            /** @description It was already the case when the node started, at that time. */
             or_earlier?: boolean;
         };
         /**
-         * @description What a node does about a volume when it hears of nobody and cannot reach the cluster's record.
+         * @description Split-brain policy: what a node does with a volume when no other node and no quorum is reachable.
          * @enum {string}
          */
         Strategy: "prefer" | "heartbeat";
-        /** @description A choice for a volume. */
+        /** @description A split-brain policy to set. */
         StrategyChoice: {
-            /** @description For `heartbeat`: that both nodes may go on, and data of one of them be given up then. */
+            /** @description Required for `heartbeat`: accept that both nodes may continue, and that the data of one of them is then discarded. */
             accept_split_brain?: boolean;
-            /** @description Who chooses, for whoever asks later. */
+            /** @description Who chooses it, for the record. */
             by?: string;
-            /** @description What. */
+            /** @description The policy. */
             strategy: components["schemas"]["Strategy"];
         };
-        /** @description What was chosen. */
+        /** @description Result of setting the split-brain policy. */
         StrategyChosen: {
-            /** @description A node is known by one address only: when that network is lost, both nodes go on. */
+            /** @description One of the nodes has a single address: if that network is lost, both nodes continue alone. */
             one_way: boolean;
         };
-        /** @description What all nodes together may give to bring copies up to date. */
+        /** @description Limit for the resync traffic of all nodes together. */
         SyncLimit: {
             /**
              * Format: int64
-             * @description Bytes a second, 1 MiB to 1 TiB; null: each node as much as its own settings say.
+             * @description Bytes per second, 1 MiB to 1 TiB; null: no cluster limit, each node follows its own setting.
              */
             bytes_per_second?: number | null;
         };
-        /** @description Who has paused a sync, and when. */
+        /** @description Who paused a resync, and when. */
         SyncPaused: {
-            /** @description The user or token. */
+            /** @description User or token. */
             by: string;
             /**
              * Format: int64
-             * @description In seconds since 1970.
+             * @description Paused since, in seconds since 1970.
              */
             since: number;
         };
         /**
-         * @description What keeps a sync from going faster.
+         * @description What limits the speed of a resync.
          * @enum {string}
          */
         SyncRestraint: "hosts" | "node_limit" | "cluster_limit" | "turn" | "paused";
         /** @description An iSCSI target. */
         Target: {
-            /** @description A name for people. */
+            /** @description Display name. */
             alias?: string | null;
-            /** @description The CHAP name that it proves itself with to initiators that ask; its secret is not shown. */
+            /** @description CHAP name that the target authenticates with to initiators that ask for it; the secret is not shown. */
             chap_user?: string | null;
-            /** @description Its LUNs, by number and then by host group. */
+            /** @description Its LUN maps, by LUN and then by host group. */
             maps: components["schemas"]["TargetMap"][];
             /**
              * @description Its iSCSI name.
@@ -3727,15 +3730,15 @@ export interface components {
              */
             name: string;
         };
-        /** @description What of a target shall be otherwise: what is absent stays. Its name and its LUN maps are not changed so. */
+        /** @description Changes to a target; what is absent stays the same. Name and LUN maps cannot be changed here. */
         TargetChange: {
-            /** @description A name for people, at most 255 bytes of UTF-8; `null`: none. */
+            /** @description Display name, at most 255 bytes of UTF-8; `null`: none. */
             alias?: string | null;
             chap?: components["schemas"]["Chap"] | null;
         };
-        /** @description A target to be made. */
+        /** @description A target to create. */
         TargetCreate: {
-            /** @description A name for people: at most 255 bytes of UTF-8. */
+            /** @description Display name, at most 255 bytes of UTF-8. */
             alias?: string | null;
             chap?: components["schemas"]["Chap"] | null;
             /**
@@ -3746,61 +3749,61 @@ export interface components {
         };
         /** @description A LUN map as its target shows it. */
         TargetMap: {
-            /** @description The host group that sees it. */
+            /** @description The host group that has access. */
             host: string;
             /**
              * Format: int32
-             * @description The logical unit number.
+             * @description LUN.
              */
             lun: number;
-            /** @description The volume's name; absent while its pool is not open, and where another node has it alone: `GET /v1/volumes` has it then. */
+            /** @description Volume name; absent while its pool is not open, and if the volume is local to another node: `GET /v1/volumes` lists it then. */
             volume?: string | null;
-            /** @description The volume's identity. */
+            /** @description Volume ID. */
             volume_id: string;
         };
-        /** @description A token to be made. */
+        /** @description A join token to create. */
         TokenCreate: {
             /**
              * Format: int64
-             * @description For how many seconds it lets a node in; seven days at most.
+             * @description Validity in seconds; seven days at most.
              * @default 3600
              */
             valid_seconds?: number;
         };
-        /** @description Somebody with a password. */
+        /** @description A user. */
         User: {
             /**
              * Format: int64
-             * @description When it was made, in seconds since 1970.
+             * @description Creation time, in seconds since 1970.
              */
             created: number;
-            /** @description The name, unique in the cluster. */
+            /** @description User name, unique in the cluster. */
             name: string;
-            /** @description What it may do. */
+            /** @description Role of the user. */
             role: components["schemas"]["Role"];
         };
-        /** @description What is different of a user from now on; its sessions end. */
+        /** @description Changes to a user; the sessions of the user end. */
         UserChange: {
             /**
              * Format: password
-             * @description The password.
+             * @description New password.
              */
             password?: string | null;
             role?: components["schemas"]["Role"] | null;
         };
-        /** @description A user to be made. */
+        /** @description A user to create. */
         UserCreate: {
-            /** @description The name: 1 to 63 letters, digits, `-`, `_` and `.`. */
+            /** @description User name: 1 to 63 letters, digits, `-`, `_` and `.`. */
             name: string;
             /**
              * Format: password
              * @description The password.
              */
             password: string;
-            /** @description What it may do. */
+            /** @description Role of the user. */
             role: components["schemas"]["Role"];
         };
-        /** @description Whether the copies of a volume are equal: what has come of comparing them while hosts use it. */
+        /** @description Result of comparing the copies of a volume while hosts use it. */
         Verification: {
             /**
              * Format: int64
@@ -3809,50 +3812,50 @@ export interface components {
             age_s: number;
             /**
              * Format: int64
-             * @description Bytes that were looked at.
+             * @description Bytes checked.
              */
             checked_bytes: number;
-            /** @description Where, for the first 256 places. */
+            /** @description The first 256 places that differ. */
             differences: components["schemas"]["Difference"][];
             /**
              * Format: int64
-             * @description Bytes that are not the same in all copies.
+             * @description Bytes that differ between copies.
              */
             different_bytes: number;
-            /** @description All of the volume was compared, and is the same in all copies in sync. */
+            /** @description All of the volume was compared, and all copies in sync are equal. */
             equal: boolean;
-            /** @description The numbers of the nodes whose copies were compared, all the way. */
+            /** @description Numbers of the nodes whose copies were compared from start to end. */
             nodes: number[];
-            /** @description Why the last of these could not; absent if all could. */
+            /** @description Why the last of these could not be compared; absent if all could. */
             problem?: string | null;
-            /** @description How far it is. */
+            /** @description Progress of the verification. */
             state: components["schemas"]["VerificationState"];
             /**
              * Format: int64
-             * @description Seconds that it has taken.
+             * @description Duration in seconds.
              */
             took_s: number;
             /**
              * Format: int64
-             * @description Bytes of the volume.
+             * @description Size of the volume in bytes.
              */
             total_bytes: number;
             /**
              * Format: int64
-             * @description Bytes among them that could not be compared.
+             * @description Bytes of these that could not be compared.
              */
             unchecked_bytes: number;
         };
         /**
-         * @description How far a comparison of copies is.
+         * @description State of a verification.
          * @enum {string}
          */
         VerificationState: "running" | "done" | "stopped";
-        /** @description How often the copies of volumes are compared without anybody asking. */
+        /** @description Schedule for comparing the copies of volumes automatically. */
         VerifySchedule: {
             /**
              * Format: int64
-             * @description Every so many seconds, an hour at least; null: never.
+             * @description Interval in seconds, at least an hour; null: never.
              */
             seconds?: number | null;
         };
@@ -3860,109 +3863,109 @@ export interface components {
         Volume: {
             /**
              * Format: int32
-             * @description Its logical block in bytes: 512 or 4096.
+             * @description Logical block size in bytes: 512 or 4096.
              */
             block_size: number;
             comparison?: components["schemas"]["Comparison"] | null;
-            /** @description Its copies, by slot; empty if one node alone has it, and it is not in the cluster's record. */
+            /** @description Its copies, by slot; empty if it is local to one node and not in the cluster's record. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
              * Format: int64
-             * @description When it was made, in seconds since 1970.
+             * @description Creation time, in seconds since 1970.
              */
             created: number;
             /**
              * Format: int64
-             * @description How often it has changed which copies are in sync; absent without copies.
+             * @description Epoch: grows with each change of the copies that are in sync; absent without copies.
              */
             epoch?: number | null;
             fork?: components["schemas"]["VolumeFork"] | null;
-            /** @description Its identity for ever: also its SCSI serial number. */
+            /** @description Permanent volume ID, also its SCSI serial number. */
             id: string;
-            /** @description Where its blocks are. */
+            /** @description How its blocks are stored. */
             kind: components["schemas"]["VolumeKind"];
-            /** @description What the loss of each node that has a copy would do now; absent without copies, and where that cannot be said. */
+            /** @description Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and where this is unknown. */
             losses?: components["schemas"]["Loss"][];
-            /** @description Where it is mapped. */
+            /** @description Its LUN maps. */
             maps: components["schemas"]["VolumeMap"][];
-            /** @description Its NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
+            /** @description NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
             naa: string;
-            /** @description Its name: unique in the cluster with copies, else in the node that has it. */
+            /** @description Name: unique in the cluster for volumes with copies, otherwise unique on the node that has it. */
             name: string;
             /**
              * Format: int32
-             * @description The number of the node that alone has it; absent with copies, and without a cluster.
+             * @description Number of the node that it is local to; absent for volumes with copies, and without a cluster.
              */
             node?: number | null;
-            /** @description The name of that node. */
+            /** @description Name of that node. */
             node_name?: string | null;
             /**
              * Format: int32
-             * @description Its physical block in bytes.
+             * @description Physical block size in bytes.
              */
             physical_block_size: number;
-            /** @description Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since. */
+            /** @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them has answered since. */
             pool: string;
-            /** @description Why the node that was asked, or the one that alone has it, does not serve it, and what to do; absent if it does. Other nodes serve it all the same while a copy on them is in sync. */
+            /** @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
             problem?: string | null;
-            /** @description Why that was changed last; absent without copies. */
+            /** @description Reason for the last of these changes; absent without copies. */
             reason?: string | null;
             /**
              * Format: int64
-             * @description What it takes of the pool (thick) or of memory at most (RAM), in bytes.
+             * @description Bytes reserved in the pool (thick), or at most in memory (RAM).
              */
             reserved: number;
-            /** @description Whether hosts can read and write it through this node now. */
+            /** @description Hosts can read and write it through this node now. */
             serving?: boolean;
             /**
              * Format: int64
-             * @description Its size in bytes.
+             * @description Size in bytes.
              */
             size: number;
             /**
              * Format: int32
-             * @description Over how many slices, and so cores, it is striped.
+             * @description Number of slices, and thus cores, that it is striped over.
              */
             slices: number;
             strategy?: components["schemas"]["VolumeStrategy"] | null;
         };
-        /** @description What to change of a volume; what is absent stays. */
+        /** @description Changes to a volume; what is absent stays the same. */
         VolumeChange: {
-            /** @description Its new name. */
+            /** @description New name. */
             name?: string | null;
             /**
              * Format: int64
-             * @description Its new size in bytes, larger than it is; it is rounded up to whole blocks.
+             * @description New size in bytes, larger than now; rounded up to whole blocks.
              */
             size?: number | null;
         };
         /** @description A copy of a volume on a node of the cluster. */
         VolumeCopy: {
-            /** @description It is on the node that was asked. */
+            /** @description It is on the queried node. */
             here: boolean;
-            /** @description It is taken off its node as soon as others allow it; absent: it stays. */
+            /** @description It is being removed, as soon as other copies allow it; absent: it stays. */
             leaves?: boolean;
             /**
              * Format: int32
-             * @description The number of its node.
+             * @description Node number.
              */
             node: number;
-            /** @description The name of its node; empty if there is no such node any more. */
+            /** @description Node name; empty if the node no longer exists. */
             node_name: string;
             /**
              * Format: int32
-             * @description Its place among the copies.
+             * @description Slot of the copy.
              */
             slot: number;
-            /** @description What it may do. */
+            /** @description State of the copy. */
             state: components["schemas"]["CopyState"];
             sync?: components["schemas"]["CopySync"] | null;
         };
-        /** @description What has gone through a node to a volume since the node serves it. */
+        /** @description I/O to a volume through one node, since the node began to serve it. */
         VolumeCounters: {
             /**
              * Format: int32
-             * @description The number of the node that has counted; absent without a cluster.
+             * @description Number of the node that counted; absent without a cluster.
              */
             node?: number | null;
             /** @description Reads. */
@@ -3970,111 +3973,111 @@ export interface components {
             /** @description Writes. */
             write: components["schemas"]["FlowCounters"];
         };
-        /** @description A volume to be made, and the map that makes it usable. All of it is done or nothing. */
+        /** @description A volume to create, with the map that makes it usable. All or nothing is done. */
         VolumeCreate: {
             /**
              * Format: int32
-             * @description The logical block: 512 or 4096.
+             * @description Logical block size: 512 or 4096.
              * @default 512
              */
             block_size?: number;
             /**
              * Format: int32
-             * @description How many copies it has, each on a different node, this one among them if it has room. Absent, like `nodes` and `local`: two in a
-             *     cluster of several nodes (witnesses do not count), otherwise one.
+             * @description Number of copies, each on a different node, including this one if it has room. If `copies`, `nodes` and `local` are all absent: two in a
+             *     cluster of several nodes (not counting witnesses), otherwise one.
              */
             copies?: number | null;
-            /** @description The host group to map it for; absent: `local`. */
+            /** @description The host group to map it to; absent: `local`. */
             host?: string | null;
-            /** @description Where its blocks are. */
+            /** @description How its blocks are stored. */
             kind?: components["schemas"]["VolumeKind"];
             /**
-             * @description A single copy on this node, kept out of the cluster's record: it is served without a quorum, and can never get a second copy. Not together with `copies` or `nodes`.
+             * @description A single copy on this node, kept out of the cluster's record: it is served without quorum, and can never get a second copy. Not together with `copies` or `nodes`.
              * @default false
              */
             local?: boolean;
             /**
              * Format: int32
-             * @description The logical unit number; absent: the lowest that is free.
+             * @description LUN; absent: the lowest free one.
              */
             lun?: number | null;
             /**
-             * @description Make it a LUN of a target at once.
+             * @description Map it as a LUN of a target right away.
              * @default true
              */
             map?: boolean;
-            /** @description Its name: 1 to 63 letters, digits, `-`, `_` and `.`. */
+            /** @description Name: 1 to 63 letters, digits, `-`, `_` and `.`. */
             name: string;
-            /** @description Say that the physical block has 512 bytes, too; otherwise a volume with 512-byte blocks is a 512e one. */
+            /** @description Report a physical block size of 512 bytes, too. Otherwise a volume with 512-byte blocks is 512e. */
             native_512?: boolean;
-            /** @description On which nodes it has a copy, by number; not together with `copies`. */
+            /** @description Numbers of the nodes that get a copy; not together with `copies`. */
             nodes?: number[] | null;
-            /** @description The pool; absent: the only one, or the one named `default`. */
+            /** @description Pool; absent: the only one, or the one named `default`. */
             pool?: string | null;
             /**
              * Format: int64
-             * @description Its size in bytes; it is rounded up to whole blocks.
+             * @description Size in bytes, rounded up to whole blocks.
              */
             size: number;
             /**
              * Format: int32
-             * @description Over how many slices it is striped, a power of two; absent: one a core.
+             * @description Number of slices to stripe it over, a power of two; absent: one per core.
              */
             slices?: number | null;
-            /** @description The target, made if it does not exist; absent: `iqn.2026-11.io.ursa:NAME`. */
+            /** @description The target, created if it does not exist; absent: `iqn.2026-11.io.ursa:NAME`. */
             target?: string | null;
         };
-        /** @description A node has gone on alone with a volume. */
+        /** @description A node has continued alone with a volume. */
         VolumeFork: {
             /**
              * Format: int32
-             * @description The node.
+             * @description Node number.
              */
             node: number;
             /**
              * Format: int64
-             * @description Since when, in seconds since 1970, by its clock.
+             * @description Since when, in seconds since 1970, by the clock of that node.
              */
             since: number;
-            /** @description The other one has, too: each has data that the other has not, until somebody decides whose is kept. */
+            /** @description Split brain: the other node has continued, too. The copies have diverged until an administrator chooses which one to keep. */
             split: boolean;
         };
         /**
-         * @description Where a volume's blocks are.
+         * @description How a volume's blocks are stored.
          * @enum {string}
          */
         VolumeKind: "thick" | "ram";
         /** @description A LUN map as its volume shows it. */
         VolumeMap: {
-            /** @description The host group that sees it. */
+            /** @description The host group that has access. */
             host: string;
             /**
              * Format: int32
-             * @description The logical unit number there.
+             * @description LUN.
              */
             lun: number;
             /** @description The target's iSCSI name. */
             target: string;
         };
-        /** @description What was chosen for a volume. */
+        /** @description The split-brain policy of a volume. */
         VolumeStrategy: {
             /**
              * Format: int64
-             * @description When, in seconds since 1970.
+             * @description When it was chosen, in seconds since 1970.
              */
             at: number;
-            /** @description Who has, as they called themselves. */
+            /** @description Who chose it, as they named themselves. */
             by: string;
-            /** @description What. */
+            /** @description The policy. */
             strategy: components["schemas"]["Strategy"];
         };
-        /** @description Who asks. */
+        /** @description The authenticated caller. */
         WhoAmI: {
-            /** @description How that was proved. */
+            /** @description How the caller was authenticated. */
             by: components["schemas"]["ProvedBy"];
-            /** @description The user's or the token's name; `local` for the node's own credential. */
+            /** @description User or token name; `local` for the node's local token. */
             name: string;
-            /** @description What it may do. */
+            /** @description Role of the caller. */
             role: components["schemas"]["Role"];
         };
     };
@@ -4088,7 +4091,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `idempotency_under_way`, `already_done`, `changed_meanwhile`, `entry_unreadable`, and a limit of how many there can be: `too_many_...` */
+        /** @description `idempotency_under_way`, `already_done`, `changed_meanwhile`, `entry_unreadable`, and limits reached: `too_many_...` */
         Conflict: {
             headers: {
                 [name: string]: unknown;
@@ -4097,7 +4100,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `internal`, `listen`, `disk_failed`, `record_failed`, `cluster_failed`: the detail says what the system said */
+        /** @description `internal`, `listen`, `disk_failed`, `record_failed`, `cluster_failed`: the detail contains the error of the system */
         Failed: {
             headers: {
                 [name: string]: unknown;
@@ -4124,7 +4127,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `unfinished` (it goes on, as the job that `Location` names), `node_unanswered` and `record_unanswered` (nobody knows whether it was done: look before you repeat it), `core_silent`, `timeout` */
+        /** @description `unfinished` (it continues as the job that `Location` names), `node_unanswered` and `record_unanswered` (it is unknown whether it was done: check before you repeat it), `core_silent`, `timeout` */
         Late: {
             headers: {
                 [name: string]: unknown;
@@ -4133,7 +4136,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `host_not_local`: the Host header names no address of this machine's */
+        /** @description `host_not_local`: the Host header is not an address of this machine */
         Misdirected: {
             headers: {
                 [name: string]: unknown;
@@ -4169,7 +4172,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `cluster_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unserved`, `node_unreachable`, `copy_unreachable` (nothing was done), `too_many_keys` */
+        /** @description With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `cluster_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unavailable`, `node_unreachable`, `copy_unreachable` (nothing was done), `too_many_keys` */
         Unavailable: {
             headers: {
                 [name: string]: unknown;
@@ -4204,7 +4207,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Whether the first user is to be made */
+            /** @description Whether the first user needs to be created */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4219,192 +4222,18 @@ export interface operations {
             504: components["responses"]["Late"];
         };
     };
-    list_addresses: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description All of them */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["List_FloatingAddress"];
-                };
-            };
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            421: components["responses"]["Misdirected"];
-            503: components["responses"]["Unavailable"];
-            504: components["responses"]["Late"];
-        };
-    };
-    add_address: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
-                "Idempotency-Key"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["FloatingAddressAdd"];
-            };
-        };
-        responses: {
-            /** @description The address; a node takes it in a moment */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["FloatingAddress"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `no_cluster`, `address_exists`; `address_unreadable`: there is one of a later version, whose portal group this node does not know */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["NotJson"];
-            421: components["responses"]["Misdirected"];
-            /** @description `field_invalid` */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            504: components["responses"]["Late"];
-            507: components["responses"]["Full"];
-        };
-    };
-    remove_address: {
-        parameters: {
-            query?: {
-                /** @description Say what would be done, and do nothing. */
-                dry_run?: boolean;
-            };
-            header?: never;
-            path: {
-                /** @description The address, without the length of its network */
-                address: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description With `dry_run`: what would be done */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["DryRun"];
-                };
-            };
-            /** @description Done */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            /** @description `address_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `no_cluster`; `address_unreadable`: a later version has written it */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            421: components["responses"]["Misdirected"];
-            422: components["responses"]["Unprocessable"];
-            500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            504: components["responses"]["Late"];
-            507: components["responses"]["Full"];
-        };
-    };
     list_audit: {
         parameters: {
             query?: {
-                /** @description How many at most: 1 to 1000; 100 unless told otherwise. */
+                /** @description Maximum number of entries: 1 to 1000; default 100. */
                 limit?: number;
-                /** @description Those before the one with this number, of one node. */
+                /** @description Only entries before the one with this number, of a single node. */
                 before?: number;
-                /** @description Those that were written until then, in seconds since 1970. */
+                /** @description Only entries until then, in seconds since 1970. */
                 until?: number;
-                /** @description With `until`: how many of the newest to leave out, which were had already; with `limit` 1000 at most. */
+                /** @description With `until`: skip the newest N of these, which you have already; with `limit`, 1000 at most. */
                 skip?: number;
-                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
             };
             header?: never;
@@ -4469,7 +4298,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -4515,7 +4344,7 @@ export interface operations {
                 };
             };
             500: components["responses"]["Failed"];
-            /** @description `etcd_unusable`: it is to have the record, and does not take it */
+            /** @description `etcd_unusable`: the record is to be kept in etcd, which cannot be used */
             502: {
                 headers: {
                     [name: string]: unknown;
@@ -4532,11 +4361,11 @@ export interface operations {
     force_new_cluster: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -4553,7 +4382,7 @@ export interface operations {
                     "application/json": components["schemas"]["DryRun"];
                 };
             };
-            /** @description It is done when the node is started next */
+            /** @description Done at the next start of the node */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4585,7 +4414,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -4597,7 +4426,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is a node of the cluster */
+            /** @description The node has joined */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -4607,7 +4436,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `cluster_already`, `own_access`, `join_refused`, `record_in_etcd`: it has no witnesses */
+            /** @description `cluster_already`, `own_access`, `join_refused`, `record_in_etcd`: such a cluster has no witnesses */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4646,11 +4475,11 @@ export interface operations {
     leave_cluster: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -4667,7 +4496,7 @@ export interface operations {
                     "application/json": components["schemas"]["DryRun"];
                 };
             };
-            /** @description It is done when the node is started next */
+            /** @description Done at the next start of the node */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4739,7 +4568,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            /** @description `field_invalid`: it is a witness */
+            /** @description `field_invalid`: the node is a witness */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4858,7 +4687,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -5004,7 +4833,7 @@ export interface operations {
     list_disks: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
             };
             header?: never;
@@ -5052,7 +4881,7 @@ export interface operations {
                 };
             };
             421: components["responses"]["Misdirected"];
-            /** @description `disks_unknown`: the machine does not say which it has */
+            /** @description `disks_unknown`: the machine's block devices cannot be listed */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -5068,19 +4897,19 @@ export interface operations {
     list_events: {
         parameters: {
             query?: {
-                /** @description Those after the one with this number, of one node; 0: the oldest that are kept; absent: the newest. */
+                /** @description Only events after the one with this number, of a single node; 0: from the oldest stored; absent: the newest. */
                 after?: number;
-                /** @description The newest of those that have happened until then, in seconds since 1970; not with `after`. */
+                /** @description The newest events until then, in seconds since 1970; not with `after`. */
                 until?: number;
-                /** @description With `until`: how many of the newest to leave out, which were had already; with `limit` 1000 at most. */
+                /** @description With `until`: skip the newest N of these, which you have already; with `limit`, 1000 at most. */
                 skip?: number;
-                /** @description How many at most: 1 to 1000; 100 unless told otherwise. */
+                /** @description Maximum number of events: 1 to 1000; default 100. */
                 limit?: number;
-                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
-                /** @description Only what has happened to this: the `subject` of events, the name that it had then; or `subject_id`, the identity of a volume, whatever that was called. */
+                /** @description Only events with this `subject` (the name that it had at the time) or `subject_id` (a volume ID, whatever the volume's name was). */
                 subject?: string;
-                /** @description Only events that are as grave as this, or graver. */
+                /** @description Minimum severity. */
                 severity?: "info" | "warning" | "critical";
             };
             header?: never;
@@ -5135,17 +4964,17 @@ export interface operations {
     stream_events: {
         parameters: {
             query?: {
-                /** @description After the event with this number, of one node; absent: with the next one that happens. A header `Last-Event-ID` goes before it. */
+                /** @description Start after the event with this number, of a single node; absent: with the next new event. A `Last-Event-ID` header takes precedence. */
                 after?: number;
-                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
-                /** @description Only what happens to this: the `subject` of events, the name that it has then; or `subject_id`, the identity of a volume, whatever that is called. */
+                /** @description Only events with this `subject` (the name that it has at the time) or `subject_id` (a volume ID, whatever the volume's name is). */
                 subject?: string;
-                /** @description Only events that are as grave as this, or graver. */
+                /** @description Minimum severity. */
                 severity?: "info" | "warning" | "critical";
             };
             header?: {
-                /** @description The last `id` that was told: of one node the number of an event, of all nodes a text that only they understand */
+                /** @description The last `id` received: for one node an event number, for all nodes an opaque text */
                 "last-event-id"?: string | null;
             };
             path?: never;
@@ -5204,10 +5033,184 @@ export interface operations {
             504: components["responses"]["Late"];
         };
     };
+    list_addresses: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_FloatingAddress"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
+    add_address: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FloatingAddressAdd"];
+            };
+        };
+        responses: {
+            /** @description The address; a node takes it over in a moment */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FloatingAddress"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster`, `address_exists`; `address_unreadable`: a later version wrote an address whose portal group this node cannot read */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            /** @description `field_invalid` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Failed"];
+            /** @description `record_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
+    remove_address: {
+        parameters: {
+            query?: {
+                /** @description Dry run: show what would be done, and change nothing. */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The address, without prefix length */
+                address: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
+            /** @description Done */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `address_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster`; `address_unreadable`: a later version wrote it */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            /** @description `record_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
     list_forecasts: {
         parameters: {
             query?: {
-                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
             };
             header?: never;
@@ -5216,7 +5219,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description One a pool */
+            /** @description One per pool */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5304,13 +5307,13 @@ export interface operations {
             query?: {
                 /** @description Names of series, separated by commas; absent: all. */
                 series?: string;
-                /** @description From when on, in seconds since 1970; absent: an hour before `to`. */
+                /** @description Start, in seconds since 1970; absent: an hour before `to`. */
                 from?: number;
-                /** @description Until when; absent: now. */
+                /** @description End, in seconds since 1970; absent: now. */
                 to?: number;
-                /** @description How many points at most: 2 to 1000; 361 unless told otherwise. */
+                /** @description Maximum number of points: 2 to 1000; default 361. */
                 points?: number;
-                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
             };
             header?: never;
@@ -5319,7 +5322,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was kept */
+            /** @description The recorded values */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5373,15 +5376,15 @@ export interface operations {
     show_host_setup: {
         parameters: {
             query: {
-                /** @description What it runs. */
+                /** @description Operating system of the host. */
                 system: "linux" | "esxi" | "windows" | "proxmox";
                 /** @description The target's iSCSI name. */
                 target: string;
-                /** @description Addresses of nodes, with or without a port, separated by commas: one for each network that the machine shall use. */
+                /** @description Addresses of nodes, with or without port, separated by commas: one for each network that the host is to use. */
                 portals: string;
-                /** @description The name that it proves itself with, if its host group has a CHAP secret. */
+                /** @description The host's CHAP name, if its host group has a CHAP secret. */
                 chap_user?: string;
-                /** @description The volume's NAA name in hexadecimal; only what is for Proxmox VE has it. */
+                /** @description The volume's NAA name in hexadecimal; used for Proxmox VE only. */
                 naa?: string;
             };
             header?: never;
@@ -5444,7 +5447,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -5500,7 +5503,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The host group's name */
+                /** @description Host group name */
                 name: string;
             };
             cookie?: never;
@@ -5536,12 +5539,12 @@ export interface operations {
     change_host: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The host group's name */
+                /** @description Host group name */
                 name: string;
             };
             cookie?: never;
@@ -5603,12 +5606,12 @@ export interface operations {
     delete_host: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The host group's name */
+                /** @description Host group name */
                 name: string;
             };
             cookie?: never;
@@ -5663,9 +5666,9 @@ export interface operations {
     list_jobs: {
         parameters: {
             query?: {
-                /** @description The number of a node, or `all`: whose comparisons and changes; absent: those of the node that is asked. What is done with copies is the cluster's, and always told. */
+                /** @description A node number, or `all`: whose verifications and changes; absent: those of the queried node. Jobs on copies belong to the cluster, and are always listed. */
                 node?: string;
-                /** @description Those that have ended lately, newest first, instead of those under way. */
+                /** @description Jobs that ended recently, newest first, instead of those in progress. */
                 ended?: boolean;
             };
             header?: never;
@@ -5722,7 +5725,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description What it is found by */
+                /** @description Job ID */
                 id: string;
             };
             cookie?: never;
@@ -5751,7 +5754,7 @@ export interface operations {
                 };
             };
             421: components["responses"]["Misdirected"];
-            /** @description `node_unreachable`: it is another node's, which is not reached */
+            /** @description `node_unreachable`: it belongs to another node, which is unreachable */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5766,12 +5769,12 @@ export interface operations {
     cancel_job: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description What it is found by */
+                /** @description Job ID */
                 id: string;
             };
             cookie?: never;
@@ -5787,7 +5790,7 @@ export interface operations {
                     "application/json": components["schemas"]["DryRun"];
                 };
             };
-            /** @description It is taken back; what it has left is tidied up by itself */
+            /** @description Cancelled; leftovers are cleaned up automatically */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -5806,7 +5809,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `job_not_cancellable`; `job_ended`, `copy_in_sync`: it is over; `forked`, `changed_meanwhile` */
+            /** @description `job_not_cancellable`; `job_ended`, `copy_in_sync`: it has ended; `forked`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5818,7 +5821,7 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable`; `node_unreachable`: it is another node's, which is not reached */
+            /** @description `record_unavailable`; `node_unreachable`: it belongs to another node, which is unreachable */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5835,11 +5838,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description What it is found by */
+                /** @description Job ID */
                 id: string;
             };
             cookie?: never;
@@ -5867,7 +5870,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `job_not_pausable`: it is no sync, or nearly done; `job_ended`; `forked`, `changed_meanwhile` */
+            /** @description `job_not_pausable`: it is not a resync, or nearly done; `job_ended`; `forked`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5897,11 +5900,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description What it is found by */
+                /** @description Job ID */
                 id: string;
             };
             cookie?: never;
@@ -5929,7 +5932,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `job_not_pausable`: it is no sync; `job_ended`; `forked`, `changed_meanwhile` */
+            /** @description `job_not_pausable`: it is not a resync; `job_ended`; `forked`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5958,7 +5961,7 @@ export interface operations {
     list_links: {
         parameters: {
             query?: {
-                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
             };
             header?: never;
@@ -6022,7 +6025,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages; the data of each is as here */
+            /** @description Messages; this is the data of each */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6058,7 +6061,7 @@ export interface operations {
     show_live: {
         parameters: {
             query?: {
-                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
             };
             header?: never;
@@ -6067,7 +6070,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description One of each node that has one */
+            /** @description One per node that has one */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6123,7 +6126,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Who has logged in */
+            /** @description The user that logged in */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6133,7 +6136,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["BadRequest"];
-            /** @description `login_failed`: no such user, or another password */
+            /** @description `login_failed`: invalid user name or password */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6147,7 +6150,7 @@ export interface operations {
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
-            /** @description `login_slowed`: with Retry-After */
+            /** @description `login_throttled`: with Retry-After */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6177,7 +6180,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description There is no session any more, if there was one */
+            /** @description The session has ended, if there was one */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -6254,12 +6257,12 @@ export interface operations {
     remove_node: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The node's number */
+                /** @description Node number */
                 id: number;
             };
             cookie?: never;
@@ -6304,7 +6307,7 @@ export interface operations {
                 };
             };
             421: components["responses"]["Misdirected"];
-            /** @description `field_invalid`: it is the node that was asked */
+            /** @description `field_invalid`: it is the queried node */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6324,7 +6327,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The node's number */
+                /** @description Node number */
                 id: number;
             };
             cookie?: never;
@@ -6366,7 +6369,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            /** @description `field_invalid`: it is none of the node's addresses, or none would be left for data */
+            /** @description `field_invalid`: it is not an address of the node, or none would be left for data */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6392,12 +6395,12 @@ export interface operations {
     maintain_node: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The node's number */
+                /** @description Node number */
                 id: number;
             };
             cookie?: never;
@@ -6424,7 +6427,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Done: it can be stopped, or is used again */
+            /** @description Done: it can be stopped, or is back in use */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -6491,7 +6494,7 @@ export interface operations {
                 content?: never;
             };
             400: components["responses"]["BadRequest"];
-            /** @description `login_failed`: the old password is another one */
+            /** @description `login_failed`: the old password is wrong */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6501,7 +6504,7 @@ export interface operations {
                 };
             };
             403: components["responses"]["Forbidden"];
-            /** @description `no_user`: a token or this machine's credential has no password */
+            /** @description `no_user`: a token or this machine's local token has no password */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6522,7 +6525,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `login_slowed`: with Retry-After */
+            /** @description `login_throttled`: with Retry-After */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6540,7 +6543,7 @@ export interface operations {
     list_pools: {
         parameters: {
             query?: {
-                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
             };
             header?: never;
@@ -6595,13 +6598,13 @@ export interface operations {
     create_pool: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -6673,13 +6676,13 @@ export interface operations {
     import_pool: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -6751,12 +6754,12 @@ export interface operations {
     show_pool: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
             };
             header?: never;
             path: {
-                /** @description The pool's name */
+                /** @description Pool name */
                 name: string;
             };
             cookie?: never;
@@ -6801,17 +6804,17 @@ export interface operations {
     accept_older_pool: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The pool's name */
+                /** @description Pool name */
                 name: string;
             };
             cookie?: never;
@@ -6868,15 +6871,15 @@ export interface operations {
     acknowledge_pool: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The pool's name */
+                /** @description Pool name */
                 name: string;
             };
             cookie?: never;
@@ -6925,17 +6928,17 @@ export interface operations {
     add_disk: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The pool's name */
+                /** @description Pool name */
                 name: string;
             };
             cookie?: never;
@@ -7014,17 +7017,17 @@ export interface operations {
     export_pool: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The pool's name */
+                /** @description Pool name */
                 name: string;
             };
             cookie?: never;
@@ -7080,17 +7083,17 @@ export interface operations {
     forget_pool: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The pool's name */
+                /** @description Pool name */
                 name: string;
             };
             cookie?: never;
@@ -7151,19 +7154,19 @@ export interface operations {
     show_pool_remains: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
             };
             header?: never;
             path: {
-                /** @description The pool's name */
+                /** @description Pool name */
                 name: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description What is on it, and which LUN maps lead there */
+            /** @description Its content, and the LUN maps that refer to it */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7201,17 +7204,17 @@ export interface operations {
     reopen_pool: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The pool's name */
+                /** @description Pool name */
                 name: string;
             };
             cookie?: never;
@@ -7268,7 +7271,7 @@ export interface operations {
     list_problems: {
         parameters: {
             query?: {
-                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
             };
             header?: never;
@@ -7323,7 +7326,7 @@ export interface operations {
     list_sessions: {
         parameters: {
             query?: {
-                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
             };
             header?: never;
@@ -7378,14 +7381,14 @@ export interface operations {
     end_session: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The session's number */
+                /** @description Session number */
                 tsih: number;
             };
             cookie?: never;
@@ -7442,7 +7445,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The user; the session's cookie comes with it */
+            /** @description The user, with the session cookie */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -7482,7 +7485,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `login_slowed`: with Retry-After */
+            /** @description `login_throttled`: with Retry-After */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -7532,7 +7535,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -7588,7 +7591,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The target's iSCSI name */
+                /** @description iSCSI name of the target */
                 name: string;
             };
             cookie?: never;
@@ -7626,12 +7629,12 @@ export interface operations {
             query?: {
                 /** @description Delete its LUN maps, too. */
                 force?: boolean;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The target's iSCSI name */
+                /** @description iSCSI name of the target */
                 name: string;
             };
             cookie?: never;
@@ -7686,12 +7689,12 @@ export interface operations {
     change_target: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The target's iSCSI name */
+                /** @description iSCSI name of the target */
                 name: string;
             };
             cookie?: never;
@@ -7745,15 +7748,15 @@ export interface operations {
     create_map: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The target's iSCSI name */
+                /** @description iSCSI name of the target */
                 name: string;
             };
             cookie?: never;
@@ -7817,14 +7820,14 @@ export interface operations {
             query?: {
                 /** @description The host group; absent: all of them. */
                 host?: string;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The target's iSCSI name */
+                /** @description iSCSI name of the target */
                 name: string;
-                /** @description The logical unit number */
+                /** @description LUN */
                 lun: number;
             };
             cookie?: never;
@@ -7897,7 +7900,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -7951,12 +7954,12 @@ export interface operations {
     delete_token: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description What the token is known by */
+                /** @description Token ID */
                 id: string;
             };
             cookie?: never;
@@ -8029,7 +8032,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -8083,12 +8086,12 @@ export interface operations {
     delete_user: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The user's name */
+                /** @description User name */
                 name: string;
             };
             cookie?: never;
@@ -8143,12 +8146,12 @@ export interface operations {
     change_user: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The user's name */
+                /** @description User name */
                 name: string;
             };
             cookie?: never;
@@ -8235,11 +8238,11 @@ export interface operations {
     create_volume: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -8319,12 +8322,12 @@ export interface operations {
     show_volume: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
             };
             header?: never;
             path: {
-                /** @description The volume's name or identity */
+                /** @description Volume name or ID */
                 name: string;
             };
             cookie?: never;
@@ -8352,7 +8355,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_ambiguous`: `candidates` names the nodes; `no_cluster` */
+            /** @description `volume_ambiguous`: `candidates` lists the nodes; `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8362,7 +8365,7 @@ export interface operations {
                 };
             };
             421: components["responses"]["Misdirected"];
-            /** @description `copy_unreachable`: it is there, and no node that has a copy tells of it */
+            /** @description `copy_unreachable`: it exists, but no node with a copy reports its state */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8379,14 +8382,14 @@ export interface operations {
             query?: {
                 /** @description Delete its LUN maps, too. */
                 force?: boolean;
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the volume and carries out the call; absent: the queried node. */
                 node?: number;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The volume's name or identity */
+                /** @description Volume name or ID */
                 name: string;
             };
             cookie?: never;
@@ -8441,14 +8444,14 @@ export interface operations {
     change_volume: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The volume's name or identity */
+                /** @description Volume name or ID */
                 name: string;
             };
             cookie?: never;
@@ -8518,17 +8521,17 @@ export interface operations {
     add_copy: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The volume's name or identity */
+                /** @description Volume name or ID */
                 name: string;
             };
             cookie?: never;
@@ -8548,10 +8551,10 @@ export interface operations {
                     "application/json": components["schemas"]["DryRun"];
                 };
             };
-            /** @description The volume; the copy is being made */
+            /** @description The volume; the copy is being created */
             202: {
                 headers: {
-                    /** @description Where it is told how far that is, and how it has ended: a job */
+                    /** @description The job that shows progress and result */
                     Location?: string;
                     [name: string]: unknown;
                 };
@@ -8609,14 +8612,14 @@ export interface operations {
     remove_copy: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The volume's name or identity */
+                /** @description Volume name or ID */
                 name: string;
-                /** @description The number of the copy's node */
+                /** @description Number of the node that has the copy */
                 node: number;
             };
             cookie?: never;
@@ -8632,10 +8635,10 @@ export interface operations {
                     "application/json": components["schemas"]["DryRun"];
                 };
             };
-            /** @description It is done as soon as the other copies have agreed */
+            /** @description Accepted: done as soon as the other copies have agreed */
             202: {
                 headers: {
-                    /** @description Where it is told whether it is done: a job */
+                    /** @description The job that shows whether it is done */
                     Location?: string;
                     [name: string]: unknown;
                 };
@@ -8688,19 +8691,19 @@ export interface operations {
     show_counters: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
             };
             header?: never;
             path: {
-                /** @description The volume's name or identity */
+                /** @description Volume name or ID */
                 name: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description What was counted */
+            /** @description The counters */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8738,12 +8741,12 @@ export interface operations {
     resolve_fork: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The volume's name or identity */
+                /** @description Volume name or ID */
                 name: string;
             };
             cookie?: never;
@@ -8820,12 +8823,12 @@ export interface operations {
     choose_strategy: {
         parameters: {
             query?: {
-                /** @description Say what would be done, and do nothing. */
+                /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
             header?: never;
             path: {
-                /** @description The volume's name or identity */
+                /** @description Volume name or ID */
                 name: string;
             };
             cookie?: never;
@@ -8836,7 +8839,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is chosen; with `dry_run`: what would be done */
+            /** @description Done; with `dry_run`: what would be done */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8895,19 +8898,19 @@ export interface operations {
     show_verification: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
             };
             header?: never;
             path: {
-                /** @description The volume's name or identity */
+                /** @description Volume name or ID */
                 name: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description What was found so far */
+            /** @description The result so far */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8945,22 +8948,22 @@ export interface operations {
     verify_volume: {
         parameters: {
             query?: {
-                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
                 node?: number;
             };
             header?: {
-                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The volume's name or identity */
+                /** @description Volume name or ID */
                 name: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description What was found */
+            /** @description The result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8969,10 +8972,10 @@ export interface operations {
                     "application/json": components["schemas"]["Verification"];
                 };
             };
-            /** @description How far it is: ask for it again */
+            /** @description In progress: repeat the request for the result */
             202: {
                 headers: {
-                    /** @description Where it is told how far it is, and how it has ended: a job */
+                    /** @description The job that shows progress and result */
                     Location?: string;
                     [name: string]: unknown;
                 };
@@ -9019,7 +9022,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Who asks */
+            /** @description The caller */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -44,7 +44,7 @@ const NO_STREAM = new Refusal({
   title: 'No figures',
   status: 0,
   code: 'no_stream',
-  detail: 'the node does not send what goes on: it does not answer, or too many pages and programs read it already',
+  detail: 'no live figures from the node: it does not respond, or too many pages and programs read them already',
   hint: 'it is asked again every few seconds; close consoles and streams (`ursa top`, scripts) that nobody needs',
 })
 

@@ -39,5 +39,5 @@ export function State({ tone, children, title }: { tone: Tone; children: ReactNo
 export function CopyBadge({ copy, nodes }: { copy: VolumeCopy; nodes?: ClusterNode[] }) {
   if (nodes?.find((node) => node.id === copy.node)?.up === false) return <State tone="off">node down</State>
   const syncs = copy.state !== 'in_sync' && copy.sync && !copy.sync.waits_for
-  return <State tone={copy.state === 'in_sync' ? 'ok' : copy.state === 'joining' || syncs ? 'working' : 'warning'}>{copy.state === 'outside' && syncs ? 'resyncing' : copyState(copy.state)}</State>
+  return <State tone={copy.state === 'in_sync' ? 'ok' : copy.state === 'catching_up' || syncs ? 'working' : 'warning'}>{copy.state === 'out_of_sync' && syncs ? 'resyncing' : copyState(copy.state)}</State>
 }

@@ -20,7 +20,7 @@ export function SyncRow({ volume, copy, sync, at, named = false }: RunningSync &
               <To href={link('volumes', volume.name)}>{volume.name}</To> to{' '}
             </>
           )}
-          {copy.node_name || `node ${copy.node}`}: {sync.paused ? `paused by ${sync.paused.by}` : sync.waits_for ? 'waiting' : copy.state === 'joining' ? 'catching up' : 'resyncing'}
+          {copy.node_name || `node ${copy.node}`}: {sync.paused ? `paused by ${sync.paused.by}` : sync.waits_for ? 'waiting' : copy.state === 'catching_up' ? 'catching up' : 'resyncing'}
         </Text>
         <Text size="sm" className="figure">
           {syncLine(sync, (now - at) / 1000)}

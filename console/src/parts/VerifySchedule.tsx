@@ -33,7 +33,7 @@ export function VerifySchedule() {
           )}
         </Group>
         <Text size="xs" c="dimmed">
-          Command line: <code>ursa node verify-every {wanted ?? 30}d</code>
+          Command line: <code>ursa node verify-interval {wanted ?? 30}d</code>
         </Text>
         {error !== undefined && <ProblemAlert error={error} change="changed" />}
       </Stack>

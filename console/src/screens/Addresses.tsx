@@ -81,7 +81,7 @@ function Add({ nodes, close }: { nodes: ClusterNode[]; close: () => void }) {
       label="Add"
       ready={problem === undefined}
       command={addAddress(body)}
-      act={() => data(api.POST('/v1/addresses', { body }))}
+      act={() => data(api.POST('/v1/floating-ips', { body }))}
       done={`${body.address} added: a node takes it shortly.`}
     >
       <Said>The holding node configures the address on a network device and needs CAP_NET_ADMIN for that. Hosts that log in there have this one path only.</Said>
@@ -115,12 +115,12 @@ function Remove({ address, close }: { address: string; close: () => void }) {
       label="Remove floating IP"
       danger
       typed={address}
-      command={ursa('address', 'remove', address)}
-      act={() => data(api.DELETE('/v1/addresses/{address}', { params: { path: { address } } }))}
+      command={ursa('floating-ip', 'remove', address)}
+      act={() => data(api.DELETE('/v1/floating-ips/{address}', { params: { path: { address } } }))}
       done={`Floating IP ${address} removed.`}
     >
       <Said>Hosts that use this address lose their disks: their sessions end, and no node answers there any more. If you add it again, it gets another portal group, and hosts must repeat discovery.</Said>
-      <Tried method="DELETE" path={`/v1/addresses/${encodeURIComponent(address)}`} failure="The floating IP cannot be removed" />
+      <Tried method="DELETE" path={`/v1/floating-ips/${encodeURIComponent(address)}`} failure="The floating IP cannot be removed" />
     </Ask>
   )
 }

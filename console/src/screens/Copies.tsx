@@ -2,7 +2,7 @@ import { Alert, Checkbox, Group, Radio, Select, Stack, Table, Text, Title } from
 import { useState } from 'react'
 import { api, data } from '../api/client'
 import { useNode, useNodes, usePools, useVolume } from '../api/queries'
-import { replaceCopy } from '../api/replace'
+import { rebuildCopy } from '../api/rebuild'
 import type { ClusterNode, Pool, StrategyChosen, Volume } from '../api/types'
 import { DeedButton, useDoing } from '../parts/deed'
 import { Panel } from '../parts/Panel'
@@ -117,7 +117,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
   const name = (id: number) => nodes.find((node) => node.id === id)?.name ?? `node ${id}`
   const free = nodes.filter((node) => !node.witness && !copies.some((copy) => copy.node === node.id))
   const isNew = deed === 'add' || deed === 'move'
-  const gets = isNew ? to : deed === 'replace' ? from : null
+  const gets = isNew ? to : deed === 'rebuild' ? from : null
   const there = (pools.data ?? []).filter((one) => gets !== null && one.node === Number(gets))
   const problem = whyNot(deed, volume, { nodes, from, there, pool })
   const ready = problem === undefined && (deed === 'add' || copies.some((copy) => copy.node === Number(from))) && (!isNew || to !== null)
@@ -129,8 +129,8 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
       () =>
         deed === 'remove'
           ? data(api.DELETE('/v1/volumes/{name}/copies/{node}', { params: { path: { name: volume.id, node: Number(from) } } }))
-          : deed === 'replace'
-            ? replaceCopy({ volume: volume.id, node: Number(from), pool, gone: () => {
+          : deed === 'rebuild'
+            ? rebuildCopy({ volume: volume.id, node: Number(from), pool, gone: () => {
                 // What is left to be done, should that be refused.
                 setDeed('add')
                 setTo(from)
@@ -159,7 +159,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
           <Stack gap={6} mt={6}>
             <Radio value="add" label="Add copy on another node" description="The new copy gets all data of the volume in the background while hosts use it" />
             <Radio value="move" label="Move copy to another node" description="Adds a copy; the old copy is removed when the new one is in sync, so redundancy is never reduced" />
-            <Radio value="replace" label="Rebuild copy on its node" description="After a disk or pool was lost: the copy is discarded as it is and created again from the others, in a pool of the same node" />
+            <Radio value="rebuild" label="Rebuild copy on its node" description="After a disk or pool was lost: the copy is discarded as it is and created again from the others, in a pool of the same node" />
             <Radio value="remove" label="Remove copy" description="Deletes the copy and its data on its node; the last copy in sync cannot be removed" />
           </Stack>
         </Radio.Group>
@@ -171,7 +171,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
               value={from}
               onChange={(node) => {
                 setFrom(node)
-                if (deed === 'replace') setPool(null)
+                if (deed === 'rebuild') setPool(null)
               }}
             />
           )}
@@ -199,7 +199,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
         {error !== undefined && <ProblemAlert error={error} change="done" />}
         <Group justify="flex-end">
           <DeedButton color={isNew ? undefined : 'red'} loading={busy} because={problem ?? (ready ? undefined : 'Choose a node first.')} onClick={() => void act()}>
-            {deed === 'add' ? 'Add copy' : deed === 'move' ? 'Move copy' : deed === 'replace' ? 'Rebuild copy' : 'Remove copy'}
+            {deed === 'add' ? 'Add copy' : deed === 'move' ? 'Move copy' : deed === 'rebuild' ? 'Rebuild copy' : 'Remove copy'}
           </DeedButton>
         </Group>
       </Stack>
@@ -234,7 +234,7 @@ function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
       return `When the new copy is in sync, the volume has ${plural(copies.length + 1, 'copy', 'copies')}; until then its failure tolerance does not change. Each write then goes to one more node.`
     case 'move':
       return 'The old copy counts until the move is complete. To stop the move, cancel it under “Jobs”, or remove the new copy before it is in sync.'
-    case 'replace':
+    case 'rebuild':
       return 'The old copy and its data are deleted first: redundancy is reduced until the new copy is in sync.'
     case 'remove': {
       const left = inSync - (leaving?.state === 'in_sync' ? 1 : 0)
@@ -261,7 +261,7 @@ function StrategyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[]
   const two = nodes.length === 2
   async function act() {
     await run(async () => {
-      const found = await data(api.PUT('/v1/volumes/{name}/strategy', { params: { path: { name: volume.id } }, body: { strategy: chosen, ...(chosen === 'heartbeat' ? { accept_split_brain: agreed } : {}) } }))
+      const found = await data(api.PUT('/v1/volumes/{name}/split-brain-policy', { params: { path: { name: volume.id } }, body: { strategy: chosen, ...(chosen === 'heartbeat' ? { accept_split_brain: agreed } : {}) } }))
       // Not asked what it would do, it says what was chosen.
       setOneWay((found as StrategyChosen).one_way)
     }, 'Split-brain policy set.')
@@ -283,7 +283,7 @@ function StrategyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[]
         )}
         {oneWay && <Alert color="yellow">One of the nodes has a single address: if that network is lost, both nodes continue alone.</Alert>}
         <Text size="xs" c="dimmed">
-          Command line: <code>{ursa('volume', 'strategy', volume.name, chosen, chosen === 'heartbeat' ? '--accept-split-brain' : undefined)}</code>
+          Command line: <code>{ursa('volume', 'split-brain-policy', volume.name, chosen, chosen === 'heartbeat' ? '--accept-split-brain' : undefined)}</code>
         </Text>
         {error !== undefined && <ProblemAlert error={error} change="changed" />}
         <Group justify="flex-end">

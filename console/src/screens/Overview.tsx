@@ -127,7 +127,7 @@ function Since({ finding, inherit = false }: { finding: Finding; inherit?: boole
 
 function lossWords({ node, outcome, stops, lost, goesOn }: NodeLoss): string {
   if (!node.up) return 'down now'
-  if (outcome === 'goes_on_alone') return 'the other node continues alone after about six seconds; split brain if only the link is lost'
+  if (outcome === 'split_brain_risk') return 'the other node continues alone after about six seconds; split brain if only the link is lost'
   const parts: string[] = []
   if (lost.length > 0) parts.push(`the data of ${listed(lost)} is lost (in memory)`)
   if (stops.length > 0) parts.push(`${listed(stops)} ${stops.length === 1 ? 'is' : 'are'} unavailable until the node returns`)

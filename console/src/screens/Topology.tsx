@@ -176,7 +176,7 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
                 <line x1={xs[0]} x2={xs.at(-1)} y1={y} y2={y} stroke={dim} strokeWidth={2} />
                 {copies.map((copy) => {
                   const node = nodes.find((one) => one.id === copy.node)
-                  const tone: Tone = !node?.up ? 'critical' : copy.state === 'in_sync' ? 'ok' : copy.state === 'joining' || (copy.sync && !copy.sync.waits_for) ? 'working' : 'warning'
+                  const tone: Tone = !node?.up ? 'critical' : copy.state === 'in_sync' ? 'ok' : copy.state === 'catching_up' || (copy.sync && !copy.sync.waits_for) ? 'working' : 'warning'
                   const done = copy.state === 'in_sync'
                   return (
                     <circle key={copy.slot} cx={x(copy.node)} cy={y} r={8} fill={done && node?.up ? ink(tone) : dark ? '#25262b' : '#ffffff'} stroke={ink(tone)} strokeWidth={3}>

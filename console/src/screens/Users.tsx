@@ -173,7 +173,7 @@ function TokensPanel() {
               </Table.Td>
               <Table.Td>{token.role}</Table.Td>
               <Table.Td>
-                {token.made_by}, <Age at={token.created * 1000} />
+                {token.created_by}, <Age at={token.created * 1000} />
               </Table.Td>
               <Table.Td>{token.expires ? (token.expires * 1000 > now ? `for ${duration(token.expires - now / 1000)}` : 'expired') : 'until deleted'}</Table.Td>
               <Table.Td ta="right">

@@ -54,8 +54,8 @@ describe('a new one', () => {
   })
 
   it('has a command line, which says only what is not the default', () => {
-    expect(addAddress({ address: '192.0.2.10/24', nodes: [] })).toBe('ursa address add 192.0.2.10/24')
-    expect(addAddress({ address: 'fd00::10/64', device: 'eth1', nodes: [1, 2], prefer: 2 })).toBe('ursa address add fd00::10/64 --device eth1 --nodes 1,2 --prefer 2')
-    expect(addAddress({ address: '' })).toBe('ursa address add ADDRESS/LENGTH')
+    expect(addAddress({ address: '192.0.2.10/24', nodes: [] })).toBe('ursa floating-ip add 192.0.2.10/24')
+    expect(addAddress({ address: 'fd00::10/64', device: 'eth1', nodes: [1, 2], prefer: 2 })).toBe('ursa floating-ip add fd00::10/64 --device eth1 --nodes 1,2 --prefer 2')
+    expect(addAddress({ address: '' })).toBe('ursa floating-ip add ADDRESS/LENGTH')
   })
 })

@@ -57,8 +57,8 @@ export function addressProblem({ address, device }: AddressDraft): string | unde
   return undefined
 }
 
-/** `ursa address add ...`: only what is not the default is said. */
+/** `ursa floating-ip add ...`: only what is not the default is said. */
 export function addAddress({ address, device, nodes, prefer }: FloatingAddressAdd): string {
   const option = (name: string, value: string | number | null | undefined) => (value ? [name, value] : [])
-  return ursa('address', 'add', address || 'ADDRESS/LENGTH', ...option('--device', device), ...option('--nodes', nodes?.join(',')), ...option('--prefer', prefer))
+  return ursa('floating-ip', 'add', address || 'ADDRESS/LENGTH', ...option('--device', device), ...option('--nodes', nodes?.join(',')), ...option('--prefer', prefer))
 }

@@ -26,7 +26,7 @@ it('has a command line for each change of copies', () => {
   const chosen = { from: '3', to: '2', pool: 'fast' }
   expect(changeCopy('add', 'db', chosen)).toBe('ursa volume copy add db --on 2 --pool fast')
   expect(changeCopy('move', 'db', chosen)).toBe('ursa volume copy move db --from 3 --to 2 --pool fast')
-  expect(changeCopy('replace', 'db', chosen)).toBe('ursa volume copy replace db --on 3 --pool fast')
+  expect(changeCopy('rebuild', 'db', chosen)).toBe('ursa volume copy rebuild db --on 3 --pool fast')
   expect(changeCopy('remove', 'db', chosen)).toBe('ursa volume copy remove db --on 3')
   expect(changeCopy('add', 'db', { from: null, to: null, pool: null })).toBe('ursa volume copy add db --on NODE')
 })

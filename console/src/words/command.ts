@@ -40,7 +40,7 @@ export function createVolume(volume: VolumeCreate): string {
   return ursa(...words)
 }
 
-export type CopyDeed = 'add' | 'move' | 'replace' | 'remove'
+export type CopyDeed = 'add' | 'move' | 'rebuild' | 'remove'
 
 /** `ursa volume copy ...`: nodes by number, null while they are not chosen. */
 export function changeCopy(deed: CopyDeed, volume: string, { from, to, pool }: { from: string | null; to: string | null; pool: string | null }): string {

@@ -40,7 +40,7 @@ describe('health', () => {
     // A majority was there until the second was lost.
     expect(since({ nodes: [node(1), down(2, 60), down(3, 50)] })['no majority']).toEqual({ at: 60 })
     const behind = (name: string, at: number) => {
-      const one = volume(name, [[1, 'in_sync'], [2, 'outside']])
+      const one = volume(name, [[1, 'in_sync'], [2, 'out_of_sync']])
       one.copies![1]!.sync = { bytes_per_second: 1, cause: 'its node restarted', copied_bytes: 0, left_bytes: 5, total_bytes: 9, since: { at, or_earlier: true } }
       return one
     }
@@ -73,7 +73,7 @@ describe('health', () => {
     expect([lasting('3 min', { at: 5 }), lasting('3 min', { at: 5, or_earlier: true }), lasting('3 min', undefined)]).toEqual(['for 3 min', 'for at least 3 min', 'seen here for 3 min'])
   })
   it('says that a sync mends itself, and puts what is worse first', () => {
-    const db = volume('db', [[1, 'in_sync'], [2, 'joining']])
+    const db = volume('db', [[1, 'in_sync'], [2, 'catching_up']])
     db.copies![1]!.sync = { cause: 'its node restarted', copied_bytes: 3, left_bytes: 1, total_bytes: 4, bytes_per_second: 1 }
     const found = findings({ ...well, volumes: [db], pools: [{ ...pool, state: 'unavailable', reason: 'no such file' }] })
     expect(found.map((finding) => finding.severity)).toEqual(['warning', 'working'])
@@ -87,9 +87,9 @@ describe('health', () => {
     expect(findings({ ...well, volumes: [split] })[0]?.severity).toBe('critical')
   })
   it('says that a volume is not served when no copy but the failed one is in sync', () => {
-    const causes = (there: 'in_sync' | 'outside') => findings({ ...well, volumes: [volume('db', [[1, 'in_sync'], [2, there]], { problem: 'a write to this copy failed' })] }).map((f) => f.cause)
+    const causes = (there: 'in_sync' | 'out_of_sync') => findings({ ...well, volumes: [volume('db', [[1, 'in_sync'], [2, there]], { problem: 'a write to this copy failed' })] }).map((f) => f.cause)
     expect(causes('in_sync')).toEqual([])
-    expect(causes('outside')[0]).toBe('Volume db is unavailable: a write to this copy failed')
+    expect(causes('out_of_sync')[0]).toBe('Volume db is unavailable: a write to this copy failed')
   })
   it('says what is missing without a majority, and with two nodes', () => {
     const one = findings({ ...well, nodes: [node(1), node(2, { up: false }), node(3, { up: false })] })
@@ -135,11 +135,11 @@ describe('health', () => {
   it('claims no more than what is known', () => {
     expect(allWell(well)).toBe('All 3 nodes are up and report no problems, all volumes are served, all copies are in sync, all pools are online. No action needed.')
     expect(allWell({ volumes: [], pools: [{ ...pool, state: 'exported' }], problems: [], silent: [], missing: [], asked_at: 1000 })).toBe('This node is up and reports no problems. No action needed.')
-    const unsaid = findings({ ...well, volumes: [volume('db', [[1, 'in_sync'], [2, 'outside']])] })
+    const unsaid = findings({ ...well, volumes: [volume('db', [[1, 'in_sync'], [2, 'out_of_sync']])] })
     expect(unsaid.map((f) => f.cause)).toEqual(['1 copy is out of sync, progress not known yet.'])
   })
   it('reminds of a sync that somebody has paused', () => {
-    const behind = volume('db', [[1, 'in_sync'], [2, 'outside']])
+    const behind = volume('db', [[1, 'in_sync'], [2, 'out_of_sync']])
     const sync = { bytes_per_second: 0, cause: 'its node restarted', copied_bytes: 0, left_bytes: 5, total_bytes: 9, waits_for: 'an administrator to resume it', paused: { by: 'eva', since: 9 } }
     behind.copies![1]!.sync = sync
     const found = findings({ ...well, volumes: [behind] })

@@ -8,7 +8,7 @@ function session(initiator: string, node: number, more: Partial<Session> = {}): 
 }
 
 it('knows which host lacks a path', () => {
-  const volumes = [volume('db', [[1, 'in_sync'], [3, 'outside']]), volume('other', [[2, 'in_sync']])]
+  const volumes = [volume('db', [[1, 'in_sync'], [3, 'out_of_sync']]), volume('other', [[2, 'in_sync']])]
   const found = hostPaths([session('iqn.a', 1), session('iqn.a', 3), session('iqn.a', 3, { tsih: 9 }), session('iqn.b', 1, { alias: 'web' }), session('iqn.c', 1, { target: null })], volumes)
   expect(found.map(({ name, sessions, lacks }) => [name, [...sessions], lacks])).toEqual([
     ['web', [[1, 1]], [3]],

@@ -52,9 +52,9 @@ it('says what keeps it from getting on', () => {
   const cause = 'its node restarted'
   expect(jobWhy(job(), 100)).toBe('')
   expect(jobWhy(job({ cause }), 100)).toBe('Cause: its node restarted.')
-  expect(jobWhy(job({ cause, held_back_by: 'cluster_limit' }), 100)).toBe('Cause: its node restarted; limited by the cluster’s resync limit.')
-  expect(jobWhy(job({ cause, held_back_by: 'hosts', waits_for: 'a link' }), 100)).toBe('Cause: its node restarted; waits for a link.')
-  expect(jobWhy(job({ held_back_by: 'paused', paused: { by: 'eva', since: 40 } }), 100)).toBe('paused by eva 1 min ago: this copy adds no redundancy until it is in sync.')
+  expect(jobWhy(job({ cause, limited_by: 'cluster_limit' }), 100)).toBe('Cause: its node restarted; limited by the cluster’s resync limit.')
+  expect(jobWhy(job({ cause, limited_by: 'hosts', waits_for: 'a link' }), 100)).toBe('Cause: its node restarted; waits for a link.')
+  expect(jobWhy(job({ limited_by: 'paused', paused: { by: 'eva', since: 40 } }), 100)).toBe('paused by eva 1 min ago: this copy adds no redundancy until it is in sync.')
 })
 
 it('says what stays when it is taken back', () => {

@@ -7,10 +7,10 @@ const losses = (...outcomes: LossOutcome[]) => outcomes.map((outcome, at) => ({ 
 
 describe('the loss of a node', () => {
   it('is summed up over volumes, with those of one node alone', () => {
-    const a = volume('a', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('goes_on', 'goes_on') })
+    const a = volume('a', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('continues', 'continues') })
     const [one, two, other] = lossesByNode([a, volume('b', [])], [node(1), node(2), node(3)])
-    expect(one).toMatchObject({ outcome: 'stops', stops: ['b'], goesOn: 1 })
-    expect(two).toMatchObject({ outcome: 'goes_on', stops: [], goesOn: 1 })
+    expect(one).toMatchObject({ outcome: 'unavailable', stops: ['b'], goesOn: 1 })
+    expect(two).toMatchObject({ outcome: 'continues', stops: [], goesOn: 1 })
     expect(other).toMatchObject({ outcome: 'nothing', stops: [], goesOn: 0 })
   })
   it('is the loss of what that node alone has', () => {
@@ -26,18 +26,18 @@ describe('the loss of a node', () => {
     expect(lossAlone(mixed)).toBe('This node is not in a cluster. If it is lost, the data of b is lost (in memory); 1 volume is unavailable until it returns.')
   })
   it('is as bad as the worst of them, and names what is concerned', () => {
-    const stops = volume('a', [[1, 'in_sync'], [2, 'outside']], { losses: losses('stops', 'nothing') })
+    const stops = volume('a', [[1, 'in_sync'], [2, 'out_of_sync']], { losses: losses('unavailable', 'nothing') })
     const lost = volume('b', [[1, 'in_sync']], { kind: 'ram', losses: losses('data_lost') })
-    const alone = volume('c', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('goes_on_alone', 'goes_on') })
+    const alone = volume('c', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('split_brain_risk', 'continues') })
     const [one, two] = lossesByNode([stops, lost, alone], [node(1), node(2)])
     expect(one).toMatchObject({ outcome: 'data_lost', stops: ['a'], lost: ['b'], goesOn: 1 })
-    expect(two).toMatchObject({ outcome: 'goes_on', stops: [], lost: [], goesOn: 1 })
+    expect(two).toMatchObject({ outcome: 'continues', stops: [], lost: [], goesOn: 1 })
   })
   it('is none of a node that is down, and none where a volume does not say', () => {
-    const a = volume('a', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('stops', 'down_now') })
+    const a = volume('a', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('unavailable', 'down') })
     const unknown = volume('b', [[1, 'in_sync']])
     const [one, two] = lossesByNode([a, unknown], [node(1), node(2, { up: false })])
-    expect(one).toMatchObject({ outcome: 'stops', stops: ['a'] })
-    expect(two).toMatchObject({ outcome: 'down_now', stops: [], goesOn: 0 })
+    expect(one).toMatchObject({ outcome: 'unavailable', stops: ['a'] })
+    expect(two).toMatchObject({ outcome: 'down', stops: [], goesOn: 0 })
   })
 })

@@ -5,15 +5,15 @@ import { listed } from './missing'
 import { plural } from './size'
 
 /** From nothing to the worst. */
-const ORDER: LossOutcome[] = ['nothing', 'down_now', 'goes_on', 'goes_on_alone', 'stops', 'data_lost']
+const ORDER: LossOutcome[] = ['nothing', 'down', 'continues', 'split_brain_risk', 'unavailable', 'data_lost']
 
 export const LOSS_TONE: Record<LossOutcome, 'ok' | 'warning' | 'critical' | 'off'> = {
   nothing: 'ok',
-  goes_on: 'ok',
-  goes_on_alone: 'warning',
-  stops: 'warning',
+  continues: 'ok',
+  split_brain_risk: 'warning',
+  unavailable: 'warning',
   data_lost: 'critical',
-  down_now: 'off',
+  down: 'off',
 }
 
 export interface NodeLoss {
@@ -29,21 +29,21 @@ export interface NodeLoss {
 /** What the loss of each node would do to all volumes: the worst outcome, and to how many. */
 export function lossesByNode(volumes: Volume[], nodes: ClusterNode[]): NodeLoss[] {
   return nodes.map((node) => {
-    const result: NodeLoss = { node, outcome: node.up ? 'nothing' : 'down_now', stops: [], lost: [], goesOn: 0 }
+    const result: NodeLoss = { node, outcome: node.up ? 'nothing' : 'down', stops: [], lost: [], goesOn: 0 }
     for (const volume of volumes) {
       // Of a volume of one node alone no losses are said: it is that node's.
       const alone = (volume.copies ?? []).length === 0
       const own = typeof volume.node === 'number' ? volume.node === node.id : node.here
       const found = alone
         ? own
-          ? ({ outcome: volume.kind === 'ram' ? 'data_lost' : 'stops' } as const)
+          ? ({ outcome: volume.kind === 'ram' ? 'data_lost' : 'unavailable' } as const)
           : undefined
         : volume.losses?.find((loss) => loss.node === node.id)
       if (!found) continue
       if (ORDER.indexOf(found.outcome) > ORDER.indexOf(result.outcome)) result.outcome = found.outcome
-      if (found.outcome === 'stops') result.stops.push(volume.name)
+      if (found.outcome === 'unavailable') result.stops.push(volume.name)
       else if (found.outcome === 'data_lost') result.lost.push(volume.name)
-      else if (found.outcome === 'goes_on' || found.outcome === 'goes_on_alone') result.goesOn += 1
+      else if (found.outcome === 'continues' || found.outcome === 'split_brain_risk') result.goesOn += 1
     }
     return result
   })

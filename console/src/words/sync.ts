@@ -7,9 +7,9 @@ export function copyState(state: CopyState): string {
   switch (state) {
     case 'in_sync':
       return 'in sync'
-    case 'joining':
+    case 'catching_up':
       return 'catching up'
-    case 'outside':
+    case 'out_of_sync':
       return 'out of sync'
   }
 }
@@ -18,16 +18,16 @@ export function copyStateMeaning(state: CopyState): string {
   switch (state) {
     case 'in_sync':
       return 'has every acknowledged write'
-    case 'joining':
+    case 'catching_up':
       return 'takes all new writes; its resync is not complete'
-    case 'outside':
+    case 'out_of_sync':
       return 'may miss writes'
   }
 }
 
 /** What keeps a sync, or the job that it is, from going faster, if anything. */
-export function restraint(sync: Pick<CopySync, 'held_back_by'>): string | undefined {
-  switch (sync.held_back_by) {
+export function restraint(sync: Pick<CopySync, 'limited_by'>): string | undefined {
+  switch (sync.limited_by) {
     case 'hosts':
       return 'slowed down by host writes'
     case 'node_limit':

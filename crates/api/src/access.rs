@@ -189,7 +189,7 @@ pub struct ApiToken {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
     /// User that created it.
-    pub made_by: String,
+    pub created_by: String,
 }
 
 /// A token to create.

@@ -17,7 +17,7 @@ pub struct Event {
     /// Severity.
     pub severity: Severity,
     /// Event code, for programs: `docs/use/events.md` lists all of them.
-    #[schema(example = "copy_lost")]
+    #[schema(example = "copy_out_of_sync")]
     pub code: String,
     /// Cause code, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -49,7 +49,7 @@ pub struct Job {
     pub cause: Option<String>,
     /// What limits the resync, other than disks and network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held_back_by: Option<SyncRestraint>,
+    pub limited_by: Option<SyncRestraint>,
     /// What it waits for; absent if it makes progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,

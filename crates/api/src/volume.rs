@@ -109,15 +109,15 @@ pub struct Loss {
 #[serde(rename_all = "snake_case")]
 pub enum LossOutcome {
     /// The node is down already.
-    DownNow,
+    Down,
     /// Nothing changes: its copy is not in sync.
     Nothing,
     /// The volume continues after a short pause.
-    GoesOn,
+    Continues,
     /// The other node continues alone. If only the link is lost, both do, and the data of one of them is discarded later.
-    GoesOnAlone,
+    SplitBrainRisk,
     /// The volume is unavailable until the node is back.
-    Stops,
+    Unavailable,
     /// The data is lost.
     DataLost,
 }
@@ -178,7 +178,7 @@ pub struct CopySync {
     pub since: Option<Since>,
     /// What limits the resync, other than disks and network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held_back_by: Option<SyncRestraint>,
+    pub limited_by: Option<SyncRestraint>,
     /// What it waits for; absent if it makes progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
@@ -193,9 +193,9 @@ pub struct CopySync {
 pub enum SyncRestraint {
     /// Writes of hosts, which would otherwise take too long.
     Hosts,
-    /// The limit of the source node: `sync-bytes-per-second-max`.
+    /// The limit of the source node: `resync-bytes-per-second-max`.
     NodeLimit,
-    /// The limit of all nodes together: `ursa node sync-limit`.
+    /// The limit of all nodes together: `ursa node resync-limit`.
     ClusterLimit,
     /// The source node resyncs other volumes first.
     Turn,
@@ -210,9 +210,9 @@ pub enum CopyState {
     /// In sync: it has every acknowledged write, and serves reads.
     InSync,
     /// Catching up: it takes all new writes, and its resync is not complete.
-    Joining,
+    CatchingUp,
     /// Out of sync: it misses writes.
-    Outside,
+    OutOfSync,
 }
 
 /// Result of comparing the copies of a volume while hosts use it.

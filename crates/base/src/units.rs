@@ -88,6 +88,23 @@ impl Add<ByteLen> for ByteOffset {
     }
 }
 
+/// For people: `10G` is ten times 2^30 bytes. Exact where that is short, else with one digit after the point.
+impl fmt::Display for ByteLen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
+        let exact = self.0.checked_ilog2().map_or(0, |_| (self.0.trailing_zeros() / 10).min(5));
+        let short = self.0 >> (10 * exact);
+        if self.0 == 0 {
+            return f.write_str("0");
+        }
+        if short < 10_000 {
+            return write!(f, "{short}{}", UNITS[exact as usize]);
+        }
+        let unit = (self.0.ilog2() / 10).min(5);
+        write!(f, "{:.1}{}", self.0 as f64 / f64::from(2).powi(10 * unit as i32), UNITS[unit as usize])
+    }
+}
+
 impl fmt::Display for Lba {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LBA {}", self.0)
@@ -128,6 +145,22 @@ mod tests {
     fn blocks_become_bytes() {
         assert_eq!(Lba(3) * BlockSize::B512, ByteOffset(1536));
         assert_eq!(BlockCount(2) * BlockSize::B4096, ByteLen(8192));
+    }
+
+    #[test]
+    fn lengths_are_short_for_people() {
+        for (bytes, text) in [
+            (0, "0"),
+            (512, "512B"),
+            (4096, "4K"),
+            (10 << 30, "10G"),
+            (1536 << 20, "1536M"),
+            (10_737_418_241, "10.0G"),
+            (65_537, "64.0K"),
+            (u64::MAX, "16384.0P"),
+        ] {
+            assert_eq!(ByteLen(bytes).to_string(), text);
+        }
         assert_eq!(BlockSize::from_bytes(520), None);
     }
 

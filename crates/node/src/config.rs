@@ -95,7 +95,7 @@ pub struct Config {
     /// goes on elsewhere, as those of a virtual machine do when it is paused.
     pub read_confirm: bool,
     /// Bytes a second that this node may give to bring other nodes' copies up to date; 0: as much as hosts' writes leave.
-    pub sync_bytes_per_second_max: u64,
+    pub resync_bytes_per_second_max: u64,
     /// Commands that one session may have outstanding.
     pub commands_max: u32,
     /// How long a login may take.
@@ -137,7 +137,7 @@ pub enum RecordEngine {
 }
 
 /// What syncs may take unless told otherwise: half of a network of 10 Gbit/s, and most of what one disk gives.
-pub const SYNC_BYTES_PER_SECOND_MAX: u64 = 512 << 20;
+pub const RESYNC_BYTES_PER_SECOND_MAX: u64 = 512 << 20;
 
 /// The port that IANA has assigned to iSCSI.
 pub const ISCSI_PORT: u16 = 3260;
@@ -152,7 +152,7 @@ impl Default for Config {
             ram_bytes_max: 1 << 30,
             data_bytes_max: 512 << 20,
             read_confirm: false,
-            sync_bytes_per_second_max: SYNC_BYTES_PER_SECOND_MAX,
+            resync_bytes_per_second_max: RESYNC_BYTES_PER_SECOND_MAX,
             commands_max: 128,
             login_deadline: Duration::from_secs(15),
             nop_interval: Duration::from_secs(30),

@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn what_hardly_happens_is_named() {
         let named = missed(&BTreeMap::from([("exchange", 0)]), &FaultCounts::default());
-        assert!(named.iter().any(|line| line.starts_with("exchange: 0 times")), "{named:?}");
+        assert!(named.iter().any(|line| line.starts_with("exchange: 0, ")), "{named:?}");
         assert_eq!(named.len(), DONE.len() + FAULTS.len() + harm::ALL.len());
         let enough: BTreeMap<&str, u64> =
             DONE.iter().copied().chain(harm::ALL.iter().map(|harm| (harm.name, harm.floor))).collect();

@@ -84,7 +84,7 @@ pub enum StoreError {
     #[error("a pool has at most {DISKS_MAX} disks: create a second pool")]
     TooManyDisks,
     /// A disk is too small to hold metadata and anything else.
-    #[error("{path} is too small for the pool: it has {size} bytes, and at least {needed} are needed")]
+    #[error("{path} is too small for the pool: it has {}, and at least {} is needed", ByteLen(*size), ByteLen(*needed))]
     DiskTooSmall {
         /// Which.
         path: PathBuf,
@@ -95,7 +95,9 @@ pub enum StoreError {
     },
     /// A disk has more extents than can be counted.
     #[error(
-        "{path} is too large for a pool with extents of {extent} bytes: it has {size} bytes; create another pool on it"
+        "{path} is too large for a pool with extents of {}: it has {}; create another pool on it",
+        ByteLen(*extent),
+        ByteLen(*size)
     )]
     DiskTooLarge {
         /// Which.
@@ -157,7 +159,7 @@ pub enum StoreError {
         known: u16,
     },
     /// The file or device is shorter than it was.
-    #[error("{path} had {expected} bytes and now has {found}: it was truncated; restore it from a copy")]
+    #[error("{path} had {} and now has {}: it was truncated; restore it from a copy", ByteLen(*expected), ByteLen(*found))]
     DiskShrunk {
         /// Which disk.
         path: PathBuf,
@@ -253,7 +255,7 @@ pub enum StoreError {
     #[error("pool {0} was exported")]
     Exported(PoolId),
     /// Not enough free extents.
-    #[error("not enough space: {} bytes requested, {} free; delete something or add a pool", .wanted.0, .free.0)]
+    #[error("not enough space: {wanted} requested, {free} free; delete something or add a pool")]
     NoSpace {
         /// What was wanted, in whole extents.
         wanted: ByteLen,
@@ -261,7 +263,9 @@ pub enum StoreError {
         free: ByteLen,
     },
     /// The memory set aside for RAM volumes is used up.
-    #[error("not enough memory for RAM volumes: {} bytes requested, {} left; raise the limit or delete a RAM volume", .wanted.0, .free.0)]
+    #[error(
+        "not enough memory for RAM volumes: {wanted} requested, {free} left; raise the limit or delete a RAM volume"
+    )]
     NoMemory {
         /// What was wanted.
         wanted: ByteLen,
@@ -287,10 +291,10 @@ pub enum StoreError {
     #[error("{0:?} is not a valid name: use 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-'")]
     NameInvalid(String),
     /// Zero, not a multiple of the block, or too large.
-    #[error("{} bytes is not a valid volume size: it must be a multiple of the block size, not zero, at most {} bytes", .0.0, CAPACITY_MAX.0)]
+    #[error("{} bytes is not a valid volume size: it must be a multiple of the block size, not zero, at most {}", .0.0, CAPACITY_MAX)]
     CapacityInvalid(ByteLen),
     /// Volumes do not shrink.
-    #[error("the volume has {} bytes and cannot shrink to {}: create a new one and copy the data", .from.0, .to.0)]
+    #[error("the volume has {from} and cannot shrink to {to}: create a new one and copy the data")]
     Shrink {
         /// What it has.
         from: ByteLen,

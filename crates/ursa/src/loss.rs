@@ -26,7 +26,7 @@ fn loss(volume: &Volume, copy: &VolumeCopy, cluster: Cluster<'_>) -> Loss {
     let node = copy.node;
     let (outcome, text) = match outcome(volume, copy, cluster) {
         Some((outcome, what)) => (outcome, format!("if node {node} is lost: {what}")),
-        None => (LossOutcome::DownNow, format!("node {node} is down now")),
+        None => (LossOutcome::Down, format!("node {node} is down now")),
     };
     Loss { node, outcome, text }
 }
@@ -37,7 +37,7 @@ pub fn outcome(
     copy: &VolumeCopy,
     cluster: Cluster<'_>,
 ) -> Option<(LossOutcome, &'static str)> {
-    use LossOutcome::{DataLost, GoesOn, GoesOnAlone, Nothing, Stops};
+    use LossOutcome::{Continues, DataLost, Nothing, SplitBrainRisk, Unavailable};
     let node = copy.node;
     let Cluster { nodes, record } = cluster;
     let etcd = record.filter(|record| record.place == RecordPlace::Etcd);
@@ -48,30 +48,32 @@ pub fn outcome(
     let serves = |other: &&VolumeCopy| other.state == CopyState::InSync && up(other.node);
     let others = volume.copies.iter().filter(|other| other.node != node).filter(serves).count();
     Some(match (copy.state, others) {
-        (CopyState::Outside, _) => (Nothing, "no effect (its copy is out of sync)"),
+        (CopyState::OutOfSync, _) => (Nothing, "no effect (its copy is out of sync)"),
         (CopyState::InSync, 0) if volume.kind == VolumeKind::Ram => {
             (DataLost, "DATA LOST (the only copy in sync is in memory)")
         }
-        (CopyState::InSync, 0) => (Stops, "unavailable until the node returns (only copy in sync)"),
-        _ if etcd.is_some_and(|etcd| etcd.answers) => (GoesOn, GOES_ON),
+        (CopyState::InSync, 0) => (Unavailable, "unavailable until the node returns (only copy in sync)"),
+        _ if etcd.is_some_and(|etcd| etcd.answers) => (Continues, CONTINUES),
         _ if etcd.is_some() => (
-            Stops,
+            Unavailable,
             "unavailable until the node returns or etcd answers again (without etcd no node can be declared lost)",
         ),
-        _ if !outvoted(node, nodes) && is_of_two(nodes) && goes_on_alone(volume) => (
-            GoesOnAlone,
+        _ if !outvoted(node, nodes) && is_of_two(nodes) && continues_alone(volume) => (
+            SplitBrainRisk,
             "the other node continues alone after about six seconds; SPLIT BRAIN IF ONLY THE LINK IS LOST: both continue, and one side's writes are discarded later",
         ),
         _ if !outvoted(node, nodes) && is_of_two(nodes) => (
-            Stops,
+            Unavailable,
             "unavailable until the node returns (preferred node, and there is no witness: `ursa node prefer`)",
         ),
-        _ if !outvoted(node, nodes) => (Stops, "unavailable until the node returns (no quorum without it)"),
-        _ => (GoesOn, GOES_ON),
+        _ if !outvoted(node, nodes) => {
+            (Unavailable, "unavailable until the node returns (no quorum without it)")
+        }
+        _ => (Continues, CONTINUES),
     })
 }
 
-const GOES_ON: &str = "still available, after a pause of about a second";
+const CONTINUES: &str = "still available, after a pause of about a second";
 
 /// What it means that a volume has a single copy, on `node` as in "node 1 (san1)".
 pub fn single_copy(kind: VolumeKind, node: &str) -> String {
@@ -86,7 +88,7 @@ pub fn single_copy(kind: VolumeKind, node: &str) -> String {
 }
 
 /// Whether somebody has agreed that a node goes on alone with it.
-fn goes_on_alone(volume: &Volume) -> bool {
+fn continues_alone(volume: &Volume) -> bool {
     volume.strategy.as_ref().is_some_and(|chosen| chosen.strategy == Strategy::Heartbeat)
 }
 
@@ -129,7 +131,7 @@ mod tests {
         nodes.iter().enumerate().map(node).collect()
     }
 
-    use CopyState::{InSync, Joining, Outside};
+    use CopyState::{CatchingUp, InSync, OutOfSync};
 
     /// In a cluster whose nodes have the record.
     fn of(nodes: &[ClusterNode]) -> Cluster<'_> {
@@ -140,7 +142,7 @@ mod tests {
         super::losses(volume, of(nodes)).into_iter().map(|loss| loss.text).collect()
     }
 
-    const GOES_ON: &str = "still available, after a pause of about a second";
+    const CONTINUES: &str = "still available, after a pause of about a second";
 
     #[test]
     fn with_etcd_each_of_two_nodes_can_be_lost_while_it_answers() {
@@ -151,8 +153,8 @@ mod tests {
             let lost = super::losses(&volume, Cluster { nodes: &two, record: Some(&record) });
             lost.into_iter().map(|loss| loss.text).collect::<Vec<_>>()
         };
-        let goes_on = [1, 2].map(|node| format!("if node {node} is lost: {GOES_ON}"));
-        assert_eq!(said(true), goes_on);
+        let continues = [1, 2].map(|node| format!("if node {node} is lost: {CONTINUES}"));
+        assert_eq!(said(true), continues);
         let stops = "unavailable until the node returns or etcd answers again (without etcd no node can be declared lost)";
         assert_eq!(said(false), [1, 2].map(|node| format!("if node {node} is lost: {stops}")));
     }
@@ -160,11 +162,11 @@ mod tests {
     #[test]
     fn what_is_lost_is_told_to_programs_too() {
         let one = nodes(&[(true, true), (false, true), (true, true)]);
-        let copies = [(1, InSync), (2, InSync), (3, Outside)];
+        let copies = [(1, InSync), (2, InSync), (3, OutOfSync)];
         let told = super::losses(&volume(VolumeKind::Ram, &copies), of(&one));
         let told: Vec<(u16, LossOutcome)> = told.into_iter().map(|loss| (loss.node, loss.outcome)).collect();
-        use LossOutcome::{DataLost, DownNow, Nothing};
-        assert_eq!(told, [(1, DataLost), (2, DownNow), (3, Nothing)]);
+        use LossOutcome::{DataLost, Down, Nothing};
+        assert_eq!(told, [(1, DataLost), (2, Down), (3, Nothing)]);
         assert!(super::losses(&volume(VolumeKind::Ram, &copies), of(&[])).is_empty(), "nobody knows");
     }
 
@@ -172,14 +174,14 @@ mod tests {
     fn of_three_nodes_each_can_be_lost() {
         let three = nodes(&[(true, true); 3]);
         let volume = volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]);
-        let expected = [format!("if node 1 is lost: {GOES_ON}"), format!("if node 2 is lost: {GOES_ON}")];
+        let expected = [format!("if node 1 is lost: {CONTINUES}"), format!("if node 2 is lost: {CONTINUES}")];
         assert_eq!(losses(&volume, &three), expected);
     }
 
     #[test]
     fn the_only_copy_in_sync_cannot() {
         let three = nodes(&[(true, true), (true, true), (false, true)]);
-        let copies = [(1, InSync), (2, Joining), (3, InSync)];
+        let copies = [(1, InSync), (2, CatchingUp), (3, InSync)];
         let said = losses(&volume(VolumeKind::Thick, &copies), &three);
         assert_eq!(said[0], "if node 1 is lost: unavailable until the node returns (only copy in sync)");
         // Two of three are up: without the second, one would decide.
@@ -197,7 +199,7 @@ mod tests {
             said[0],
             "if node 1 is lost: unavailable until the node returns (preferred node, and there is no witness: `ursa node prefer`)"
         );
-        assert_eq!(said[1], format!("if node 2 is lost: {GOES_ON}"));
+        assert_eq!(said[1], format!("if node 2 is lost: {CONTINUES}"));
     }
 
     #[test]
@@ -211,7 +213,7 @@ mod tests {
             said[0],
             "if node 1 is lost: the other node continues alone after about six seconds; SPLIT BRAIN IF ONLY THE LINK IS LOST: both continue, and one side's writes are discarded later"
         );
-        assert_eq!(said[1], format!("if node 2 is lost: {GOES_ON}"));
+        assert_eq!(said[1], format!("if node 2 is lost: {CONTINUES}"));
     }
 
     #[test]
@@ -224,7 +226,7 @@ mod tests {
     #[test]
     fn a_copy_outside_is_no_loss() {
         let three = nodes(&[(true, true); 3]);
-        let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, Outside)]), &three);
+        let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, OutOfSync)]), &three);
         assert_eq!(said[1], "if node 2 is lost: no effect (its copy is out of sync)");
     }
 }

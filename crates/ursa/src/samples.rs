@@ -1,6 +1,6 @@
 //! What tests say that a node has answered, all of it well: a test changes what it is about.
 
-use api::{ClusterNode, CopyState, Volume, VolumeCopy, VolumeKind};
+use api::{ClusterNode, CopyState, CopySync, Since, Volume, VolumeCopy, VolumeKind};
 
 /// A thick volume of 10 GiB.
 pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
@@ -41,6 +41,22 @@ pub fn copy(slot: usize, node: u16, state: CopyState) -> VolumeCopy {
         here: node == 1,
         leaves: false,
         sync: None,
+    }
+}
+
+/// Of a copy that has most of what it missed, and gets on.
+pub fn sync() -> CopySync {
+    CopySync {
+        total_bytes: 10 << 30,
+        left_bytes: 3 << 30,
+        copied_bytes: 7 << 30,
+        bytes_per_second: 64 << 20,
+        seconds_left: Some(48),
+        cause: "its node restarted".into(),
+        since: Some(Since { at: 880, or_earlier: true }),
+        limited_by: None,
+        waits_for: None,
+        paused: None,
     }
 }
 

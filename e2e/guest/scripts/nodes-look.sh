@@ -1,4 +1,4 @@
-# nodes-look: waits until the first node's copy is in the state $STATE, and of $EVENTS, as in `copy_lost=2`, each was told so many times, and it is as $HEALTH
+# nodes-look: waits until the first node's copy is in the state $STATE, and of $EVENTS, as in `copy_out_of_sync=2`, each was told so many times, and it is as $HEALTH
 # says; prints the volume, what has happened and how it is as JSON.
 told() {
   for event in $EVENTS; do

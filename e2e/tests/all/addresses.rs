@@ -44,7 +44,7 @@ fn through(address: IpAddr, node: &Node) -> Export {
 
 /// The number of the node that has the address and serves through it.
 fn holder(nodes: &[Node; 3], asked: usize, address: IpAddr) -> Option<usize> {
-    let list = nodes[asked].ursa_json(&["address", "list"]);
+    let list = nodes[asked].ursa_json(&["floating-ip", "list"]);
     let holder = usize::try_from(list[0]["holder"].as_u64()?).ok()?;
     let serves = Raw::login(&through(address, &nodes[holder - 1]), 0, 0x4001).is_ok();
     (serves && list[0]["state"] == "held" && is_on(address)).then_some(holder)
@@ -70,7 +70,7 @@ fn a_floating_address_moves_with_the_end_of_its_node() {
     nodes[0].ursa(&create).expect_ok();
     wait_until_in_sync(&nodes[0], "db");
     let address = floating();
-    nodes[0].ursa(&["address", "add", &format!("{address}/32"), "--device", "lo"]).expect_ok();
+    nodes[0].ursa(&["floating-ip", "add", &format!("{address}/32"), "--device", "lo"]).expect_ok();
     let first = wait_for_another(&nodes, 0, address, None);
     let data = pattern::stamped(1, 7, 0, BLOCK);
     ready(&through(address, &nodes[first])).write(0, 8, &data, false).expect("it is written");
@@ -93,9 +93,9 @@ fn a_floating_address_moves_with_the_end_of_its_node() {
     assert!(read == data, "and so it is here");
 
     let events = nodes[third].ursa_json(&["events"]).to_string();
-    assert!(events.contains("address_moved"), "{events}");
-    let dry = nodes[third].ursa(&["address", "remove", &address.to_string(), "--dry-run"]);
-    assert!(dry.ok() && dry.output.contains("takes"), "{dry}");
-    nodes[third].ursa(&["address", "remove", &address.to_string(), "--yes"]).expect_ok();
+    assert!(events.contains("floating_ip_moved"), "{events}");
+    let dry = nodes[third].ursa(&["floating-ip", "remove", &address.to_string(), "--dry-run"]);
+    assert!(dry.ok() && dry.output.contains("releases"), "{dry}");
+    nodes[third].ursa(&["floating-ip", "remove", &address.to_string(), "--yes"]).expect_ok();
     wait(LIMIT, "the address is off", || !is_on(address));
 }

@@ -56,7 +56,7 @@ fn a_volume_is_changed_through_a_node_that_has_no_copy() {
     done(&nodes, &["volume", "copy", "add", "mail", "--on", "2"]);
     wait_until_in_sync(&nodes[2], "mail");
     assert_eq!(on(&nodes[2], "mail"), [1, 2]);
-    done(&nodes, &["volume", "copy", "replace", "mail", "--on", "2", "--yes"]);
+    done(&nodes, &["volume", "copy", "rebuild", "mail", "--on", "2", "--yes"]);
     wait_until_in_sync(&nodes[2], "mail");
 
     // A sync stands still for as long as node 3 is told so.
@@ -250,7 +250,9 @@ fn one_node_tells_what_was_done_and_has_happened_on_all() {
         };
         events.filter(is_meant).map(numbers).collect()
     };
-    wait(LIMIT, "all have seen it, and it is told once", || tellers("target_made", None) == [vec![1, 2, 3]]);
+    wait(LIMIT, "all have seen it, and it is told once", || {
+        tellers("target_created", None) == [vec![1, 2, 3]]
+    });
 
     nodes[2].kill();
     wait(LIMIT, "both miss it", || {

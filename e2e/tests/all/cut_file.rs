@@ -48,6 +48,6 @@ fn no_host_is_told_that_data_are_lost_that_the_other_copy_has() {
     assert!(!status.contains("\"health\": \"healthy\""), "{status}");
     let events = nodes[1].ursa_json(&["events"]);
     let lost = events["items"].as_array().expect("it is a list").iter();
-    let lost: Vec<_> = lost.filter(|event| event["code"] == "copy_lost").collect();
+    let lost: Vec<_> = lost.filter(|event| event["code"] == "copy_out_of_sync").collect();
     assert_eq!(lost.len(), 1, "{lost:#?}");
 }

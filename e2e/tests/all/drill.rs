@@ -75,7 +75,7 @@ fn drill_of_a_crash(more: &[&str], reason: &str) -> i64 {
         at("missed", 1),
         at("undone", 1),
         at("back", 1),
-        at("joining", 1),
+        at("catching_up", 1),
         at("in_sync", 1),
     ];
     assert!(order.is_sorted(), "{order:?}: {record:#}");

@@ -211,7 +211,12 @@ fn a_cluster_has_its_record_in_etcd() {
     nodes[0].ursa(&create).expect_ok();
     wait_until_in_sync(&nodes[0], "db");
     let losses = |node: &Node| node.ursa_json(&["volume", "show", "db"])["losses"].to_string();
-    assert_eq!(losses(&nodes[0]).matches("still available, after a pause of about a second").count(), 2, "{}", losses(&nodes[0]));
+    assert_eq!(
+        losses(&nodes[0]).matches("still available, after a pause of about a second").count(),
+        2,
+        "{}",
+        losses(&nodes[0])
+    );
     let shown = nodes[0].ursa(&["volume", "show", "db"]).expect_ok();
     assert!(
         shown.contains("etcd, which keeps the cluster's record, decides which nodes continue"),
@@ -289,7 +294,7 @@ fn a_node_is_killed(nodes: &mut [Node; 2]) {
     wait_until_in_sync(&nodes[0], "db");
     println!("in sync {:?} after the restart", back.elapsed());
     let metrics = nodes[0].metrics();
-    let synced = metrics.lines().find(|line| line.starts_with("ursa_copy_synced_bytes_total{"));
+    let synced = metrics.lines().find(|line| line.starts_with("ursa_copy_resynced_bytes_total{"));
     let synced = synced.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     let synced = synced.expect("it was synced");
     assert!(synced > 0.0 && synced < f64::from(32 << 20), "{synced} bytes of 64 MiB were given");

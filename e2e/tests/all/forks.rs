@@ -82,8 +82,12 @@ fn the_second_node_goes_on_alone_and_the_first_is_given_what_it_missed() {
         .ursa(&["volume", "create", "db", "--size", "64M", "--copies", "2", "--target", TARGET])
         .expect_ok();
     wait_until_in_sync(&nodes[1], "db");
-    assert!(!nodes[0].ursa(&["volume", "strategy", "db", "heartbeat"]).ok(), "the risk must be accepted");
-    let chosen = ["volume", "strategy", "db", "heartbeat", "--accept-split-brain", "--by", "a test"];
+    assert!(
+        !nodes[0].ursa(&["volume", "split-brain-policy", "db", "heartbeat"]).ok(),
+        "the risk must be accepted"
+    );
+    let chosen =
+        ["volume", "split-brain-policy", "db", "heartbeat", "--accept-split-brain", "--by", "a test"];
     nodes[1].ursa(&chosen).expect_ok();
     let shown = || nodes[1].ursa_json(&["volume", "show", "db"])["strategy"]["by"] == "a test";
     wait(CLUSTER_LIMIT, "both know it", shown);
@@ -123,7 +127,7 @@ fn split() -> [Node; 2] {
         .ursa(&["volume", "create", "db", "--size", "64M", "--copies", "2", "--target", TARGET])
         .expect_ok();
     wait_until_in_sync(&nodes[1], "db");
-    nodes[0].ursa(&["volume", "strategy", "db", "heartbeat", "--accept-split-brain"]).expect_ok();
+    nodes[0].ursa(&["volume", "split-brain-policy", "db", "heartbeat", "--accept-split-brain"]).expect_ok();
     put(&nodes[0], 0..BLOCKS, 1);
     nodes[0].kill();
     wait(GOES_ON_LIMIT, "the second node serves", || goes_on_alone(&nodes[1]));
@@ -150,7 +154,7 @@ fn what_both_have_written_alone_is_kept_until_somebody_decides() {
         "not before it is settled"
     );
     let decide = |keep: &str, more: &[&str]| {
-        let words = ["volume", "resolve-fork", "db", "--keep", keep, "--discard-other"];
+        let words = ["volume", "resolve-split-brain", "db", "--keep", keep, "--discard-other"];
         nodes[0].ursa(&[&words[..], more].concat()).expect_ok()
     };
     for (keep, lost, stops) in
@@ -175,7 +179,7 @@ fn what_both_have_written_alone_is_kept_until_somebody_decides() {
 fn what_the_survivor_of_a_split_has_can_be_kept() {
     let mut nodes = split();
     nodes[0].kill();
-    let keep = ["volume", "resolve-fork", "db", "--keep", "2", "--discard-other"];
+    let keep = ["volume", "resolve-split-brain", "db", "--keep", "2", "--discard-other"];
     assert!(!nodes[1].ursa(&keep).ok(), "nobody has said that the first node does not come back");
     let forced = |node: &Node| node.ursa(&["node", "force-new-cluster", "--yes"]).ok();
     wait(CLUSTER_LIMIT, "the survivor is alone", || forced(&nodes[1]));

@@ -105,8 +105,9 @@ fn a_copy_on_a_full_file_system_leaves_and_comes_back_by_itself() {
     assert_ne!(copy_on_first(&nodes)["state"], "in_sync");
     let events = nodes[1].ursa_json(&["events"]);
     let lost = events["items"].as_array().expect("it is a list").iter();
-    let lost: Vec<_> =
-        { lost }.filter(|event| event["code"] == "copy_lost" && event["cause"] == "no_space").collect();
+    let lost: Vec<_> = { lost }
+        .filter(|event| event["code"] == "copy_out_of_sync" && event["cause"] == "no_space")
+        .collect();
     assert_eq!(lost.len(), 1, "{events:#}");
 
     fs::remove_file(place.join("filler")).expect("it is there");

@@ -103,8 +103,8 @@ fn hosts_see_no_error_of_a_disk_that_fails_reads_or_writes() {
     // Blocks that can neither be read nor written. The read that meets one is answered by the first node itself.
     nodes.run("", "table 2000 2001 2003 3000 | becomes");
     nodes.read("FROM=2000 COUNT=16 BY=$FIRST");
-    let seen = nodes.look("outside", "degraded", &[("copy_lost", 1)]);
-    assert_eq!(seen.told("copy_lost"), [Some("block_unrepaired")]);
+    let seen = nodes.look("out_of_sync", "degraded", &[("copy_out_of_sync", 1)]);
+    assert_eq!(seen.told("copy_out_of_sync"), [Some("block_unrepaired")]);
     assert_eq!(seen.told("read_failed"), [Some("medium_error")]);
     nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
     nodes.recover(1);
@@ -112,23 +112,23 @@ fn hosts_see_no_error_of_a_disk_that_fails_reads_or_writes() {
     // A disk that reads nothing: what was written again cannot be read back.
     nodes.run("", "echo \"0 $SECTORS flakey $(cat /run/loop1) 0 0 3600 1 error_reads\" | becomes");
     nodes.read("FROM=2000 COUNT=16 BY=$FIRST");
-    let seen = nodes.look("outside", "degraded", &[("copy_lost", 2), ("read_failed", 2)]);
-    assert_eq!(seen.told("copy_lost")[1], Some("block_unrepaired"));
+    let seen = nodes.look("out_of_sync", "degraded", &[("copy_out_of_sync", 2), ("read_failed", 2)]);
+    assert_eq!(seen.told("copy_out_of_sync")[1], Some("block_unrepaired"));
     nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
     nodes.recover(2);
 
     // A disk that writes nothing. Its node answers the write that finds out NOT READY, and multipath sends it to the other node: only the path has an error.
     nodes.run("", "echo \"0 $SECTORS flakey $(cat /run/loop1) 0 0 3600 1 error_writes\" | becomes");
     nodes.run("FROM=0 COUNT=256", script!("nodes-write"));
-    let seen = nodes.look("outside", "degraded", &[("copy_lost", 3), ("disk_failed", 1)]);
-    assert_eq!(seen.told("copy_lost")[2], Some("disk_failed"));
+    let seen = nodes.look("out_of_sync", "degraded", &[("copy_out_of_sync", 3), ("disk_failed", 1)]);
+    assert_eq!(seen.told("copy_out_of_sync")[2], Some("disk_failed"));
     nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
     nodes.recover(3);
 
     // Blocks that cannot be read until they are written: nobody leaves.
     nodes.run("BAD='2000 2001 2003'", script!("nodes-wear"));
     nodes.read("FROM=2000 COUNT=16 BY=\"$FIRST $SECOND disk\"");
-    let told = [("block_repaired", 3), ("read_failed", 2 + 3), ("copy_lost", 3)];
+    let told = [("block_repaired", 3), ("read_failed", 2 + 3), ("copy_out_of_sync", 3)];
     // Somebody has to look after the disk.
     nodes.look("in_sync", "degraded", &told);
     nodes.run("BAD='2000 2001 2003'", script!("nodes-reread"));

@@ -11,7 +11,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn addresses(&self) -> Result<Vec<FloatingAddress>> {
-        self.list("/v1/addresses")
+        self.list("/v1/floating-ips")
     }
 
     /// Declares one more.
@@ -19,7 +19,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn add_address(&self, address: &FloatingAddressAdd) -> Result<FloatingAddress> {
-        self.post("/v1/addresses", address)
+        self.post("/v1/floating-ips", address)
     }
 
     /// Removes one; sessions through it end.
@@ -27,7 +27,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn remove_address(&self, address: &str) -> Result<()> {
-        self.delete(&format!("/v1/addresses/{}", segment(address)))
+        self.delete(&format!("/v1/floating-ips/{}", segment(address)))
     }
 
     /// What removing one would do.
@@ -35,6 +35,6 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError): as it would be refused.
     pub fn would_remove_address(&self, address: &str) -> Result<DryRun> {
-        self.would_delete(&format!("/v1/addresses/{}?dry_run=true", segment(address)))
+        self.would_delete(&format!("/v1/floating-ips/{}?dry_run=true", segment(address)))
     }
 }

@@ -71,7 +71,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn sync_limit(&self) -> Result<SyncLimit> {
-        self.get("/v1/cluster/sync-limit")
+        self.get("/v1/cluster/resync-limit")
     }
 
     /// Limits it.
@@ -79,7 +79,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn limit_syncs(&self, limit: &SyncLimit) -> Result<()> {
-        self.put("/v1/cluster/sync-limit", limit)
+        self.put("/v1/cluster/resync-limit", limit)
     }
 
     /// How often copies are compared without anybody asking.

@@ -131,7 +131,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn choose_strategy(&self, name: &str, choice: &StrategyChoice) -> Result<StrategyChosen> {
-        let url = self.address(&format!("/v1/volumes/{}/strategy", segment(name)));
+        let url = self.address(&format!("/v1/volumes/{}/split-brain-policy", segment(name)));
         self.json(self.authorized(self.agent.put(url)).send_json(choice))
     }
 
@@ -140,7 +140,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn resolve_fork(&self, name: &str, resolution: &ForkResolution) -> Result<()> {
-        self.put(&format!("/v1/volumes/{}/fork", segment(name)), resolution)
+        self.put(&format!("/v1/volumes/{}/split-brain", segment(name)), resolution)
     }
 
     /// What deciding it so would do.
@@ -148,7 +148,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError): as it would be refused.
     pub fn would_resolve_fork(&self, name: &str, resolution: &ForkResolution) -> Result<DryRun> {
-        let url = self.address(&format!("/v1/volumes/{}/fork?dry_run=true", segment(name)));
+        let url = self.address(&format!("/v1/volumes/{}/split-brain?dry_run=true", segment(name)));
         self.json(self.authorized(self.agent.put(url)).send_json(resolution))
     }
 

@@ -505,7 +505,7 @@ fn settings_that_cannot_be_are_said_at_once() {
         Etcd::start(&settings(endpoint, prefix)).err().map(|error| error.to_string())
     };
     assert!(start("127.0.0.1:2379", "ursa/").unwrap().contains("endpoints"));
-    assert!(start("https://127.0.0.1:2379", "ursa/").unwrap().contains("authority"));
+    assert!(start("https://127.0.0.1:2379", "ursa/").unwrap().contains("etcd-ca"));
     assert!(start("http://127.0.0.1:2379", "ursa").unwrap().contains("prefix"));
     let store = Etcd::start(&settings("http://127.0.0.1:1", "u/")).unwrap();
     let short = Duration::from_millis(300);

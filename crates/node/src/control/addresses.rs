@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Control, ControlError, Trouble};
 use crate::copies::{Keeper, NodeEntry, json, node_key};
-use crate::events::code::ADDRESS_LOST;
+use crate::events::code::FLOATING_IP_LOST;
 use crate::floating::{
     ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, Here, HolderEntry, LAST_GROUP, absence_trouble,
     address_key, free_group, holder_key,
@@ -159,7 +159,7 @@ impl Control {
             let since = here.lost_since?;
             let (entry, _) = keeper.get::<AddressEntry>(&address_key(address))?;
             let text = absence_trouble(&keeper, &entry);
-            Some(Trouble::new(ADDRESS_LOST.as_str(), address.to_string(), text).lasting(now.since(since)))
+            Some(Trouble::new(FLOATING_IP_LOST.as_str(), address.to_string(), text).lasting(now.since(since)))
         };
         self.floating().all_here().into_iter().filter_map(trouble).collect()
     }

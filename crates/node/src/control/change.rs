@@ -18,9 +18,10 @@ use super::doing::Doing;
 use super::turns::{Held, Thing, Turns};
 use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome};
 use crate::events::code::{
-    CHANGE_FAILED, CHANGE_LATE, CLUSTER_FORCED, CLUSTER_JOINED, CLUSTER_MADE, HOST_CHANGED, HOST_DELETED,
-    HOST_MADE, MAPS_CHANGED, POOL_EXPORTED, POOL_FORGOTTEN, POOL_GROWN, POOL_IMPORTED, POOL_MADE,
-    POOL_REOPENED, TARGET_CHANGED, TARGET_DELETED, TARGET_MADE, VOLUME_DELETED, VOLUME_GROWN, VOLUME_MADE,
+    CHANGE_FAILED, CHANGE_SLOW, CLUSTER_CREATED, CLUSTER_FORCED, CLUSTER_JOINED, HOST_CHANGED, HOST_CREATED,
+    HOST_DELETED, MAPS_CHANGED, POOL_CREATED, POOL_EXPORTED, POOL_EXTENDED, POOL_FORGOTTEN, POOL_IMPORTED,
+    POOL_REOPENED, TARGET_CHANGED, TARGET_CREATED, TARGET_DELETED, VOLUME_CREATED, VOLUME_DELETED,
+    VOLUME_RESIZED,
 };
 use crate::events::{Code, Event};
 use crate::volume::VolumeId;
@@ -268,7 +269,7 @@ impl Changing {
         let status = self.status();
         tracing::warn!(work = %status.work, waits_for = %status.waits_for, "a change is taking long; it continues");
         let text = format!("{} is taking long and continues: it waits for {}", status.work, status.waits_for);
-        self.control.events().tell(self.event(CHANGE_LATE, text));
+        self.control.events().tell(self.event(CHANGE_SLOW, text));
         ControlError::Unfinished(Box::new(status))
     }
 
@@ -354,24 +355,24 @@ impl Changing {
 fn told_as(work: &Work) -> Option<(Code, bool, String)> {
     let name = &work.name;
     let (code, is_shared, text) = match work.doing {
-        Doing::MakeVolume => (VOLUME_MADE, false, format!("volume {name} created")),
-        Doing::GrowVolume => (VOLUME_GROWN, false, format!("volume {name} grown")),
+        Doing::MakeVolume => (VOLUME_CREATED, false, format!("volume {name} created")),
+        Doing::GrowVolume => (VOLUME_RESIZED, false, format!("volume {name} grown")),
         Doing::DeleteVolume => (VOLUME_DELETED, false, format!("volume {name} deleted")),
-        Doing::MakeTarget => (TARGET_MADE, true, format!("target {name} created")),
+        Doing::MakeTarget => (TARGET_CREATED, true, format!("target {name} created")),
         Doing::ChangeTarget => (TARGET_CHANGED, true, format!("target {name} changed")),
         Doing::DeleteTarget => (TARGET_DELETED, true, format!("target {name} deleted")),
         Doing::MapVolume => (MAPS_CHANGED, true, format!("volume {name} mapped")),
         Doing::Unmap => (MAPS_CHANGED, true, format!("LUN unmapped from target {name}")),
-        Doing::MakeHost => (HOST_MADE, true, format!("host group {name} created")),
+        Doing::MakeHost => (HOST_CREATED, true, format!("host group {name} created")),
         Doing::ChangeHost => (HOST_CHANGED, true, format!("host group {name} changed")),
         Doing::DeleteHost => (HOST_DELETED, true, format!("host group {name} deleted")),
-        Doing::MakePool => (POOL_MADE, false, format!("pool {name} created")),
+        Doing::MakePool => (POOL_CREATED, false, format!("pool {name} created")),
         Doing::ImportPool => (POOL_IMPORTED, false, format!("pool on {name} imported")),
-        Doing::GrowPool => (POOL_GROWN, false, format!("disk added to pool {name}")),
+        Doing::GrowPool => (POOL_EXTENDED, false, format!("disk added to pool {name}")),
         Doing::ExportPool => (POOL_EXPORTED, false, format!("pool {name} exported")),
         Doing::ReopenPool => (POOL_REOPENED, false, format!("pool {name} reopened")),
         Doing::ForgetPool => (POOL_FORGOTTEN, false, format!("pool {name} forgotten, with everything on it")),
-        Doing::MakeCluster => (CLUSTER_MADE, false, format!("node {name} created a cluster")),
+        Doing::MakeCluster => (CLUSTER_CREATED, false, format!("node {name} created a cluster")),
         Doing::JoinCluster => (CLUSTER_JOINED, false, format!("node {name} joined a cluster")),
         Doing::ForceCluster => (
             CLUSTER_FORCED,

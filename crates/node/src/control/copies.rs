@@ -90,7 +90,7 @@ impl Control {
                 }
                 let mut next = entry.clone();
                 (next.size, next.epoch) = (capacity.0.max(entry.size), entry.epoch + 1);
-                next.reason = Cause::VolumeGrown;
+                next.reason = Cause::VolumeResized;
                 Ok((next, None))
             });
             match made.await {

@@ -193,7 +193,7 @@ pub enum ControlError {
     #[error("pool {0:?} is not open: {1}")]
     PoolClosed(String, String),
     /// Volumes do not shrink.
-    #[error("volume {volume:?} has {} bytes and would lose data at {}: volumes can only grow", .from.0, .to.0)]
+    #[error("volume {volume:?} has {from} and would lose data at {to}: volumes can only grow")]
     WouldShrink {
         /// The volume.
         volume: String,

@@ -146,6 +146,10 @@ impl Control {
                     copies: entry.copies.len(),
                 });
             }
+            // The other node must learn of it while it can be reached.
+            for node in nodes.iter().map(|node| NodeId(node.id)).filter(|node| *node != keeper.me()) {
+                keeper.ask(node, Ask::HasVolumes { ids: vec![entry.id.clone()] }).await?;
+            }
         }
         Ok(StrategyChange {
             one_way: nodes.iter().any(|node| node.addresses.len() < 2),
@@ -387,5 +391,5 @@ fn for_record(
 fn only(entry: &VolumeEntry, node: u16, life: Incarnation, epoch: u64) -> Option<VolumeEntry> {
     let (slot, _) = entry.copy_on(NodeId(node))?;
     let config = alone(&entry.config(Revision(0))?, slot, life, Epoch(epoch), Revision(0));
-    Some(entry.with_config(&config, Cause::ForkDecided))
+    Some(entry.with_config(&config, Cause::SplitBrainResolved))
 }

@@ -70,7 +70,7 @@ pub struct ApiToken {
     /// Until when it is good; `None`: until it is deleted.
     pub expires: Option<u64>,
     /// Who made it.
-    pub made_by: String,
+    pub created_by: String,
 }
 
 impl fmt::Debug for User {

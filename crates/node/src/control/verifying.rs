@@ -20,7 +20,7 @@ pub use self::schedule::due;
 use self::scheduled::Scheduled;
 use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, VolumeStatus};
 use crate::copies::{Answer, Ask, DIGEST_BYTES, DifferingEntry, Keeper, StandingEntry, differing_key};
-use crate::events::code::COPIES_DIFFER;
+use crate::events::code::COPIES_MISMATCH;
 use crate::events::{Event, tell};
 use crate::shard::Shard;
 
@@ -341,8 +341,8 @@ impl Control {
         }
         let found = verifying.shown();
         if found.different > 0 {
-            let text = format!("copies of volume {} differ in {} bytes", found.volume, found.different);
-            tell(Event::new(COPIES_DIFFER, &found.volume, text).of_volume(id));
+            let text = format!("copies of volume {} differ in {}", found.volume, ByteLen(found.different));
+            tell(Event::new(COPIES_MISMATCH, &found.volume, text).of_volume(id));
         }
         self.note_compared(id, found);
         self.remember(&keeper, id, &verifying).await;
@@ -396,9 +396,9 @@ impl Control {
 fn how_ended(found: &Verification) -> (JobOutcome, Option<String>) {
     let unchecked = (found.unchecked > 0).then(|| {
         let why = found.problem.as_deref().unwrap_or("cause unknown");
-        format!("{} bytes could not be compared: {why}", found.unchecked)
+        format!("{} could not be compared: {why}", ByteLen(found.unchecked))
     });
-    let differ = (found.different > 0).then(|| format!("copies differ in {} bytes", found.different));
+    let differ = (found.different > 0).then(|| format!("copies differ in {}", ByteLen(found.different)));
     let said = match (differ, unchecked) {
         (Some(differ), Some(unchecked)) => Some(format!("{differ}; {unchecked}")),
         (differ, unchecked) => differ.or(unchecked),
@@ -516,12 +516,12 @@ mod tests {
     fn how_a_comparison_has_ended_is_said() {
         use VerificationState::{Done, Stopped};
         assert_eq!(how_ended(&compared(Done, &[1, 2], &[])), (JobOutcome::Done, None));
-        let differ = "copies differ in 65536 bytes";
+        let differ = "copies differ in 64K";
         assert_eq!(how_ended(&compared(Done, &[1, 2], &[2])), (JobOutcome::Done, Some(differ.into())));
         let (outcome, reason) = how_ended(&compared(Stopped, &[1, 2], &[2]));
         assert_eq!(
             (outcome, reason.as_deref()),
-            (JobOutcome::Cancelled, Some("stopped before it was complete; copies differ in 65536 bytes"))
+            (JobOutcome::Cancelled, Some("stopped before it was complete; copies differ in 64K"))
         );
         let silent = |unchecked| Verification {
             unchecked,
@@ -529,7 +529,7 @@ mod tests {
             ..compared(Done, &[1, 2], &[])
         };
         let (outcome, reason) = how_ended(&silent(512));
-        let said = "512 bytes could not be compared: node 2 did not answer";
+        let said = "512B could not be compared: node 2 did not answer";
         assert_eq!((outcome, reason.as_deref()), (JobOutcome::Done, Some(said)));
         assert_eq!(how_ended(&silent(1 << 20)).0, JobOutcome::Failed, "nothing was compared");
         let gone = Verification { done: 0, ..compared(Done, &[1, 2], &[]) };

@@ -48,9 +48,9 @@ macro_rules! causes {
 
 causes! {
     /// The volume was made.
-    VolumeMade = "volume_made", "volume created";
+    VolumeCreated = "volume_created", "volume created";
     /// The volume was made larger.
-    VolumeGrown = "volume_grown", "volume grown";
+    VolumeResized = "volume_resized", "volume grown";
     /// Somebody wanted another copy.
     CopyAdded = "copy_added", "copy added";
     /// The copy was never in sync.
@@ -69,7 +69,7 @@ causes! {
     /// [`Reason::Leaves`]: its node is in maintenance.
     Maintenance = "maintenance", "its node is in maintenance";
     /// [`Reason::Leaves`]: somebody wanted the copy off its node.
-    TakenOff = "taken_off", "copy removed";
+    CopyRemoved = "copy_removed", "copy removed";
     /// [`Reason::Unreadable`]
     Unreadable = "unreadable", "the only copy in sync cannot read some of the blocks to resync";
     /// [`Reason::DiskFailed`]
@@ -93,9 +93,9 @@ causes! {
     /// [`Reason::Alone`], of the others.
     LeftBehind = "left_behind", "all copies were lost, and another one returned first";
     /// Of two nodes the other one went on alone.
-    WentOnAlone = "went_on_alone", "its node was unreachable, and the other node continued alone";
+    ContinuedAlone = "continued_alone", "its node was unreachable, and the other node continued alone";
     /// Of two nodes that had each gone on alone one has what counts.
-    ForkDecided = "fork_decided", "split brain resolved: an administrator chose which data to keep";
+    SplitBrainResolved = "split_brain_resolved", "split brain resolved: an administrator chose which data to keep";
 }
 
 impl Serialize for Cause {

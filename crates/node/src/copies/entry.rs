@@ -443,13 +443,13 @@ mod tests {
             size: 1,
             epoch: 0,
             copies: Vec::new(),
-            reason: Cause::VolumeMade,
+            reason: Cause::VolumeCreated,
             dropped: Vec::new(),
             missed: BTreeMap::new(),
             unread: BTreeMap::new(),
             paused: BTreeMap::new(),
         };
-        let made = entry.with_config(&all, Cause::VolumeMade);
+        let made = entry.with_config(&all, Cause::VolumeCreated);
         assert!(made.missed.is_empty());
         let alone = all.remove(slot(1)).unwrap();
         let lost = made.with_config(&alone, Cause::Restarted);

@@ -147,7 +147,7 @@ impl Pace {
     }
 
     /// What has kept syncs from going faster just now, if anything of this has.
-    pub fn held_back_by(&self, now: Instant) -> Option<Restraint> {
+    pub fn limited_by(&self, now: Instant) -> Option<Restraint> {
         self.held_back_at.filter(|at| now.since(*at) < HELD_BACK_AGE_MAX)?;
         match self.budget {
             Some(budget) if budget.bytes_per_second <= self.rate => Some(budget.by),

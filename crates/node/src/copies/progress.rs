@@ -49,7 +49,7 @@ pub struct SliceSync {
     /// What this node has to do with it.
     pub part: Part,
     /// What keeps it from being given faster, if it is given from here.
-    pub held_back_by: Option<Restraint>,
+    pub limited_by: Option<Restraint>,
     /// It is the copy on this node, and the file system under its pool is full.
     pub no_room: bool,
 }
@@ -67,13 +67,13 @@ pub enum Part {
     Own(SyncFrom),
 }
 
-/// What this slice knows of all copies that are not in sync, and of those that it has brought up to date. `held_back_by`: what keeps syncs from
+/// What this slice knows of all copies that are not in sync, and of those that it has brought up to date. `limited_by`: what keeps syncs from
 /// here to such copies from going faster; `no_room`: this copy finds none for what is written.
 pub fn of_slice(
     address: Address,
     replica: &Replica,
     no_room: bool,
-    held_back_by: impl Fn(Slot, Receivers) -> Option<Restraint>,
+    limited_by: impl Fn(Slot, Receivers) -> Option<Restraint>,
 ) -> Vec<SliceSync> {
     let Some(config) = replica.config() else { return Vec::new() };
     let serves = matches!(replica.standing(), Standing::InSync(_));
@@ -99,7 +99,7 @@ pub fn of_slice(
             copied_bytes,
             dirtied_bytes,
             part,
-            held_back_by: if may_be_held_back(part) { held_back_by(slot, receivers) } else { None },
+            limited_by: if may_be_held_back(part) { limited_by(slot, receivers) } else { None },
             no_room: no_room && slot == replica.me(),
         })
     };
@@ -125,7 +125,7 @@ pub struct Local {
     /// What the first of the slices given from here does.
     next: Option<(u16, SyncNext)>,
     /// What keeps one of these from being given faster.
-    held_back_by: Option<Restraint>,
+    limited_by: Option<Restraint>,
     /// It is the copy on this node.
     own: Option<SyncFrom>,
     /// As [`SliceSync::no_room`], of any slice.
@@ -142,7 +142,7 @@ impl Local {
             Part::None => {}
             Part::Source(next) => {
                 self.given_left += sync.left_bytes;
-                self.held_back_by = self.held_back_by.max(sync.held_back_by);
+                self.limited_by = self.limited_by.max(sync.limited_by);
                 // What waits for the rest to get as far says nothing of what the rest waits for.
                 let waits = |next| matches!(next, SyncNext::Admission | SyncNext::Promotion);
                 if self.next.is_none_or(|(_, known)| waits(known) && !waits(next)) {
@@ -286,7 +286,7 @@ impl Progress {
             copied: self.copied(),
             bytes_per_second: self.per_second(now, |sample| sample.copied),
             dirtied_per_second: self.per_second(now, |sample| sample.dirtied),
-            held_back_by: self.seen.held_back_by,
+            limited_by: self.seen.limited_by,
             waits_for: self.waits_for(now, who),
         }
     }
@@ -317,7 +317,7 @@ pub struct Report {
     /// What hosts' writes add to what is left.
     dirtied_per_second: u64,
     #[serde(default, deserialize_with = "if_known")]
-    pub(super) held_back_by: Option<Restraint>,
+    pub(super) limited_by: Option<Restraint>,
     #[serde(default, deserialize_with = "if_known")]
     waits_for: Option<SyncWait>,
 }
@@ -359,7 +359,7 @@ pub struct CopySync {
     /// Why it missed writes.
     pub cause: Cause,
     /// What keeps it from going faster, if not the disks and the network.
-    pub held_back_by: Option<Restraint>,
+    pub limited_by: Option<Restraint>,
     /// What it waits for, if it does.
     pub waits_for: Option<SyncWait>,
     /// How long the copy has not been in sync; `None`: nobody has looked.
@@ -389,7 +389,7 @@ impl CopySync {
             bytes_per_second,
             dirtied_per_second: sum(|report| report.dirtied_per_second),
             cause,
-            held_back_by: sources.iter().filter_map(|report| report.held_back_by).max(),
+            limited_by: sources.iter().filter_map(|report| report.limited_by).max(),
             // What is brought to other slices of it ends soon.
             waits_for: failed.or_else(|| if bytes_per_second == 0 { waiting() } else { None }),
             lasts: None,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
 /// How often volumes are compared, in seconds; 0: never; absent: [`VERIFY_EVERY_DEFAULT`].
-pub const VERIFY_EVERY: &str = "verify-every";
+pub const VERIFY_EVERY: &str = "verify-interval";
 /// How often, unless somebody says otherwise.
 pub const VERIFY_EVERY_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
 /// The shortest interval that can be set.

@@ -118,7 +118,7 @@ mod tests {
             size: 1 << 30,
             epoch: 4,
             copies: copies.iter().enumerate().map(copy).collect(),
-            reason: Cause::VolumeMade,
+            reason: Cause::VolumeCreated,
             dropped: Vec::new(),
             missed: missed.iter().cloned().collect(),
             unread: BTreeMap::new(),

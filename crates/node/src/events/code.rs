@@ -78,57 +78,57 @@ codes! {
     /// This node has left its cluster, and is alone with its local volumes.
     CLUSTER_LEFT = "cluster_left", Warning;
     /// It takes part in its cluster.
-    CLUSTER_ENTERED = "cluster_entered", Info;
+    CLUSTER_RECOVERED = "cluster_recovered", Info;
     /// A node was let into the cluster.
     NODE_JOINED = "node_joined", Info;
     /// A node was removed from the cluster.
     NODE_REMOVED = "node_removed", Info;
     /// A node is to be stopped, and has no copy in sync.
-    MAINTENANCE_BEGAN = "maintenance_began", Info;
+    MAINTENANCE_STARTED = "maintenance_started", Info;
     /// A node's copies come in sync again.
     MAINTENANCE_ENDED = "maintenance_ended", Info;
 
     /// A volume was made.
-    VOLUME_MADE = "volume_made", Info;
+    VOLUME_CREATED = "volume_created", Info;
     /// A volume was deleted.
     VOLUME_DELETED = "volume_deleted", Info;
     /// A volume has another name.
     VOLUME_RENAMED = "volume_renamed", Info;
     /// A volume was made larger.
-    VOLUME_GROWN = "volume_grown", Info;
+    VOLUME_RESIZED = "volume_resized", Info;
     /// A volume is not served by this node though it should be.
-    VOLUME_UNSERVED = "volume_unserved", Critical, "run `ursa volume show` for the cause";
+    VOLUME_UNAVAILABLE = "volume_unavailable", Critical, "run `ursa volume show` for the cause";
     /// A volume is served again.
-    VOLUME_SERVED = "volume_served", Info;
+    VOLUME_AVAILABLE = "volume_available", Info;
 
     /// A volume is to have one more copy.
     COPY_ADDED = "copy_added", Info;
     /// A copy was taken off its node.
     COPY_REMOVED = "copy_removed", Info;
     /// A copy is not in sync any more; the cause says why.
-    COPY_LOST = "copy_lost", Warning, "check the node of the copy; the copy resyncs automatically when it can";
+    COPY_OUT_OF_SYNC = "copy_out_of_sync", Warning, "check the node of the copy; the copy resyncs automatically when it can";
     /// A node begins to give copies what they miss.
-    SYNC_STARTED = "sync_started", Info;
+    RESYNC_STARTED = "resync_started", Info;
     /// A copy has all that it missed and is in sync.
-    SYNC_ENDED = "sync_ended", Info;
+    RESYNC_COMPLETED = "resync_completed", Info;
     /// Somebody has paused what a copy is given.
-    SYNC_PAUSED = "sync_paused", Warning, "run `ursa job resume` to resume it: until the copy is in sync, the volume has reduced redundancy";
+    RESYNC_PAUSED = "resync_paused", Warning, "run `ursa job resume` to resume it: until the copy is in sync, the volume has reduced redundancy";
     /// It goes on.
-    SYNC_RESUMED = "sync_resumed", Info;
+    RESYNC_RESUMED = "resync_resumed", Info;
 
     /// Somebody has chosen what becomes of a volume when its two nodes do not hear of each other.
-    STRATEGY_CHANGED = "strategy_changed", Info;
+    SPLIT_BRAIN_POLICY_CHANGED = "split_brain_policy_changed", Info;
     /// This node goes on alone with a volume, as was agreed to.
-    WENT_ON_ALONE = "went_on_alone", Warning, "bring back the other node, or the links to it";
+    CONTINUED_ALONE = "continued_alone", Warning, "bring back the other node, or the links to it";
     /// Two nodes have gone on alone with a volume, and each has data that the other has not.
-    FORK_FOUND = "fork_found", Critical, "choose which data to keep: `ursa volume resolve-fork`";
+    SPLIT_BRAIN_DETECTED = "split_brain_detected", Critical, "choose which data to keep: `ursa volume resolve-split-brain`";
     /// Somebody has decided whose data is kept.
-    FORK_DECIDED = "fork_decided", Info;
+    SPLIT_BRAIN_RESOLVED = "split_brain_resolved", Info;
     /// A volume is not split any more.
-    FORK_ENDED = "fork_ended", Info;
+    SPLIT_BRAIN_ENDED = "split_brain_ended", Info;
 
     /// Copies of a volume that are in sync were compared, and differ.
-    COPIES_DIFFER = "copies_differ", Critical, "find the copies that differ (`ursa volume verify`), remove the wrong one and add it again: `ursa volume copy remove`, `ursa volume copy add`";
+    COPIES_MISMATCH = "copies_mismatch", Critical, "find the copies that differ (`ursa volume verify`), remove the wrong one and add it again: `ursa volume copy remove`, `ursa volume copy add`";
 
     /// A disk is out of service since a write or a flush failed.
     DISK_FAILED = "disk_failed", Critical, "check the disk, then run `ursa pool reopen`";
@@ -147,20 +147,20 @@ codes! {
     /// A pool holds an older state than it had: its disks were set back.
     POOL_SET_BACK = "pool_set_back", Critical, "find out who restored or reverted its disks; copies resync automatically, volumes without copies hold the older data";
     /// A pool was made.
-    POOL_MADE = "pool_made", Info;
+    POOL_CREATED = "pool_created", Info;
     /// A pool was imported.
     POOL_IMPORTED = "pool_imported", Info;
     /// A pool was exported.
     POOL_EXPORTED = "pool_exported", Info;
     /// A pool has one more disk.
-    POOL_GROWN = "pool_grown", Info;
+    POOL_EXTENDED = "pool_extended", Info;
     /// A pool was reopened.
     POOL_REOPENED = "pool_reopened", Info;
     /// A pool was forgotten.
     POOL_FORGOTTEN = "pool_forgotten", Warning;
 
     /// A target was made.
-    TARGET_MADE = "target_made", Info;
+    TARGET_CREATED = "target_created", Info;
     /// A target has another alias, or another secret to prove itself with.
     TARGET_CHANGED = "target_changed", Info;
     /// A target was deleted.
@@ -168,24 +168,24 @@ codes! {
     /// A target's LUN maps were changed.
     MAPS_CHANGED = "maps_changed", Info;
     /// A host group was made.
-    HOST_MADE = "host_made", Info;
+    HOST_CREATED = "host_created", Info;
     /// A host group was changed.
     HOST_CHANGED = "host_changed", Info;
     /// A host group was deleted.
     HOST_DELETED = "host_deleted", Info;
 
     /// There is one more floating address.
-    ADDRESS_MADE = "address_made", Info;
+    FLOATING_IP_ADDED = "floating_ip_added", Info;
     /// There is one less.
-    ADDRESS_REMOVED = "address_removed", Info;
+    FLOATING_IP_REMOVED = "floating_ip_removed", Info;
     /// Another node has a floating address, or another life of one: the cause says why.
-    ADDRESS_MOVED = "address_moved", Info;
+    FLOATING_IP_MOVED = "floating_ip_moved", Info;
     /// No node has had a floating address for long: the cause says why.
-    ADDRESS_LOST = "address_lost", Critical, "run `ursa address list` to see which nodes cannot hold it, and why; otherwise bring back a node that may hold it, or end its maintenance";
+    FLOATING_IP_LOST = "floating_ip_lost", Critical, "run `ursa floating-ip list` to see which nodes cannot hold it, and why; otherwise bring back a node that may hold it, or end its maintenance";
     /// A node has it again.
-    ADDRESS_RETURNED = "address_returned", Info;
+    FLOATING_IP_RESTORED = "floating_ip_restored", Info;
     /// This node could not put a floating address on a device, or take it off.
-    ADDRESS_FAILED = "address_failed", Warning, "run `ursa address list` for the cause: usually Ursa lacks permission to change addresses, or the device has another name on this node";
+    FLOATING_IP_FAILED = "floating_ip_failed", Warning, "run `ursa floating-ip list` for the cause: usually Ursa lacks permission to change addresses, or the device has another name on this node";
 
     /// An initiator has logged in to a target.
     SESSION_OPENED = "session_opened", Info;
@@ -206,13 +206,13 @@ codes! {
     CONNECTION_REPLACED = "connection_replaced", Info;
 
     /// The node is in a cluster that was made by it.
-    CLUSTER_MADE = "cluster_made", Info;
+    CLUSTER_CREATED = "cluster_created", Info;
     /// The node has become a part of a cluster.
     CLUSTER_JOINED = "cluster_joined", Info;
     /// The node was made a cluster of its own, without the others' agreement.
     CLUSTER_FORCED = "cluster_forced", Warning;
     /// A change takes longer than somebody waits for it.
-    CHANGE_LATE = "change_late", Warning, "run `ursa node show` to see what it waits for";
+    CHANGE_SLOW = "change_slow", Warning, "run `ursa node show` to see what it waits for";
     /// A change that took long has failed.
     CHANGE_FAILED = "change_failed", Warning, "fix the cause, then repeat the change";
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use store::MetadataState;
 
 use super::code::{
-    DISK_FAILED, DISK_RETURNED, POOL_CLOSED, POOL_OPENED, POOL_READ_ONLY, VOLUME_SERVED, VOLUME_UNSERVED,
+    DISK_FAILED, DISK_RETURNED, POOL_CLOSED, POOL_OPENED, POOL_READ_ONLY, VOLUME_AVAILABLE,
+    VOLUME_UNAVAILABLE,
 };
 use super::{Code, Event};
 use crate::control::{Control, PoolStatus};
@@ -28,10 +29,10 @@ impl Control {
         let node = self.name();
         for (id, volume, why) in self.unserved_volumes() {
             let text = format!("volume {volume} is not served by {node}: {why}");
-            let lost = Event::new(VOLUME_UNSERVED, &volume, text).of_volume(id);
+            let lost = Event::new(VOLUME_UNAVAILABLE, &volume, text).of_volume(id);
             let text = format!("volume {volume} is served by {node} again");
-            let back = Event::new(VOLUME_SERVED, &volume, text).of_volume(id);
-            now.insert((VOLUME_UNSERVED.as_str(), id.to_string()), (lost, Some(back)));
+            let back = Event::new(VOLUME_AVAILABLE, &volume, text).of_volume(id);
+            now.insert((VOLUME_UNAVAILABLE.as_str(), id.to_string()), (lost, Some(back)));
         }
         let events = self.events();
         let before = std::mem::replace(&mut *events.seen.borrow_mut(), Seen(now.clone())).0;
@@ -41,7 +42,7 @@ impl Control {
             }
         }
         for (key, (_, back)) in before {
-            let is_gone = key.0 == VOLUME_UNSERVED.as_str() && self.volume(&key.1).is_err();
+            let is_gone = key.0 == VOLUME_UNAVAILABLE.as_str() && self.volume(&key.1).is_err();
             if let Some(back) = back.filter(|_| !is_gone && !now.contains_key(&key)) {
                 events.tell(back);
             }

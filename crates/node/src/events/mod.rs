@@ -192,7 +192,7 @@ mod tests {
     fn memory_is_bounded_and_what_is_lost_is_counted() {
         let events = Events::default();
         for n in 0..KEPT_MAX + 3 {
-            events.tell_at(Instant::default(), Event::new(code::VOLUME_MADE, format!("v{n}"), "made"));
+            events.tell_at(Instant::default(), Event::new(code::VOLUME_CREATED, format!("v{n}"), "made"));
         }
         assert_eq!(events.kept.borrow().len(), KEPT_MAX);
         assert_eq!(events.kept.borrow()[0].1.subject, "v3");
@@ -203,7 +203,7 @@ mod tests {
     fn only_what_has_happened_to_the_same_subject_is_not_told_again() {
         let events = Events::default();
         let second = |at: u64| Instant(at * 1_000_000_000);
-        let grown = |name: &str| Event::new(code::VOLUME_GROWN, name, format!("volume {name} grown"));
+        let grown = |name: &str| Event::new(code::VOLUME_RESIZED, name, format!("volume {name} grown"));
         events.tell_at(second(5), grown("db2"));
         assert!(events.is_told(second(5), &grown("db2")));
         assert!(!events.is_told(second(5), &grown("db")), "its name is in the text of the other one");

@@ -7,7 +7,9 @@ use replica::NodeId;
 use super::{ABSENT_LENGTH, AddressEntry, HolderEntry};
 use crate::copies::{Keeper, NodeEntry};
 use crate::events::Event;
-use crate::events::code::{ADDRESS_LOST, ADDRESS_MADE, ADDRESS_MOVED, ADDRESS_REMOVED, ADDRESS_RETURNED};
+use crate::events::code::{
+    FLOATING_IP_ADDED, FLOATING_IP_LOST, FLOATING_IP_MOVED, FLOATING_IP_REMOVED, FLOATING_IP_RESTORED,
+};
 
 /// Tells that there is one more address, or one less.
 pub(crate) fn tell_address(
@@ -15,8 +17,8 @@ pub(crate) fn tell_address(
     tell: &dyn Fn(Event),
 ) {
     let (code, address, what) = match (before, now) {
-        (None, Some(now)) => (ADDRESS_MADE, now.address, "added"),
-        (Some(before), None) => (ADDRESS_REMOVED, before.address, "removed"),
+        (None, Some(now)) => (FLOATING_IP_ADDED, now.address, "added"),
+        (Some(before), None) => (FLOATING_IP_REMOVED, before.address, "removed"),
         _ => return,
     };
     tell(Event::new(code, address.to_string(), format!("floating IP {address} {what}")));
@@ -44,7 +46,7 @@ pub(crate) fn tell_holder(
         }
         _ => ("taken", format!("{name} holds floating IP {address}")),
     };
-    tell(Event::new(ADDRESS_MOVED, address.to_string(), text).because(cause).of_node(now.node));
+    tell(Event::new(FLOATING_IP_MOVED, address.to_string(), text).because(cause).of_node(now.node));
 }
 
 /// That nobody has had an address for long. All nodes have the same words for it.
@@ -52,14 +54,14 @@ pub(super) fn absence_event(keeper: &Keeper, entry: &AddressEntry) -> Event {
     let (cause, why) = why_nobody(keeper, entry);
     let (address, seconds) = (entry.address, ABSENT_LENGTH.as_secs());
     let text = format!("no node has held floating IP {address} for {seconds} seconds: {why}");
-    Event::new(ADDRESS_LOST, address.to_string(), text).because(cause)
+    Event::new(FLOATING_IP_LOST, address.to_string(), text).because(cause)
 }
 
 /// What is the matter as long as that is so, and what to do.
 pub(crate) fn absence_trouble(keeper: &Keeper, entry: &AddressEntry) -> String {
     let (address, (_, why)) = (entry.address, why_nobody(keeper, entry));
     format!(
-        "no node holds floating IP {address}, and hosts that use it have lost their disks: {why}; run `ursa address list` to see which nodes cannot hold it, and why"
+        "no node holds floating IP {address}, and hosts that use it have lost their disks: {why}; run `ursa floating-ip list` to see which nodes cannot hold it, and why"
     )
 }
 
@@ -78,7 +80,7 @@ fn why_nobody(keeper: &Keeper, entry: &AddressEntry) -> (&'static str, &'static 
 /// That a node has it again.
 pub(super) fn return_event(address: IpAddr, name: &str) -> Event {
     let text = format!("floating IP {address} is back: {name} holds it");
-    Event::new(ADDRESS_RETURNED, address.to_string(), text)
+    Event::new(FLOATING_IP_RESTORED, address.to_string(), text)
 }
 
 #[cfg(test)]

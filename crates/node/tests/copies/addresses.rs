@@ -118,13 +118,13 @@ impl Machines {
         let taken = self.cluster.control(usize::from(by) - 1, |control| control.next_events());
         let events =
             taken.events.into_iter().map(|(_, event)| (event.code.as_str(), event.cause, event.node));
-        events.filter(|(code, ..)| ["address_lost", "address_returned"].contains(code)).collect()
+        events.filter(|(code, ..)| ["floating_ip_lost", "floating_ip_restored"].contains(code)).collect()
     }
 
     /// Which addresses a node says that nobody has.
     fn lost(&self, by: u16) -> Vec<String> {
         let troubles = self.cluster.control(usize::from(by) - 1, |control| async move { control.troubles() });
-        let lost = troubles.into_iter().filter(|trouble| trouble.code == "address_lost");
+        let lost = troubles.into_iter().filter(|trouble| trouble.code == "floating_ip_lost");
         lost.map(|trouble| trouble.subject).collect()
     }
 
@@ -272,14 +272,14 @@ fn it_is_told_that_nobody_has_it_and_that_a_node_has_it_again() {
         machines.run_for(Duration::from_secs(25));
         assert_eq!(machines.told(2), [], "a moment longer, and another node would have it if it might");
         machines.run_for(Duration::from_secs(20));
-        let lost = ("address_lost", Some("no_node"), None);
+        let lost = ("floating_ip_lost", Some("no_node"), None);
         assert_eq!([machines.told(2), machines.told(3)], [vec![lost], vec![lost]]);
         assert_eq!(machines.lost(2), [FLOATING]);
 
         machines.cluster.start(0);
         machines.wait(TAKEN_WITHIN, |node| node == 1);
         machines.run_for(Duration::from_secs(20));
-        let back = ("address_returned", None, Some(1));
+        let back = ("floating_ip_restored", None, Some(1));
         assert_eq!([machines.told(2), machines.told(3)], [vec![back], vec![back]]);
         assert!(machines.lost(2).is_empty());
     });
@@ -318,7 +318,7 @@ fn what_a_later_version_has_written_is_left_alone() {
         let other = AddressSpec { address: "127.9.9.8".parse().unwrap(), ..spec() };
         assert!(is_refused(control.add_address(other).await.unwrap_err()));
         let told = control.next_events().await.events;
-        assert!(told.iter().all(|(_, event)| event.code.as_str() != "address_removed"), "{told:?}");
+        assert!(told.iter().all(|(_, event)| event.code.as_str() != "floating_ip_removed"), "{told:?}");
     });
     assert_eq!(machines.cluster.record.value(&entry).as_deref(), Some(LATER));
 }

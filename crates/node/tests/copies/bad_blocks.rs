@@ -183,7 +183,7 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
         let reason = cluster.reason(1);
         assert_eq!(reason, Cause::BlockUnrepaired);
         // Each node says where, since the record does.
-        for told in [0, 1].map(|index| cluster.told_of(index, &["copy_lost"])) {
+        for told in [0, 1].map(|index| cluster.told_of(index, &["copy_out_of_sync"])) {
             let [lost] = &told[..] else { panic!("{told:?}") };
             assert_eq!((lost.cause, lost.node), (Some("block_unrepaired"), Some(1)));
             let range = lost.range.clone().unwrap();

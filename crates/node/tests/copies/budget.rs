@@ -81,7 +81,7 @@ fn what_all_nodes_give_together_stays_within_the_clusters_limit() {
             for (by, limited) in limited.iter_mut().enumerate() {
                 let all = syncs(&cluster, by, 3);
                 let both = all.len() == 2
-                    && all.values().all(|sync| sync.held_back_by == Some(Restraint::ClusterLimit));
+                    && all.values().all(|sync| sync.limited_by == Some(Restraint::ClusterLimit));
                 *limited += u32::from(both);
             }
             halved += u32::from((0..2).all(|by| budget(&cluster, by) == Some(LIMIT / 2)));
@@ -101,7 +101,7 @@ fn what_all_nodes_give_together_stays_within_the_clusters_limit() {
         assert_eq!(budget(&cluster, 0), Some(LIMIT));
         cluster.control(0, |control| async move { control.limit_syncs(None).await.unwrap() });
         cluster.world.run_for(Duration::from_millis(100));
-        assert_eq!(budget(&cluster, 1), Some(node::config::SYNC_BYTES_PER_SECOND_MAX));
+        assert_eq!(budget(&cluster, 1), Some(node::config::RESYNC_BYTES_PER_SECOND_MAX));
     });
 }
 
@@ -114,7 +114,7 @@ fn a_node_brings_a_few_volumes_up_to_date_at_once_and_the_others_wait_for_their_
 fn turns(seed: u64) {
     const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
     // In less than two seconds all have what they miss: nobody counts as stuck.
-    let config = Config { sync_bytes_per_second_max: 4 * MIB, ..Config::default() };
+    let config = Config { resync_bytes_per_second_max: 4 * MIB, ..Config::default() };
     let cluster = Cluster::with_config(seed, 2, 2, &config);
     for (lun, name) in NAMES.into_iter().enumerate() {
         add(&cluster, name, lun as u16, 4, &[1, 2]);
@@ -127,7 +127,7 @@ fn turns(seed: u64) {
     let (now, later) = NAMES.split_at(SYNCS_AT_ONCE_MAX);
     let copied = |all: &BTreeMap<String, CopySync>| all.values().map(|sync| sync.copied_bytes).sum::<u64>();
     let wait = |all: &BTreeMap<String, CopySync>| {
-        later.iter().all(|name| all.get(*name).is_some_and(|sync| sync.held_back_by == Some(Restraint::Turn)))
+        later.iter().all(|name| all.get(*name).is_some_and(|sync| sync.limited_by == Some(Restraint::Turn)))
     };
     // Until all of them are there, it may be the turn of any.
     let first = loop {
@@ -147,12 +147,12 @@ fn turns(seed: u64) {
             break;
         }
         for name in later {
-            assert_eq!(all[*name].held_back_by, Some(Restraint::Turn), "{name}: {:?}", all[*name]);
+            assert_eq!(all[*name].limited_by, Some(Restraint::Turn), "{name}: {:?}", all[*name]);
             assert_eq!(all[*name].copied_bytes, first[*name].copied_bytes, "{name}");
             waited += 1;
         }
         for name in now {
-            assert_eq!(all[*name].held_back_by, Some(Restraint::NodeLimit), "{name}: {:?}", all[*name]);
+            assert_eq!(all[*name].limited_by, Some(Restraint::NodeLimit), "{name}: {:?}", all[*name]);
         }
         let still = later.iter().filter_map(|name| all[*name].waits_for.clone());
         for what in still {

@@ -15,15 +15,17 @@ fn every_node_tells_that_one_is_lost_and_why_its_copy_was() {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 3);
         let made = taken(&cluster, 1);
-        assert_eq!(made.iter().filter(|(code, ..)| *code == "volume_made").count(), 1, "{made:?}");
+        assert_eq!(made.iter().filter(|(code, ..)| *code == "volume_created").count(), 1, "{made:?}");
         // Where it was made, too, it is told once.
         let made = taken(&cluster, 0);
-        assert_eq!(made.iter().filter(|(code, ..)| *code == "volume_made").count(), 1, "{made:?}");
+        assert_eq!(made.iter().filter(|(code, ..)| *code == "volume_created").count(), 1, "{made:?}");
         cluster.world.crash(cluster.servers[2]);
         cluster.world.run_for(Duration::from_secs(8));
         for by in 0..2 {
             let told = taken(&cluster, by);
-            for expected in [("node_lost", Some("silent"), Some(3)), ("copy_lost", Some("silent"), Some(3))] {
+            for expected in
+                [("node_lost", Some("silent"), Some(3)), ("copy_out_of_sync", Some("silent"), Some(3))]
+            {
                 assert_eq!(
                     told.iter().filter(|told| **told == expected).count(),
                     1,
@@ -36,7 +38,8 @@ fn every_node_tells_that_one_is_lost_and_why_its_copy_was() {
         cluster.world.run_for(Duration::from_secs(1));
         for by in 0..2 {
             let told = taken(&cluster, by);
-            for expected in [("node_returned", None, Some(3)), ("sync_ended", Some("silent"), Some(3))] {
+            for expected in [("node_returned", None, Some(3)), ("resync_completed", Some("silent"), Some(3))]
+            {
                 assert_eq!(
                     told.iter().filter(|told| **told == expected).count(),
                     1,
@@ -55,7 +58,7 @@ fn what_nodes_tell_of_the_record_has_the_same_revision() {
         cluster.add_volume(VolumeKind::Thick, 3);
         let made = |by: usize| -> Vec<(Option<u64>, String)> {
             let taken = cluster.control(by, |control| control.next_events());
-            let made = taken.events.into_iter().filter(|(_, event)| event.code.as_str() == "volume_made");
+            let made = taken.events.into_iter().filter(|(_, event)| event.code.as_str() == "volume_created");
             made.map(|(_, event)| (event.revision, event.text)).collect()
         };
         let [first, second] = [made(0), made(1)];

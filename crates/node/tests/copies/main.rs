@@ -292,19 +292,29 @@ fn block(value: u64) -> Chain {
     Chain::copy_of(&bytes)
 }
 
+/// Unit attentions that a session may have waiting at once: each ends one command.
+const ATTENTIONS_MAX: usize = 4;
+
 async fn write(session: &Session, lba: u64, value: u64) -> Result<(), initiator::Error> {
-    match session.write(LUN, Lba(lba), block(value), SIZE).await {
-        Err(error) if error.is_unit_attention() => session.write(LUN, Lba(lba), block(value), SIZE).await,
-        done => done,
+    for _ in 0..ATTENTIONS_MAX {
+        match session.write(LUN, Lba(lba), block(value), SIZE).await {
+            Err(error) if error.is_unit_attention() => {}
+            done => return done,
+        }
     }
+    session.write(LUN, Lba(lba), block(value), SIZE).await
 }
 
 async fn read(session: &Session, lba: u64) -> Result<u64, initiator::Error> {
-    let data = match session.read(LUN, Lba(lba), BlockCount(1), SIZE).await {
-        Err(error) if error.is_unit_attention() => session.read(LUN, Lba(lba), BlockCount(1), SIZE).await?,
-        data => data?,
-    };
-    Ok(u64::from_le_bytes(data[..8].try_into().unwrap()))
+    let read = || session.read(LUN, Lba(lba), BlockCount(1), SIZE);
+    let mut data = read().await;
+    for _ in 0..ATTENTIONS_MAX {
+        if !data.as_ref().is_err_and(initiator::Error::is_unit_attention) {
+            break;
+        }
+        data = read().await;
+    }
+    Ok(u64::from_le_bytes(data?[..8].try_into().unwrap()))
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn a_paused_sync_stands_still_over_restarts_and_forgets_nothing() {
         for by in 0..3 {
             let sync = sync_of(&cluster, by, 3).expect("it is not in sync");
             stands_still(&sync, 30);
-            assert_eq!(sync.held_back_by, Some(Restraint::Paused), "{sync:?}");
+            assert_eq!(sync.limited_by, Some(Restraint::Paused), "{sync:?}");
             assert_eq!(sync.waits_for, Some(Awaited::Resumption { by: "eva".into() }.into()));
             assert_eq!(paused(&cluster, by), [(2, "eva".to_owned())]);
             assert_eq!(cluster.in_sync(by), 2);
@@ -87,7 +87,7 @@ fn a_paused_sync_stands_still_over_restarts_and_forgets_nothing() {
 #[test]
 fn what_is_under_way_stands_still_within_a_moment_and_goes_on_where_it_was() {
     each_seed(2, |seed| {
-        let config = Config { sync_bytes_per_second_max: MIB, ..Config::default() };
+        let config = Config { resync_bytes_per_second_max: MIB, ..Config::default() };
         let cluster = Cluster::with_config(seed, 2, 2, &config);
         cluster.add_volume(VolumeKind::Thick, 2);
         cluster.world.crash(cluster.servers[1]);
@@ -105,7 +105,7 @@ fn what_is_under_way_stands_still_within_a_moment_and_goes_on_where_it_was() {
         let before = copied();
         cluster.world.run_for(Duration::from_secs(10));
         assert_eq!(copied(), before, "it goes on");
-        assert_eq!(sync_of(&cluster, 1, 2).unwrap().held_back_by, Some(Restraint::Paused));
+        assert_eq!(sync_of(&cluster, 1, 2).unwrap().limited_by, Some(Restraint::Paused));
         resume(&cluster, 0, 2);
         cluster.wait_until_in_sync(0, 2);
         let given: u64 = cluster

@@ -115,7 +115,7 @@ fn the_source_of_a_sync_is_not_the_best_way_if_there_is_another() {
     };
     use AccessState::{ActiveNonOptimized as Other, ActiveOptimized as Best, Unavailable};
     for (nodes, expected) in [(3, vec![Other, Best, Unavailable]), (2, vec![Best, Unavailable])] {
-        let config = Config { sync_bytes_per_second_max: MIB_A_SECOND, ..Config::default() };
+        let config = Config { resync_bytes_per_second_max: MIB_A_SECOND, ..Config::default() };
         let cluster = Cluster::with_config(1, nodes, 2, &config);
         cluster.add_volume(VolumeKind::Thick, nodes as u8);
         cluster.world.crash(cluster.servers[nodes - 1]);
@@ -137,7 +137,7 @@ fn the_source_of_a_sync_is_not_the_best_way_if_there_is_another() {
 #[test]
 fn nothing_is_held_back_from_the_disk_of_the_only_copy() {
     use CachePolicy::{WriteBack, WriteThrough};
-    let config = Config { sync_bytes_per_second_max: MIB_A_SECOND, ..Config::default() };
+    let config = Config { resync_bytes_per_second_max: MIB_A_SECOND, ..Config::default() };
     let cluster = Cluster::with_config(1, 2, 2, &config);
     cluster.add_volume(VolumeKind::Thick, 2);
     let policies = |node: usize| -> Vec<CachePolicy> {
@@ -227,7 +227,7 @@ const MIB_A_SECOND: u64 = 1 << 20;
 
 /// Two nodes that give each other a mebibyte a second; node 1 is down and misses 64 regions: 4 MiB.
 fn behind_by_four_mib(seed: u64, cores: usize) -> Cluster {
-    let config = Config { sync_bytes_per_second_max: MIB_A_SECOND, ..Config::default() };
+    let config = Config { resync_bytes_per_second_max: MIB_A_SECOND, ..Config::default() };
     let cluster = Cluster::with_config(seed, 2, cores, &config);
     cluster.add_volume(VolumeKind::Thick, 2);
     cluster.world.run_for(Duration::from_secs(1));

@@ -95,7 +95,7 @@ fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
         assert_eq!((difference.offset, difference.len), (offset, region));
         assert_eq!(difference.nodes, [2].into(), "the other two have the same");
         let told = cluster.control(2, |control| control.next_events());
-        assert!(told.events.iter().any(|(_, event)| event.code.as_str() == "copies_differ"));
+        assert!(told.events.iter().any(|(_, event)| event.code.as_str() == "copies_mismatch"));
         // It is not forgotten when they are compared anew, but when that has found them equal: a host has written there meanwhile.
         let known = cluster.control(2, |control| async move {
             let name = Shape::thick().name;
@@ -114,7 +114,7 @@ fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
 /// Nothing is called equal by a node that cannot know.
 #[test]
 fn a_node_that_is_not_in_sync_compares_nothing() {
-    let config = Config { sync_bytes_per_second_max: 1 << 20, ..Config::default() };
+    let config = Config { resync_bytes_per_second_max: 1 << 20, ..Config::default() };
     let cluster = Cluster::with_config(1, 2, 2, &config);
     cluster.add_volume(VolumeKind::Thick, 2);
     cluster.world.crash(cluster.servers[1]);
@@ -165,7 +165,7 @@ fn remembered(cluster: &Cluster, by: usize) -> node::copies::VerificationEntry {
 fn who_says_that_copies_differ(cluster: &Cluster) -> Vec<usize> {
     let says = |by: &usize| {
         let troubles = cluster.control(*by, |control| async move { control.troubles() });
-        troubles.iter().any(|trouble| trouble.code == "copies_differ")
+        troubles.iter().any(|trouble| trouble.code == "copies_mismatch")
     };
     (0..cluster.servers.len()).filter(says).collect()
 }

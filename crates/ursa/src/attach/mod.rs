@@ -13,6 +13,7 @@ mod runtime;
 mod turns;
 mod ublk;
 
+use base::ByteLen;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -145,7 +146,7 @@ impl Attach {
             // It ends with the mount.
             thread::spawn(move || over.send(session.run()));
             Watch::start()?.wait(&place, ending, || {
-                tell(&format!("{}/{} is {name}, {size} bytes", place.path().display(), file::NAME));
+                tell(&format!("{}/{} is {name}, {}", place.path().display(), file::NAME, ByteLen(size)));
             })
         });
         let closed = core.stop();
@@ -170,7 +171,7 @@ impl Attach {
             }
         };
         let ended = watch.wait(&device, ending, || {
-            tell(&format!("{} is {name}, {size} bytes", device.path().display()));
+            tell(&format!("{} is {name}, {}", device.path().display(), ByteLen(size)));
         });
         let is_over = ended.is_ok() || device.is_stopped();
         if !is_over {

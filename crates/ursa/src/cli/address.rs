@@ -1,4 +1,4 @@
-//! `ursa address`.
+//! `ursa floating-ip`.
 
 use api::{AddressState, AddressTrouble, Client, FloatingAddress, FloatingAddressAdd};
 use clap::Subcommand;
@@ -51,7 +51,7 @@ impl Command {
                 let new = FloatingAddressAdd { address, device, nodes, prefer };
                 output.show(&client.add_address(&new)?, |added| {
                     format!(
-                        "Floating IP {} added. A node takes it in a moment: `ursa address list` shows which.\n",
+                        "Floating IP {} added. A node takes it in a moment: `ursa floating-ip list` shows which.\n",
                         added.address
                     )
                 })
@@ -87,7 +87,7 @@ fn table(addresses: &[FloatingAddress]) -> String {
         ]);
     }
     let troubles: String = addresses.iter().map(troubles).collect();
-    table.text("No floating IPs. Add one with `ursa address add`.") + &troubles
+    table.text("No floating IPs. Add one with `ursa floating-ip add`.") + &troubles
 }
 
 fn holder(address: &FloatingAddress) -> String {
@@ -170,6 +170,6 @@ fd00::10/64    NONE     NOT HELD  -                     eth1        all    -    
 fd00::10/64: node 2 san2: `ip`: no
 "
         );
-        assert_eq!(table(&[]), "No floating IPs. Add one with `ursa address add`.\n");
+        assert_eq!(table(&[]), "No floating IPs. Add one with `ursa floating-ip add`.\n");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ::node::events::code::COPY_LOST;
+use ::node::events::code::COPY_OUT_OF_SYNC;
 use api::{Client, DiskRange, Event, EventsQuery, Missing, Severity};
 use clap::{Args, ValueEnum};
 
@@ -221,7 +221,7 @@ fn cells(event: &Event) -> [String; 6] {
 /// What has happened; with what a disk did not read, where the text does not say that.
 fn what(event: &Event) -> String {
     let text = event.text.escape_debug();
-    let Some(range) = event.range.as_deref().filter(|_| event.code == COPY_LOST.as_str()) else {
+    let Some(range) = event.range.as_deref().filter(|_| event.code == COPY_OUT_OF_SYNC.as_str()) else {
         return text.to_string();
     };
     let DiskRange { node, pool, disk, offset, len, lba, blocks } = range;
@@ -288,8 +288,12 @@ mod tests {
             blocks: 8,
         };
         let text = "copy of volume db on san3 is out of sync".to_owned();
-        let lost =
-            Event { code: "copy_lost".into(), text, range: Some(Box::new(range)), ..lost(&[1], 7, 100) };
+        let lost = Event {
+            code: "copy_out_of_sync".into(),
+            text,
+            range: Some(Box::new(range)),
+            ..lost(&[1], 7, 100)
+        };
         assert_eq!(
             what(&lost),
             "copy of volume db on san3 is out of sync (disk /dev/sdb of pool main on node 3, bytes 1048576 to 1052671, LBA 24 to 31)"

@@ -153,7 +153,7 @@ fn waits(job: &Job) -> Option<String> {
 }
 
 fn held_back(job: &Job) -> Option<String> {
-    job.held_back_by.and_then(restraint).map(str::to_owned)
+    job.limited_by.and_then(restraint).map(str::to_owned)
 }
 
 fn text(job: &Job) -> String {

@@ -123,7 +123,7 @@ enum Command {
     Node(node::Command),
     /// Manage floating IPs: portals held by one node, taken over by another on failure
     #[command(subcommand)]
-    Address(address::Command),
+    FloatingIp(address::Command),
     /// List a node's block devices and what uses them
     #[command(subcommand)]
     Disk(disk::Command),
@@ -200,7 +200,7 @@ pub fn main() -> ExitCode {
         Command::Diff(diff) => diff.run(&client, &output),
         Command::Export => apply::export(&client, &output),
         Command::Node(command) => command.run(&client, &output),
-        Command::Address(command) => command.run(&client, &output),
+        Command::FloatingIp(command) => command.run(&client, &output),
         Command::Disk(command) => command.run(&client, &output),
         Command::Pool(command) => command.run(&client, &output),
         Command::Volume(command) => command.run(&client, &output),

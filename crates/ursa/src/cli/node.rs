@@ -85,7 +85,7 @@ pub enum Command {
         node: Preferred,
     },
     /// Limit the resync rate of all nodes together, or show the limit
-    SyncLimit {
+    ResyncLimit {
         /// Bytes per second, such as 500M, or none: only each node's own setting applies
         #[arg(value_parser = parse_sync_limit, value_name = "SIZE|none")]
         limit: Option<Limit>,
@@ -93,7 +93,7 @@ pub enum Command {
     /// Set how often volumes are verified on schedule, or show it
     ///
     /// `ursa volume verify` verifies a volume now.
-    VerifyEvery {
+    VerifyInterval {
         /// Interval: 30d, 12h; or never
         #[arg(value_parser = parse_interval, value_name = "TIME|never")]
         interval: Option<Interval>,
@@ -281,10 +281,10 @@ impl Command {
                     "{address} of node {node} is for {kind} now: links of nodes with higher numbers move within half a minute, one after the other."
                 ))
             }
-            Command::SyncLimit { limit: None } => {
+            Command::ResyncLimit { limit: None } => {
                 output.show(&client.sync_limit()?, |limit| limited(limit.bytes_per_second))
             }
-            Command::SyncLimit { limit: Some(Limit(bytes_per_second)) } => {
+            Command::ResyncLimit { limit: Some(Limit(bytes_per_second)) } => {
                 client.limit_syncs(&SyncLimit { bytes_per_second })?;
                 output.done(limited(bytes_per_second).trim_end())
             }
@@ -296,8 +296,8 @@ impl Command {
                 }
                 Ok(())
             }
-            Command::VerifyEvery { interval: None } => output.show(&client.verify_schedule()?, compared),
-            Command::VerifyEvery { interval: Some(Interval(every)) } => {
+            Command::VerifyInterval { interval: None } => output.show(&client.verify_schedule()?, compared),
+            Command::VerifyInterval { interval: Some(Interval(every)) } => {
                 let schedule = VerifySchedule { seconds: every.map(|every| every.as_secs()) };
                 client.set_verify_schedule(&schedule)?;
                 output.done(compared(&schedule).trim_end())
@@ -399,7 +399,7 @@ fn limited(bytes_per_second: Option<u64>) -> String {
             "Resync is limited to {} per second for all nodes together, shared evenly among the nodes that resync others.\n",
             size(limit)
         ),
-        None => "Resync has no cluster-wide limit; only each node's own setting applies (sync-bytes-per-second-max).\n".into(),
+        None => "Resync has no cluster-wide limit; only each node's own setting applies (resync-bytes-per-second-max).\n".into(),
     }
 }
 

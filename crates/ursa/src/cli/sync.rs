@@ -9,8 +9,8 @@ use crate::clock::utc;
 pub(super) fn restraint(restraint: SyncRestraint) -> Option<&'static str> {
     Some(match restraint {
         SyncRestraint::Hosts => "slowed down by host writes",
-        SyncRestraint::NodeLimit => "limited by its source node (sync-bytes-per-second-max)",
-        SyncRestraint::ClusterLimit => "limited by the cluster's resync limit (ursa node sync-limit)",
+        SyncRestraint::NodeLimit => "limited by its source node (resync-bytes-per-second-max)",
+        SyncRestraint::ClusterLimit => "limited by the cluster's resync limit (ursa node resync-limit)",
         SyncRestraint::Turn => "queued behind other volumes",
         SyncRestraint::Paused => return None,
     })
@@ -26,7 +26,7 @@ pub(super) fn sync_line(sync: &CopySync) -> String {
         text += &format!(", {} to go", age(seconds));
     }
     text += &format!("; cause: {}", sync.cause);
-    if let Some(words) = sync.held_back_by.and_then(restraint) {
+    if let Some(words) = sync.limited_by.and_then(restraint) {
         text += &format!("; {words}");
     }
     if let Some(paused) = &sync.paused {
@@ -54,7 +54,7 @@ mod tests {
             seconds_left: Some(48),
             cause: "its node restarted".into(),
             since: None,
-            held_back_by: None,
+            limited_by: None,
             waits_for: None,
             paused: None,
         };
@@ -65,10 +65,10 @@ mod tests {
             "; cause: its node restarted; PAUSED by eva since 2026-11-22 12:03:04Z (ursa job list, ursa job resume)"
         ));
         assert_eq!(sync_line(&sync), "3G of 10G left to copy, 64M/s, 48s to go; cause: its node restarted");
-        let limited = CopySync { held_back_by: Some(SyncRestraint::ClusterLimit), ..sync.clone() };
+        let limited = CopySync { limited_by: Some(SyncRestraint::ClusterLimit), ..sync.clone() };
         assert_eq!(
             sync_line(&limited),
-            "3G of 10G left to copy, 64M/s, 48s to go; cause: its node restarted; limited by the cluster's resync limit (ursa node sync-limit)"
+            "3G of 10G left to copy, 64M/s, 48s to go; cause: its node restarted; limited by the cluster's resync limit (ursa node resync-limit)"
         );
         let waits_for = Some("node 3 to be reachable again (heartbeat timeout)".into());
         let still = CopySync { bytes_per_second: 0, seconds_left: None, waits_for, ..sync };

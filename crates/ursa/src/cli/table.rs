@@ -2,7 +2,7 @@
 
 use api::Since;
 
-use crate::size::Size;
+use base::ByteLen;
 
 /// Rows under a head.
 pub struct Table {
@@ -70,15 +70,9 @@ pub fn say_missing(missing: &[api::Missing]) {
     }
 }
 
-/// A size for people: exact where that is short, else with one digit after the point.
+/// A size for people.
 pub fn size(bytes: u64) -> String {
-    let exact = Size(bytes).to_string();
-    if exact.len() <= 5 {
-        return exact;
-    }
-    let units = ["", "K", "M", "G", "T", "P"];
-    let exponent = (bytes.ilog2() / 10).min(5);
-    format!("{:.1}{}", bytes as f64 / f64::from(2).powi(10 * exponent as i32), units[exponent as usize])
+    ByteLen(bytes).to_string()
 }
 
 /// A duration for people.

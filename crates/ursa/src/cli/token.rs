@@ -73,7 +73,7 @@ fn table(tokens: &[ApiToken]) -> String {
             token.role.to_string(),
             utc(token.created),
             token.expires.map_or("never".into(), utc),
-            token.made_by.clone(),
+            token.created_by.clone(),
         ]);
     }
     table.text("No tokens.")

@@ -79,9 +79,9 @@ pub enum Command {
     #[command(subcommand)]
     Copy(copy::Command),
     /// Set the split-brain policy of a two-node volume
-    Strategy(strategy::Choice),
+    SplitBrainPolicy(strategy::Choice),
     /// Resolve a split brain: choose the node whose data is kept
-    ResolveFork(strategy::Resolution),
+    ResolveSplitBrain(strategy::Resolution),
     /// Delete a volume and all its data
     Delete {
         /// Volume name or ID
@@ -219,8 +219,8 @@ impl Command {
                 if found.equal { Ok(()) } else { Err(CliError::CopiesDiffer(name)) }
             }
             Command::Copy(command) => command.run(client, output),
-            Command::Strategy(choice) => choice.run(client, output),
-            Command::ResolveFork(resolution) => resolution.run(client, output),
+            Command::SplitBrainPolicy(choice) => choice.run(client, output),
+            Command::ResolveSplitBrain(resolution) => resolution.run(client, output),
             Command::Delete { name, force, of, confirm } => {
                 let volume = client.volume_of(&name, of.node)?;
                 let of = alone_on(&volume).map(|node| format!(" of {node}")).unwrap_or_default();
@@ -314,7 +314,7 @@ fn resized(volume: &Volume) -> String {
 }
 
 /// In which column it says where a volume is; without a cluster there is none.
-const ON: usize = 4;
+const ON: usize = 6;
 
 /// The cluster's nodes, if something is wrong with one of these volumes: whether another node serves it depends on which of them are there. Only for texts: none if they
 /// cannot be asked for.
@@ -325,7 +325,8 @@ fn nodes_for(client: &Client, volumes: &[Volume]) -> Vec<ClusterNode> {
 
 fn table(volumes: &[Volume], nodes: &[ClusterNode]) -> String {
     let in_cluster = volumes.iter().any(|volume| volume.node.is_some() || !volume.copies.is_empty());
-    let mut head = vec!["NAME", "SIZE", "KIND", "BLOCK", "NODES", "POOL", "TARGET", "LUN", "HOST"];
+    let mut head =
+        vec!["NAME", "STATE", "SIZE", "RESERVED", "KIND", "BLOCK", "NODES", "POOL", "TARGET", "LUN", "HOST"];
     if !in_cluster {
         head.remove(ON);
     }
@@ -338,7 +339,9 @@ fn table(volumes: &[Volume], nodes: &[ClusterNode]) -> String {
         };
         let mut cells = vec![
             volume.name.clone(),
+            served::state(volume, nodes).into(),
             size(volume.size),
+            size(volume.reserved),
             kind(volume.kind).into(),
             volume.block_size.to_string(),
             on(volume),
@@ -432,8 +435,8 @@ fn compared(found: &Comparison) -> String {
     let outcome = match (found.stopped, found.different_bytes, found.unchecked_bytes) {
         (true, ..) => "interrupted".to_owned(),
         (_, 0, 0) => "equal".to_owned(),
-        (_, 0, unchecked) => format!("{unchecked} bytes could not be compared"),
-        (_, different, _) => format!("COPIES DIFFER IN {different} BYTES"),
+        (_, 0, unchecked) => format!("{} could not be compared", size(unchecked)),
+        (_, different, _) => format!("COPIES DIFFER IN {}", size(different)),
     };
     let last = found.last.map_or_else(|| "never".to_owned(), |at| format!("{}: {outcome}", utc(at)));
     let next = match (found.done_bytes, found.next) {
@@ -447,8 +450,8 @@ fn compared(found: &Comparison) -> String {
 fn state(state: CopyState) -> &'static str {
     match state {
         CopyState::InSync => "in sync",
-        CopyState::Joining => "catching up: it takes new writes, resync in progress",
-        CopyState::Outside => "OUT OF SYNC: it misses writes",
+        CopyState::CatchingUp => "catching up: it takes new writes, resync in progress",
+        CopyState::OutOfSync => "OUT OF SYNC: it misses writes",
     }
 }
 
@@ -456,7 +459,7 @@ fn verified(found: &Verification) -> String {
     let nodes = list(&found.nodes, "none");
     let place = |place: &Difference| {
         let nodes = list(&place.nodes, "none");
-        format!("{} bytes at offset {}, on nodes {nodes}\n", place.bytes, place.offset)
+        format!("{} at offset {}, on nodes {nodes}\n", size(place.bytes), place.offset)
     };
     let places: String = found.differences.iter().map(place).collect();
     let verdict = match found.state {
@@ -465,8 +468,8 @@ fn verified(found: &Verification) -> String {
             format!("Interrupted after {} of {}.", size(found.checked_bytes), size(found.total_bytes))
         }
         VerificationState::Done if found.different_bytes > 0 => format!(
-            "THE COPIES DIFFER in {} bytes. Remove the wrong copy and add it again: `ursa volume copy remove`, `ursa volume copy add`.",
-            found.different_bytes
+            "THE COPIES DIFFER in {}. Remove the wrong copy and add it again: `ursa volume copy remove`, `ursa volume copy add`.",
+            size(found.different_bytes)
         ),
         VerificationState::Done if found.unchecked_bytes > 0 => format!(
             "{} could not be compared: {}. The rest is equal.",

@@ -78,7 +78,7 @@ pub enum DrillError {
     #[error("timed out after {1:?} waiting for {0}; see the nodes' logs")]
     Late(String, Duration),
     /// The copy was not made anew.
-    #[error("`ursa volume copy replace` failed: {0}")]
+    #[error("`ursa volume copy rebuild` failed: {0}")]
     Replace(String),
     /// The load did not begin.
     #[error("the load did not start")]

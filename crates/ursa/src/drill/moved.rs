@@ -111,7 +111,7 @@ impl Counted {
             samples.filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
         };
         Counted {
-            synced_bytes: sum("ursa_copy_synced_bytes_total{", &[]),
+            synced_bytes: sum("ursa_copy_resynced_bytes_total{", &[]),
             sent_bytes: sum("ursa_replication_bytes_total{", &["direction=\"sent\"", "kind=\"sync\""]),
             dirtied_bytes: sum("ursa_copy_dirtied_bytes_total{", &[]),
         }
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn counters_are_found_among_the_metrics() {
         let metrics = "\
-# HELP ursa_copy_synced_bytes_total What this node has brought.
-ursa_copy_synced_bytes_total{volume=\"drill\",node=\"2\"} 67108864
-ursa_copy_synced_bytes_total{volume=\"drill\",node=\"3\"} 65536
+# HELP ursa_copy_resynced_bytes_total What this node has brought.
+ursa_copy_resynced_bytes_total{volume=\"drill\",node=\"2\"} 67108864
+ursa_copy_resynced_bytes_total{volume=\"drill\",node=\"3\"} 65536
 ursa_copy_dirtied_bytes_total{volume=\"drill\",node=\"3\"} 131072
 ursa_replication_bytes_total{node=\"2\",direction=\"sent\",kind=\"write\"} 1
 ursa_replication_bytes_total{node=\"2\",direction=\"sent\",kind=\"sync\"} 70

@@ -51,7 +51,7 @@ pub enum Kind {
     /// A node answers again.
     Back,
     /// A copy takes new writes.
-    Joining,
+    CatchingUp,
     /// A copy is in sync.
     InSync,
     /// A copy is no more, because it is made anew.
@@ -203,8 +203,8 @@ impl Timeline {
             }
             let (kind, what) = match state {
                 _ if old.is_none() => (Kind::Added, "has a new copy"),
-                CopyState::Outside => (Kind::Out, "is out of sync"),
-                CopyState::Joining => (Kind::Joining, "receives new writes"),
+                CopyState::OutOfSync => (Kind::Out, "is out of sync"),
+                CopyState::CatchingUp => (Kind::CatchingUp, "receives new writes"),
                 CopyState::InSync => (Kind::InSync, "is in sync"),
             };
             self.add(at, kind, Some(*node), format!("n{node} {what} {because}"));
@@ -251,7 +251,7 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use CopyState::{InSync, Joining, Outside};
+    use CopyState::{CatchingUp, InSync, OutOfSync};
 
     fn at(ms: u64) -> Instant {
         Instant(ms * 1_000_000)
@@ -281,14 +281,14 @@ mod tests {
         let mut timeline = Timeline::new(at(1000), &before);
         timeline.add(at(1000), Kind::Fault, Some(2), "n2 killed");
         timeline.learn(Sighting { at: at(1010), node: 2, seen: None });
-        timeline.learn(says(1450, 1, 3, false, Outside));
+        timeline.learn(says(1450, 1, 3, false, OutOfSync));
         assert_eq!(timeline.untold(at(1449)).len(), 1);
         assert_eq!(timeline.untold(at(1450)).len(), 2);
-        timeline.learn(says(2000, 1, 3, true, Outside));
-        timeline.learn(says(6000, 2, 3, false, Outside));
+        timeline.learn(says(2000, 1, 3, true, OutOfSync));
+        timeline.learn(says(6000, 2, 3, false, OutOfSync));
         // Both tell of the same epoch.
-        timeline.learn(says(6500, 1, 4, true, Joining));
-        timeline.learn(says(6510, 2, 4, false, Joining));
+        timeline.learn(says(6500, 1, 4, true, CatchingUp));
+        timeline.learn(says(6510, 2, 4, false, CatchingUp));
         timeline.learn(says(6600, 2, 5, true, InSync));
         assert_eq!((timeline.first(Kind::Out), timeline.first(Kind::Serves)), (Some(450), Some(1000)));
         let told: Vec<String> =
@@ -311,25 +311,25 @@ mod tests {
     #[test]
     fn a_copy_that_is_made_anew_goes_and_comes() {
         let mut timeline = Timeline::new(at(1000), &[says(500, 1, 2, true, InSync)]);
-        timeline.learn(says(1400, 1, 3, true, Outside));
-        let mut alone = says(1500, 1, 4, true, Outside);
+        timeline.learn(says(1400, 1, 3, true, OutOfSync));
+        let mut alone = says(1500, 1, 4, true, OutOfSync);
         alone.seen.as_mut().unwrap().copies.truncate(1);
         timeline.learn(alone);
-        timeline.learn(says(1600, 1, 5, true, Outside));
-        timeline.learn(says(1700, 1, 6, true, Joining));
+        timeline.learn(says(1600, 1, 5, true, OutOfSync));
+        timeline.learn(says(1700, 1, 6, true, CatchingUp));
         let told: Vec<(i64, Kind)> =
             timeline.into_events().into_iter().map(|event| (event.ms, event.kind)).collect();
-        let expected = [(400, Kind::Out), (500, Kind::Removed), (600, Kind::Added), (700, Kind::Joining)];
+        let expected = [(400, Kind::Out), (500, Kind::Removed), (600, Kind::Added), (700, Kind::CatchingUp)];
         assert_eq!(told, expected);
     }
 
     #[test]
     fn what_the_drill_knows_itself_is_told_once_whatever_is_seen_of_it() {
         for seen in [[3, 4], [4, 6], [5, 6]] {
-            let mut timeline = Timeline::new(at(1000), &[says(500, 1, 3, true, Outside)]);
+            let mut timeline = Timeline::new(at(1000), &[says(500, 1, 3, true, OutOfSync)]);
             timeline.replaced(2, Replaced { gone: at(1500), made: at(1600) });
             for epoch in seen {
-                let mut says = says(1400 + epoch * 50, 1, epoch, true, Outside);
+                let mut says = says(1400 + epoch * 50, 1, epoch, true, OutOfSync);
                 says.seen.as_mut().unwrap().copies.truncate(if epoch == 4 { 1 } else { 2 });
                 timeline.learn(says);
             }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::{ClientError, Verification};
+use base::ByteLen;
 use initiator::load::{LoadError, Report};
 use serde::Serialize;
 
@@ -160,7 +161,7 @@ fn equal(verification: &Result<Verification, ClientError>) -> Check {
         Ok(found) if found.equal => check(true, format!("all {} copies are identical", found.nodes.len())),
         Ok(found) if found.different_bytes > 0 => check(
             false,
-            format!("the copies differ in {} bytes: {:?}", found.different_bytes, found.differences),
+            format!("the copies differ in {}: {:?}", ByteLen(found.different_bytes), found.differences),
         ),
         Ok(found) => {
             let problem = found.problem.as_deref().unwrap_or("it was stopped");

@@ -21,7 +21,7 @@ use super::state::State;
 ///
 /// Each node reports what is configured on its devices. If a holder does not answer within two seconds, this is unknown (`state`).
 #[utoipa::path(
-    get, path = "/v1/addresses", tag = "cluster", operation_id = "list_addresses",
+    get, path = "/v1/floating-ips", tag = "cluster", operation_id = "list_addresses",
     responses(
         (status = OK, description = "All of them", body = List<FloatingAddress>),
         (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -52,7 +52,7 @@ pub(super) fn here(control: &Control) -> Vec<AddressHere> {
 ///
 /// It is configured on a network device of the holder, which needs permission to do so (CAP_NET_ADMIN). `troubles` says why this failed.
 #[utoipa::path(
-    post, path = "/v1/addresses", tag = "cluster", operation_id = "add_address",
+    post, path = "/v1/floating-ips", tag = "cluster", operation_id = "add_address",
     request_body = FloatingAddressAdd,
     responses(
         (status = CREATED, description = "The address; a node takes it over in a moment", body = FloatingAddress),
@@ -79,7 +79,7 @@ pub(super) async fn add(
 
 /// Removes a floating IP: its holder releases it, and sessions through it end.
 #[utoipa::path(
-    delete, path = "/v1/addresses/{address}", tag = "cluster", operation_id = "remove_address",
+    delete, path = "/v1/floating-ips/{address}", tag = "cluster", operation_id = "remove_address",
     params(("address" = String, Path, description = "The address, without prefix length"), Asked),
     responses(
         (status = NO_CONTENT, description = "Done"),

@@ -286,7 +286,7 @@ pub(super) async fn prefer(
 
 /// Shows the limit for the resync traffic of all nodes together.
 #[utoipa::path(
-    get, path = "/v1/cluster/sync-limit", tag = "cluster", operation_id = "sync_limit",
+    get, path = "/v1/cluster/resync-limit", tag = "cluster", operation_id = "sync_limit",
     responses(
         (status = OK, description = "The limit", body = SyncLimit),
         (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -301,7 +301,7 @@ pub(super) async fn sync_limit(Extracted(state): Extracted<State>) -> Result<axu
 ///
 /// The limit is shared evenly among the nodes that are sources of a resync. The nodes' own limits apply as well.
 #[utoipa::path(
-    put, path = "/v1/cluster/sync-limit", tag = "cluster", operation_id = "limit_syncs",
+    put, path = "/v1/cluster/resync-limit", tag = "cluster", operation_id = "limit_syncs",
     request_body = SyncLimit,
     responses(
         (status = NO_CONTENT, description = "Done"),

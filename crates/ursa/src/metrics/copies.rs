@@ -41,8 +41,8 @@ fn states(text: &mut Text, snapshot: &Snapshot) {
             let node = copy.node.to_string();
             for (state, standing) in [
                 ("in_sync", StandingEntry::InSync),
-                ("joining", StandingEntry::Joining),
-                ("outside", StandingEntry::Outside),
+                ("catching_up", StandingEntry::Joining),
+                ("out_of_sync", StandingEntry::Outside),
             ] {
                 let labels = [("volume", volume.as_str()), ("node", &node), ("state", state)];
                 family.sample(&labels, u8::from(copy.standing == standing));
@@ -53,7 +53,7 @@ fn states(text: &mut Text, snapshot: &Snapshot) {
 
 fn forks(text: &mut Text, snapshot: &Snapshot) {
     let help = "Whether a node has continued alone with the volume: no, alone (not resolved yet), split (split brain: both sides have data that the other does not have).";
-    let mut family = text.family("ursa_volume_fork", Kind::Gauge, help);
+    let mut family = text.family("ursa_volume_split_brain", Kind::Gauge, help);
     for (volume, status) in &snapshot.copies {
         let now = status.fork.as_ref().map(|fork| fork.state);
         for (state, fork) in
@@ -87,7 +87,7 @@ fn syncs(text: &mut Text, snapshot: &Snapshot) {
     };
     let help =
         "Total bytes to copy in the resync of a copy, including what hosts have written since it began.";
-    gauge("ursa_copy_sync_total_bytes", help, |sync| Some(sync.total_bytes));
+    gauge("ursa_copy_resync_total_bytes", help, |sync| Some(sync.total_bytes));
     gauge("ursa_copy_sync_remaining_bytes", "Bytes left to copy in the resync.", |sync| {
         Some(sync.left_bytes)
     });
@@ -96,9 +96,9 @@ fn syncs(text: &mut Text, snapshot: &Snapshot) {
     let help = "Time remaining for the resync at the current rate; absent if unknown.";
     gauge("ursa_copy_sync_remaining_seconds", help, CopySync::seconds_left);
     let help = "Whether the resync is stalled: `ursa volume show` says what it waits for.";
-    gauge("ursa_copy_sync_waits", help, |sync| Some(u64::from(sync.waits_for.is_some())));
+    gauge("ursa_copy_resync_stalled", help, |sync| Some(u64::from(sync.waits_for.is_some())));
     let help = "Whether somebody has paused the resync: it does not run until it is resumed.";
-    let mut family = text.family("ursa_copy_sync_paused", Kind::Gauge, help);
+    let mut family = text.family("ursa_copy_resync_paused", Kind::Gauge, help);
     for (volume, status) in &snapshot.copies {
         for copy in status.entry.copies.iter().filter(|copy| status.syncs.contains_key(&copy.slot)) {
             let paused = status.entry.paused.contains_key(&copy.slot);
@@ -108,12 +108,12 @@ fn syncs(text: &mut Text, snapshot: &Snapshot) {
     let help = "What limits the rate of the resync: hosts, node_limit, cluster_limit, turn, paused; always 1; absent if only disks and network limit it.";
     let mut family = text.family("ursa_copy_sync_held_back", Kind::Gauge, help);
     for (volume, node, sync) in &syncs {
-        if let Some(restraint) = sync.held_back_by {
+        if let Some(restraint) = sync.limited_by {
             family.sample(&[("volume", volume), ("node", node), ("by", name(restraint))], 1);
         }
     }
     let help = "Why the copy missed writes: a cause as in events; always 1.";
-    let mut family = text.family("ursa_copy_sync_cause", Kind::Gauge, help);
+    let mut family = text.family("ursa_copy_resync_cause", Kind::Gauge, help);
     for (volume, node, sync) in &syncs {
         family.sample(&[("volume", volume), ("node", node), ("cause", sync.cause.code())], 1);
     }
@@ -136,9 +136,9 @@ fn limits(text: &mut Text, snapshot: &Snapshot) {
         }
     };
     let help = "Resync limit of all nodes together; absent if there is none.";
-    gauge("ursa_cluster_sync_limit_bytes_per_second", help, snapshot.replication.sync_limit);
+    gauge("ursa_cluster_resync_limit_bytes_per_second", help, snapshot.replication.sync_limit);
     let help = "Resync limit of this node now: its share of the cluster's limit, or its own setting.";
-    gauge("ursa_sync_budget_bytes_per_second", help, snapshot.replication.sync_budget);
+    gauge("ursa_resync_budget_bytes_per_second", help, snapshot.replication.sync_budget);
 }
 
 fn synced(text: &mut Text, snapshot: &Snapshot) {
@@ -152,7 +152,7 @@ fn synced(text: &mut Text, snapshot: &Snapshot) {
         }
     };
     let help = "Bytes that this node has sent to a copy on another node to resync it.";
-    counter("ursa_copy_synced_bytes_total", help, synced);
+    counter("ursa_copy_resynced_bytes_total", help, synced);
     let help = "Bytes of regions that host writes have added to the resync of a copy that takes no writes yet: regions that were equal, or copied already.";
     counter("ursa_copy_dirtied_bytes_total", help, dirtied);
 }

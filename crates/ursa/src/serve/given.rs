@@ -86,7 +86,7 @@ pub struct Given {
 
     /// Resync rate limit of this node as a source, in bytes per second; 0: as much as hosts leave [default: 512M]
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
-    pub sync_bytes_per_second_max: Option<Size>,
+    pub resync_bytes_per_second_max: Option<Size>,
 
     /// When the other nodes must confirm reads of volumes with two or more copies: auto (on virtual machines), always or never [default: auto]
     #[arg(long, value_name = "WHEN", hide_short_help = true)]
@@ -265,7 +265,9 @@ impl Given {
             pool_size: self.pool_size.or(file.pool_size),
             ram_max: self.ram_max.or(file.ram_max),
             data_max: self.data_max.or(file.data_max),
-            sync_bytes_per_second_max: self.sync_bytes_per_second_max.or(file.sync_bytes_per_second_max),
+            resync_bytes_per_second_max: self
+                .resync_bytes_per_second_max
+                .or(file.resync_bytes_per_second_max),
             read_confirm: self.read_confirm.or(file.read_confirm),
             commands_max: self.commands_max.or(file.commands_max),
             login_timeout: self.login_timeout.or(file.login_timeout),

@@ -140,9 +140,9 @@ impl Settings {
             data_bytes_max: given
                 .data_max
                 .map_or(defaults.data_bytes_max, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
-            sync_bytes_per_second_max: given
-                .sync_bytes_per_second_max
-                .map_or(defaults.sync_bytes_per_second_max, |size| size.0),
+            resync_bytes_per_second_max: given
+                .resync_bytes_per_second_max
+                .map_or(defaults.resync_bytes_per_second_max, |size| size.0),
             read_confirm: read_confirm.is_on(&machine),
             commands_max: given.commands_max.unwrap_or(defaults.commands_max),
             login_deadline: seconds(given.login_timeout, defaults.login_deadline),
@@ -200,7 +200,7 @@ impl Settings {
             pool_size: self.pool_size,
             ram_max: Some(Size(self.node.ram_bytes_max)),
             data_max: Some(Size(self.node.data_bytes_max as u64)),
-            sync_bytes_per_second_max: Some(Size(self.node.sync_bytes_per_second_max)),
+            resync_bytes_per_second_max: Some(Size(self.node.resync_bytes_per_second_max)),
             read_confirm: Some(self.read_confirm),
             commands_max: Some(self.node.commands_max),
             login_timeout: seconds(self.node.login_deadline),

@@ -55,7 +55,7 @@ fn a_token_may_what_its_role_may() {
     assert_eq!(code, Some(0), "{text}");
     let (code, text) = with_token(&node, viewer.trim(), &["volume", "create", "db", "--size", "1G"]);
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("needs the role operator"), "{text}");
+    assert!(text.contains("requires the role operator"), "{text}");
     let id = node.json(&["token", "list"])[0]["id"].as_str().unwrap().to_owned();
     node.ok(&["token", "delete", &id, "--yes"]);
     let (code, text) = with_token(&node, viewer.trim(), &["volume", "list"]);
@@ -94,7 +94,7 @@ fn users_are_the_clusters() {
     second.ok(&["user", "create", "carol", "--role", "viewer", "--password-file", file]);
     let would = second.ok(&["user", "set", "carol", "--role", "admin", "--dry-run"]);
     let changes_nothing = would.ends_with("Nothing was changed.\n");
-    assert!(would.contains("user carol has the role admin") && changes_nothing, "{would}");
+    assert!(would.contains("user carol gets the role admin") && changes_nothing, "{would}");
     until("the first node knows them, too", || names(&first) == ["alice", "carol"]);
     let viewer = first.ok(&["token", "create", "monitoring", "--role", "viewer"]);
     until("the second node knows the token", || with_token(&second, viewer.trim(), &["status"]).0 == Some(0));

@@ -42,8 +42,8 @@ fn a_volume_from_its_making_to_its_end() {
 fn answers_are_tables_json_or_yaml() {
     let node = Node::start(&["--volume", "demo=1G,ram"]);
     let table = node.ok(&["volume", "list"]);
-    assert!(table.starts_with("NAME  SIZE  KIND  BLOCK  POOL"), "{table}");
-    assert!(table.contains("demo  1G    ram   512    default"), "{table}");
+    assert!(table.starts_with("NAME  STATE    SIZE  RESERVED  KIND  BLOCK  POOL"), "{table}");
+    assert!(table.contains("demo  healthy  1G    1G        ram   512    default"), "{table}");
     let list = node.json(&["volume", "list"]);
     assert_eq!((&list[0]["size"], &list[0]["block_size"]), (&json!(1 << 30), &json!(512)));
     let yaml = node.ok(&["-o", "yaml", "volume", "list"]);
@@ -255,7 +255,7 @@ fn manual_pages_are_written() {
     let output = ursa(&["man", directory.path().join("man1").to_str().unwrap()]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let page = std::fs::read_to_string(directory.path().join("man1/ursa-status.1")).unwrap();
-    assert!(page.contains("data or service is lost"), "{page}");
+    assert!(page.contains("data or service lost"), "{page}");
     let output = ursa(&["man", "/dev/null/man1"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }

@@ -61,7 +61,7 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
     assert_eq!((&there["copies"][0]["node"], &there["copies"][0]["here"]), (&json!(1), &json!(false)));
     assert_eq!(
         there["losses"],
-        json!([{"node": 1, "outcome": "stops", "text": "if node 1 is lost: unavailable until the node returns (only copy in sync)"}])
+        json!([{"node": 1, "outcome": "unavailable", "text": "if node 1 is lost: unavailable until the node returns (only copy in sync)"}])
     );
 
     // Said nothing, it has two copies; one is said to be what it is.
@@ -98,7 +98,7 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
     assert_eq!((of, pools.get("missing")), (vec![&json!(2), &json!(1)], None));
     assert_eq!(second.json(&["pool", "list"])[0]["node"], 2);
     assert_eq!(second.json(&["session", "list", "--node", "1"]), json!({"items": []}));
-    assert!(second.refused(1, &["pool", "list", "--node", "7"]).contains("no node"));
+    assert!(second.refused(1, &["pool", "list", "--node", "7"]).contains("not found"));
     assert!(second.refused(1, &["pool", "list", "--node", "x"]).contains("`all`"));
 
     let _directory = first.kill();
@@ -145,7 +145,7 @@ fn pools_and_sessions_of_another_node_are_worked_with_from_here() {
     assert_eq!(second.json(&there(&["pool", "show", "far"])), made);
     assert_eq!(first.json(&["pool", "show", "far"])["disks"], made["disks"]);
     let refused = second.refused(2, &there(&["pool", "add-disk", "far", "more", "--size", "64M"]));
-    assert!(refused.contains("machine of node 1"), "{refused}");
+    assert!(refused.contains("an absolute path on node 1"), "{refused}");
     let grown = second.json(&there(&["pool", "add-disk", "far", &more, "--size", "64M"]));
     assert_eq!(grown["disks"].as_array().unwrap().len(), 2);
     second.refused(1, &there(&["pool", "reopen", "far"]));
@@ -159,11 +159,11 @@ fn pools_and_sessions_of_another_node_are_worked_with_from_here() {
     assert_eq!(second.json(&there(&["pool", "import", &disk, &more]))["name"], "far");
 
     assert!(second.refused(1, &there(&["session", "end", "1"])).contains("session"));
-    assert!(second.refused(1, &["session", "end", "1", "--node", "7"]).contains("no node"));
-    assert!(second.refused(1, &["pool", "show", "far", "--node", "7"]).contains("no node"));
+    assert!(second.refused(1, &["session", "end", "1", "--node", "7"]).contains("not found"));
+    assert!(second.refused(1, &["pool", "show", "far", "--node", "7"]).contains("not found"));
 
     let would = second.refused(1, &["node", "remove", "1", "--dry-run"]);
-    assert!(would.contains("no majority"), "node 1 alone votes: {would}");
+    assert!(would.contains("no quorum"), "node 1 alone votes: {would}");
     let would = first.ok(&["node", "remove", "2", "--dry-run"]);
     assert!(would.contains("- node 2 (") && would.contains("Nothing was changed"), "{would}");
     assert_eq!(first.json(&["node", "list"]).as_array().unwrap().len(), 2);
@@ -232,7 +232,7 @@ fn one_stream_tells_what_all_nodes_see_and_who_is_silent() {
     let mut stream = Stream::of(&first);
     stream.until("\nid: ");
     second.ok(&["volume", "create", "db", "--size", "64M", "--on", "2"]);
-    stream.until("\"volume_made\"");
+    stream.until("\"volume_created\"");
     let directory = second.kill();
     stream.until("event: missing\ndata: {\"node\":2,");
     stream.until("\"node_lost\"");
@@ -261,9 +261,9 @@ fn what_has_happened_and_was_done_on_all_nodes_is_told_by_any() {
         let events = told(&first, code);
         matches!(events.as_slice(), [one] if one["seen_by"].as_array().is_some_and(|by| by.len() == 2))
     };
-    until("both have seen the volume, and it is told once", || both("volume_made"));
+    until("both have seen the volume, and it is told once", || both("volume_created"));
     let of_far = || -> Vec<Value> {
-        told(&first, "pool_made").into_iter().filter(|event| event["subject"] == "far").collect()
+        told(&first, "pool_created").into_iter().filter(|event| event["subject"] == "far").collect()
     };
     until("the pool's node has seen it", || !of_far().is_empty());
     assert_eq!(of_far()[0]["seen_by"], json!([2]));
@@ -277,7 +277,7 @@ fn what_has_happened_and_was_done_on_all_nodes_is_told_by_any() {
     let id = first.json(&["volume", "show", "db"])["id"].as_str().unwrap().to_owned();
     let by_identity = first.json(&["events", "--node", "all", "--subject", &id]);
     let by_identity = by_identity["items"].as_array().unwrap();
-    assert!(by_identity.iter().any(|event| event["code"] == "volume_made"), "{by_identity:?}");
+    assert!(by_identity.iter().any(|event| event["code"] == "volume_created"), "{by_identity:?}");
     assert!(by_identity.iter().all(|event| event["subject_id"] == id), "{by_identity:?}");
     let grave = first.json(&["events", "--subject", "db", "--severity", "critical"]);
     assert_eq!(grave["items"], json!([]));
@@ -290,7 +290,7 @@ fn what_has_happened_and_was_done_on_all_nodes_is_told_by_any() {
     let of_second = |node: &Node| node.json(&["audit", "--node", "2"])["items"].clone();
     assert_eq!(of_second(&first), of_second(&second));
     assert!(first.refused(1, &["audit", "--node", "all", "--before", "3"]).contains("`until`"));
-    assert!(first.refused(1, &["audit", "--node", "7"]).contains("no node"));
+    assert!(first.refused(1, &["audit", "--node", "7"]).contains("not found"));
 
     let _directory = second.kill();
     until("the second node is missed", || first.json(&["node", "list"])[1]["up"] == false);

@@ -17,7 +17,7 @@ use super::super::turns::Thing;
 use super::super::{Control, ControlError};
 use crate::access::{HostGroup, Target};
 use crate::copies::{Keeper, RECORD_DEADLINE};
-use crate::events::code::{CLUSTER_ENTERED, CLUSTER_FAILED};
+use crate::events::code::{CLUSTER_FAILED, CLUSTER_RECOVERED};
 use crate::events::{Event, tell};
 use crate::port_numbers::NodeNumber;
 use crate::record::set;
@@ -91,7 +91,7 @@ impl Control {
         // It may have left meanwhile.
         let Some(keeper) = self.keeper() else { return };
         let name = self.host.name.clone();
-        tell(Event::new(CLUSTER_ENTERED, &name, format!("node {name} takes part in its cluster")));
+        tell(Event::new(CLUSTER_RECOVERED, &name, format!("node {name} takes part in its cluster")));
         // The rules that were known last may name what is gone.
         while !keeper.is_stopping() {
             if keeper.until(RECORD_DEADLINE, || keeper.acts_by() > Revision(0)).await {

@@ -348,7 +348,7 @@ fn new_volume(drawn: &Drawn, id: VolumeId, name: &str, size: u64, made: &Made) -
         size,
         epoch: 1,
         copies: copies.collect(),
-        reason: Cause::VolumeMade,
+        reason: Cause::VolumeCreated,
         dropped: dropped.collect(),
         missed: BTreeMap::new(),
         unread: BTreeMap::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::Instant;
+use base::{ByteLen, Instant};
 use replica::NodeId;
 
 use super::super::{Control, ControlError, Trouble};
@@ -16,7 +16,7 @@ use crate::copies::{
     VerificationEntry, VerificationProgress, Verified, VolumeEntry, differing_key, json, node_key,
     verification_key,
 };
-use crate::events::code::COPIES_DIFFER;
+use crate::events::code::COPIES_MISMATCH;
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
@@ -241,10 +241,12 @@ impl Control {
             let first = nodes.filter(|node| keeper.hears(*node)).min();
             let nodes = differing.nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
             let text = format!(
-                "mismatch: copies of volume {} differ in {} bytes (nodes {nodes}): `ursa volume verify {}` shows where. Remove the wrong copy and add it again: `ursa volume copy remove`, `ursa volume copy add`. This finding ends when a full verify finds the copies equal",
-                entry.name, differing.bytes, entry.name
+                "mismatch: copies of volume {} differ in {} (nodes {nodes}): `ursa volume verify {}` shows where. Remove the wrong copy and add it again: `ursa volume copy remove`, `ursa volume copy add`. This finding ends when a full verify finds the copies equal",
+                entry.name,
+                ByteLen(differing.bytes),
+                entry.name
             );
-            (first == Some(keeper.me())).then(|| Trouble::new(COPIES_DIFFER.as_str(), &entry.name, text))
+            (first == Some(keeper.me())).then(|| Trouble::new(COPIES_MISMATCH.as_str(), &entry.name, text))
         };
         self.remembered_to_differ().into_iter().filter_map(trouble).collect()
     }

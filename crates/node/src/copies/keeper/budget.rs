@@ -13,7 +13,7 @@ use super::{ClusterError, Keeper, json};
 use crate::shard::{Shard, on_all_cores};
 
 /// The key of what all nodes of the cluster may give together, in bytes a second.
-pub(super) const SYNC_LIMIT: &str = "sync-limit";
+pub(super) const SYNC_LIMIT: &str = "resync-limit";
 
 /// What the cores were told last.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Giving {
         for sync in syncs {
             // What is paused takes no part of the budget, and no turn.
             if let Part::Source(next) = sync.part
-                && sync.held_back_by != Some(Restraint::Paused)
+                && sync.limited_by != Some(Restraint::Paused)
             {
                 self.cores.insert(core);
                 if !matches!(next, SyncNext::Admission | SyncNext::Promotion) {
@@ -77,7 +77,7 @@ impl Keeper {
     fn budget(&self, now: Instant) -> Option<Budget> {
         let limit = self.sync_limit();
         let givers = limit.map_or(1, |_| 1 + self.others_that_give(now));
-        Budget::of_node(Shard::current().config().sync_bytes_per_second_max, limit, givers)
+        Budget::of_node(Shard::current().config().resync_bytes_per_second_max, limit, givers)
     }
 
     /// Other nodes that bring copies up to date, or may, and do not say that they do not.

@@ -105,7 +105,7 @@ mod tests {
             size: 1 << 30,
             epoch: 4,
             copies: copies.iter().enumerate().map(copy).collect(),
-            reason: Cause::VolumeMade,
+            reason: Cause::VolumeCreated,
             dropped: Vec::new(),
             missed: BTreeMap::new(),
             unread: BTreeMap::new(),

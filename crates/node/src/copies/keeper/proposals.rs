@@ -254,7 +254,7 @@ impl Keeper {
         let taken = before.filter(|copy| proposal.reason == Reason::Leaves && kept.entry.is_to_leave(copy));
         let maintained = before.is_some_and(|copy| self.is_in_maintenance(NodeId(copy.node)));
         let reason = match (taken, proposal.reason) {
-            (Some(_), _) => Cause::TakenOff,
+            (Some(_), _) => Cause::CopyRemoved,
             (None, Reason::Leaves) if maintained => Cause::Maintenance,
             (None, reason) => reason.into(),
         };

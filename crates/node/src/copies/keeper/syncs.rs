@@ -208,7 +208,7 @@ impl Keeper {
     pub(super) fn may_give(&self, now: Instant, node: NodeId) -> bool {
         let syncs = self.syncs.borrow();
         let said = syncs.heard.get(&node).map(|heard| heard.fresh(now)).unwrap_or_default();
-        let gives = |report: &Report| report.source && report.held_back_by != Some(Restraint::Paused);
+        let gives = |report: &Report| report.source && report.limited_by != Some(Restraint::Paused);
         said.is_empty() || said.iter().any(gives)
     }
 
@@ -245,7 +245,7 @@ impl Keeper {
                 let mut sync = CopySync::of(&of_copy, volume.cause(copy.slot), absent);
                 sync.lasts = Some(self.outside.borrow().lasts(now, volume.number, copy.slot));
                 if let Some(pause) = volume.paused.get(&copy.slot)
-                    && sync.held_back_by == Some(Restraint::Paused)
+                    && sync.limited_by == Some(Restraint::Paused)
                 {
                     sync.waits_for = Some(Awaited::Resumption { by: pause.by.clone() }.into());
                 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use base::Instant;
+use base::{ByteLen, Instant};
 use cluster::Versioned;
 use replica::NodeId;
 use serde::de::DeserializeOwned;
@@ -16,11 +16,12 @@ use super::{Keeper, parse};
 use crate::access::{HostGroup, LunMap, Target};
 use crate::control::{HOSTS, TARGETS, note_ended_work};
 use crate::events::code::{
-    COPY_ADDED, COPY_LOST, COPY_REMOVED, FORK_DECIDED, FORK_ENDED, FORK_FOUND, HOST_CHANGED, HOST_DELETED,
-    HOST_MADE, MAINTENANCE_BEGAN, MAINTENANCE_ENDED, MAPS_CHANGED, NODE_JOINED, NODE_LOST, NODE_REMOVED,
-    NODE_RETURNED, NODE_STOPPED, RECORD_LOST, RECORD_RETURNED, STRATEGY_CHANGED, SYNC_ENDED, SYNC_PAUSED,
-    SYNC_RESUMED, SYNC_STARTED, TARGET_CHANGED, TARGET_DELETED, TARGET_MADE, VOLUME_DELETED, VOLUME_GROWN,
-    VOLUME_MADE, VOLUME_RENAMED,
+    COPY_ADDED, COPY_OUT_OF_SYNC, COPY_REMOVED, HOST_CHANGED, HOST_CREATED, HOST_DELETED, MAINTENANCE_ENDED,
+    MAINTENANCE_STARTED, MAPS_CHANGED, NODE_JOINED, NODE_LOST, NODE_REMOVED, NODE_RETURNED, NODE_STOPPED,
+    RECORD_LOST, RECORD_RETURNED, RESYNC_COMPLETED, RESYNC_PAUSED, RESYNC_RESUMED, RESYNC_STARTED,
+    SPLIT_BRAIN_DETECTED, SPLIT_BRAIN_ENDED, SPLIT_BRAIN_POLICY_CHANGED, SPLIT_BRAIN_RESOLVED,
+    TARGET_CHANGED, TARGET_CREATED, TARGET_DELETED, VOLUME_CREATED, VOLUME_DELETED, VOLUME_RENAMED,
+    VOLUME_RESIZED,
 };
 use crate::events::{Code, Event, tell};
 use crate::floating::{ADDRESSES, HOLDERS, tell_address, tell_holder};
@@ -154,7 +155,7 @@ impl Keeper {
             let (why, from, to) = (entry.cause(copy.slot), self.named(source.0), self.named(copy.node));
             let text =
                 format!("resync of volume {} on {to} from {from} started (out of sync: {why})", entry.name);
-            let event = about(&entry.id, Event::new(SYNC_STARTED, &entry.name, text));
+            let event = about(&entry.id, Event::new(RESYNC_STARTED, &entry.name, text));
             tell(event.because(why.code()).of_node(copy.node));
         }
     }
@@ -226,7 +227,7 @@ impl Keeper {
                 let copies = now.copies.len();
                 let word = if copies == 1 { "copy" } else { "copies" };
                 let text = format!("volume {} created with {copies} {word}", now.name);
-                return tell(about(&now.id, Event::new(VOLUME_MADE, &now.name, text)));
+                return tell(about(&now.id, Event::new(VOLUME_CREATED, &now.name, text)));
             }
             (Some(before), None) => {
                 self.told.borrow_mut().syncs.remove(&before.number);
@@ -240,8 +241,9 @@ impl Keeper {
             tell(about(&now.id, Event::new(VOLUME_RENAMED, &now.name, text)));
         }
         if before.size < now.size {
-            let text = format!("volume {} resized to {} bytes (was {})", now.name, now.size, before.size);
-            tell(about(&now.id, Event::new(VOLUME_GROWN, &now.name, text)));
+            let text =
+                format!("volume {} resized from {} to {}", now.name, ByteLen(before.size), ByteLen(now.size));
+            tell(about(&now.id, Event::new(VOLUME_RESIZED, &now.name, text)));
         }
         let event = |code: Code, node: u16, text: String, why: &Cause| {
             about(&now.id, Event::new(code, &now.name, text)).because(why.code()).of_node(node)
@@ -261,13 +263,13 @@ impl Keeper {
                     let why = now.cause(copy.slot);
                     let text = format!("copy of volume {} on {node} is out of sync: {why}", now.name);
                     let range = now.unread.get(&copy.slot).cloned();
-                    tell(event(COPY_LOST, copy.node, text, &why).where_unread(range));
+                    tell(event(COPY_OUT_OF_SYNC, copy.node, text, &why).where_unread(range));
                 }
                 (false, true) => {
                     let why = before.cause(copy.slot);
                     let text =
                         format!("resync of volume {} on {node} complete (was out of sync: {why})", now.name);
-                    tell(event(SYNC_ENDED, copy.node, text, &why));
+                    tell(event(RESYNC_COMPLETED, copy.node, text, &why));
                 }
                 _ => {}
             }
@@ -275,8 +277,8 @@ impl Keeper {
         for copy in now.copies.iter().filter(|copy| copy.standing != StandingEntry::InSync) {
             let node = self.named(copy.node);
             let (code, what) = match (before.paused.get(&copy.slot), now.paused.get(&copy.slot)) {
-                (None, Some(pause)) => (SYNC_PAUSED, format!("paused by {}", pause.by)),
-                (Some(_), None) => (SYNC_RESUMED, "resumed".into()),
+                (None, Some(pause)) => (RESYNC_PAUSED, format!("paused by {}", pause.by)),
+                (Some(_), None) => (RESYNC_RESUMED, "resumed".into()),
                 _ => continue,
             };
             let text = format!("resync of volume {} on {node} {what}", now.name);
@@ -298,7 +300,7 @@ impl Keeper {
         let Ok(node) = number.parse::<u16>() else { return };
         let name = self.named(node);
         let (code, text) = match change {
-            (false, true) => (MAINTENANCE_BEGAN, format!("{name} is in maintenance and can be stopped")),
+            (false, true) => (MAINTENANCE_STARTED, format!("{name} is in maintenance and can be stopped")),
             (true, false) => (MAINTENANCE_ENDED, format!("{name} has left maintenance")),
             _ => return,
         };
@@ -330,7 +332,7 @@ impl Keeper {
                 ),
             ),
         };
-        tell(about(id, Event::new(STRATEGY_CHANGED, name, text)).because(cause));
+        tell(about(id, Event::new(SPLIT_BRAIN_POLICY_CHANGED, name, text)).because(cause));
     }
 
     fn tell_split(&self, id: &str, pair: (Option<SplitEntry>, Option<SplitEntry>), tell: Teller<'_>) {
@@ -343,17 +345,17 @@ impl Keeper {
                     "split brain of volume {name}: {} and another node continued alone, and each has data that the other lacks",
                     self.named(node)
                 );
-                Event::new(FORK_FOUND, name, text).of_node(node)
+                Event::new(SPLIT_BRAIN_DETECTED, name, text).of_node(node)
             }
             (Some(SplitEntry { keep: None, .. }), Some(SplitEntry { keep: Some(keep), .. })) => {
                 let text = format!(
                     "the data of {} will be kept to resolve the split brain of volume {name}",
                     self.named(keep)
                 );
-                Event::new(FORK_DECIDED, name, text).of_node(keep)
+                Event::new(SPLIT_BRAIN_RESOLVED, name, text).of_node(keep)
             }
             (Some(split), None) => {
-                Event::new(FORK_ENDED, &name, format!("split brain of volume {name} resolved"))
+                Event::new(SPLIT_BRAIN_ENDED, &name, format!("split brain of volume {name} resolved"))
                     .of_node(split.node)
             }
             _ => return,
@@ -385,7 +387,7 @@ fn tell_target((before, now): (Option<Target>, Option<Target>), tell: Teller<'_>
     match (before, now) {
         (None, None) => {}
         (None, Some(now)) => {
-            tell(Event::new(TARGET_MADE, now.name.as_str(), format!("target {} created", now.name)));
+            tell(Event::new(TARGET_CREATED, now.name.as_str(), format!("target {} created", now.name)));
             tell_maps(&now, &[], tell);
         }
         (Some(before), None) => {
@@ -416,7 +418,7 @@ fn tell_maps(target: &Target, before: &[LunMap], tell: Teller<'_>) {
 
 fn tell_host((before, now): (Option<HostGroup>, Option<HostGroup>), tell: Teller<'_>) {
     let (code, name, what) = match (before, now) {
-        (None, Some(now)) => (HOST_MADE, now.name, "created"),
+        (None, Some(now)) => (HOST_CREATED, now.name, "created"),
         (Some(before), None) => (HOST_DELETED, before.name, "deleted"),
         (Some(before), Some(now)) if before != now => (HOST_CHANGED, now.name, "changed"),
         _ => return,

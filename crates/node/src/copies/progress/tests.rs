@@ -30,7 +30,7 @@ fn volume() -> VolumeEntry {
             copy(1, StandingEntry::InSync),
             copy(2, StandingEntry::Outside),
         ],
-        reason: Cause::VolumeMade,
+        reason: Cause::VolumeCreated,
         dropped: Vec::new(),
         missed: Default::default(),
         unread: Default::default(),
@@ -47,7 +47,7 @@ fn sync(slice: u16, left: u64, copied: u64, part: Part) -> SliceSync {
         copied_bytes: copied,
         dirtied_bytes: 0,
         part,
-        held_back_by: None,
+        limited_by: None,
         no_room: false,
     }
 }

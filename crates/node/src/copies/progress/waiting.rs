@@ -124,7 +124,7 @@ impl Progress {
             SyncNext::Read(region) => Awaited::Read { source: me, slice, region },
             SyncNext::Confirmed(region) => Awaited::Write { node: who.node_of(who.copy), slice, region },
             SyncNext::WritesEnd(region) => Awaited::HostWrites { slice, region },
-            SyncNext::Budget => Awaited::Budget { source: me, restraint: self.seen.held_back_by },
+            SyncNext::Budget => Awaited::Budget { source: me, restraint: self.seen.limited_by },
             SyncNext::Pass => Awaited::Pass,
             SyncNext::Admission => who.kept_out.copied().map_or(Awaited::Admission, Awaited::KeptOut),
             SyncNext::Promotion => Awaited::Promotion,
@@ -177,7 +177,7 @@ impl fmt::Display for Awaited {
             Awaited::Resumption { by } => write!(f, "an administrator to resume it (paused by {by})"),
             Awaited::Decision { volume } => write!(
                 f,
-                "an administrator to choose which data to keep: `ursa volume resolve-fork {volume} --keep NODE --discard-other`"
+                "an administrator to choose which data to keep: `ursa volume resolve-split-brain {volume} --keep NODE --discard-other`"
             ),
         }
     }

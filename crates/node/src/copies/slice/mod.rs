@@ -206,14 +206,14 @@ impl SliceCopy {
     pub fn syncs(&self) -> Vec<SliceSync> {
         let copies = Copies::current();
         let may = copies.receivers(self.address.volume);
-        let held_back_by = |slot, wanted| match may {
+        let limited_by = |slot, wanted| match may {
             _ if wanted == Receivers::All && copies.is_paused(self.address.volume, slot) => {
                 Some(Restraint::Paused)
             }
             Receivers::Joiners if wanted == Receivers::All => Some(Restraint::Turn),
-            _ => copies.pace().held_back_by(rt::now()),
+            _ => copies.pace().limited_by(rt::now()),
         };
-        progress::of_slice(self.address, &self.replica.borrow(), self.has_no_room(), held_back_by)
+        progress::of_slice(self.address, &self.replica.borrow(), self.has_no_room(), limited_by)
     }
 
     /// What is under way, for people who look for a fault.

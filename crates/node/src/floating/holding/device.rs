@@ -15,7 +15,7 @@ use super::super::{
     may_have, portals_of,
 };
 use super::{Held, Holding, TURN};
-use crate::events::code::ADDRESS_FAILED;
+use crate::events::code::FLOATING_IP_FAILED;
 use crate::events::{Event, tell};
 use crate::portal;
 use crate::shard::{Shard, on_all_cores};
@@ -195,7 +195,7 @@ impl Holding {
         }
         tracing::error!(address = %self.address, trouble, "the floating IP could not be added, removed or released");
         let text = format!("floating IP {} could not be added, removed or released: {trouble}", self.address);
-        tell(Event::new(ADDRESS_FAILED, self.address.to_string(), text).of_node(self.keeper.me().0));
+        tell(Event::new(FLOATING_IP_FAILED, self.address.to_string(), text).of_node(self.keeper.me().0));
         floating.change(self.address, |here| here.trouble = Some(trouble));
     }
 }

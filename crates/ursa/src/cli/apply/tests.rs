@@ -289,13 +289,13 @@ fn what_the_file_does_not_name_stays_unless_pruned() {
     let later = "- copy of volume db on node 1: when all copies named in the file are in sync";
     assert_eq!(plan.waiting, [later]);
     let copies = &mut cluster.volumes[0].copies;
-    (copies[1].node, copies[1].state) = (3, CopyState::Joining);
+    (copies[1].node, copies[1].state) = (3, CopyState::CatchingUp);
     let plan = changes(&both, &cluster, true, &[]);
     let expected = format!("Nothing to do now.\n\nTo be done later; apply the file again then:\n  {later}\n");
     assert_eq!(plan::text(&plan.shown()), expected);
     cluster.volumes[0].copies[1].state = CopyState::InSync;
     changes(&both, &cluster, true, &["- copy of volume db on node 1"]);
-    cluster.volumes[0].copies[0].state = CopyState::Outside;
+    cluster.volumes[0].copies[0].state = CopyState::OutOfSync;
     changes(&both, &cluster, true, &["- copy of volume db on node 1"]);
 
     // A move that is under way is not begun again.

@@ -174,7 +174,7 @@ fn of_volume(volume: &Volume, nodes: &[ClusterNode]) -> Option<Finding> {
     if volume.fork.as_ref().is_some_and(|fork| fork.split) {
         let cause = format!("Split brain on volume {name}: two nodes each have writes that the other lacks.");
         let action = "Back up what you need, then choose which side to keep";
-        let command = format!("ursa volume resolve-fork {name} --keep NODE --discard-other");
+        let command = format!("ursa volume resolve-split-brain {name} --keep NODE --discard-other");
         return Some(lost(cause, action, command).since(fork_since(volume)));
     }
     if let Some(problem) = unserved(volume, nodes) {
@@ -359,7 +359,7 @@ fn of_pool(pool: &Pool, observed: &Observed) -> Option<Finding> {
     };
     let replace = match (pool.node, observed.volumes.iter().any(has_other_copies)) {
         (Some(node), true) => format!(
-            " (if it is lost, rebuild its copies in another pool there: `ursa volume copy replace VOLUME --on {node}`)"
+            " (if it is lost, rebuild its copies in another pool there: `ursa volume copy rebuild VOLUME --on {node}`)"
         ),
         _ => String::new(),
     };

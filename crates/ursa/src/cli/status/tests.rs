@@ -7,7 +7,7 @@ use api::{
 
 use super::health::{self, Health};
 use super::{Observed, screen};
-use crate::samples::{self, volume};
+use crate::samples::{self, sync, volume};
 
 const G: u64 = 1 << 30;
 
@@ -88,21 +88,6 @@ fn cluster() -> Observed {
     }
 }
 
-fn sync() -> CopySync {
-    CopySync {
-        total_bytes: 10 * G,
-        left_bytes: 3 * G,
-        copied_bytes: 7 * G,
-        bytes_per_second: 64 << 20,
-        seconds_left: Some(48),
-        cause: "its node restarted".into(),
-        since: Some(Since { at: 880, or_earlier: true }),
-        held_back_by: None,
-        waits_for: None,
-        paused: None,
-    }
-}
-
 #[track_caller]
 fn shows(observed: &Observed, health: Health, line: &str, screen: &str) {
     let findings = health::findings(observed);
@@ -177,8 +162,8 @@ Changes    none in progress
 #[test]
 fn a_copy_that_is_given_what_it_missed_degrades() {
     let mut observed = cluster();
-    let limited = CopySync { held_back_by: Some(SyncRestraint::ClusterLimit), ..sync() };
-    observed.volumes[0].copies[1] = copy(2, CopyState::Outside, Some(limited));
+    let limited = CopySync { limited_by: Some(SyncRestraint::ClusterLimit), ..sync() };
+    observed.volumes[0].copies[1] = copy(2, CopyState::OutOfSync, Some(limited));
     observed.nodes.as_mut().unwrap()[1].in_sync = 1;
     shows(
         &observed,
@@ -189,7 +174,7 @@ Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster    3 of 3 nodes up, 3 of 4 copies in sync
 State      DEGRADED: The copy of db on node 2 is out of sync and resyncing. (for at least 2m00s)
 Resync     1 copy: 7G of 10G copied (70 %), 64M/s, 48s to go
-           db on node 2: 3G of 10G left to copy, 64M/s, 48s to go; cause: its node restarted; limited by the cluster's resync limit (ursa node sync-limit)
+           db on node 2: 3G of 10G left to copy, 64M/s, 48s to go; cause: its node restarted; limited by the cluster's resync limit (ursa node resync-limit)
 Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy in sync)
            if node 1 is lost: mail: still available, after a pause of about a second
            if node 2 is lost: db: no effect (its copy is out of sync)
@@ -207,7 +192,7 @@ Changes    none in progress
 fn a_node_that_is_down_degrades() {
     let mut observed = cluster();
     for volume in &mut observed.volumes {
-        volume.copies[1] = copy(2, CopyState::Outside, None);
+        volume.copies[1] = copy(2, CopyState::OutOfSync, None);
     }
     let nodes = observed.nodes.as_mut().unwrap();
     (nodes[1].up, nodes[1].down_since, nodes[1].in_sync) = (false, Some(Since::exactly(815)), 0);
@@ -238,7 +223,7 @@ fn a_split_volume_is_a_loss_and_comes_first() {
     observed.volumes[1].fork = Some(VolumeFork { node: 2, since: 9, split: true });
     let waits = Some("node 2 to be reachable again (heartbeat timeout)".to_owned());
     let waiting = CopySync { bytes_per_second: 0, seconds_left: None, waits_for: waits, ..sync() };
-    observed.volumes[0].copies[1] = copy(2, CopyState::Outside, Some(waiting));
+    observed.volumes[0].copies[1] = copy(2, CopyState::OutOfSync, Some(waiting));
     shows(
         &observed,
         Health::Lost,
@@ -254,7 +239,7 @@ Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy 
            if node 1 is lost: mail: unavailable until the node returns (preferred node, and there is no witness: `ursa node prefer`)
            if node 2 is lost: db: no effect (its copy is out of sync)
            if node 2 is lost: mail: still available, after a pause of about a second
-Action     Back up what you need, then choose which side to keep: ursa volume resolve-fork mail --keep NODE --discard-other
+Action     Back up what you need, then choose which side to keep: ursa volume resolve-split-brain mail --keep NODE --discard-other
            If it keeps waiting, check what it waits for: ursa volume show db
            Add a third node; a small machine as a witness is enough: ursa node token
 Advice     Two nodes without a witness have no majority: if the preferred node is lost, the other one waits for it.
@@ -442,7 +427,7 @@ fn what_is_judged_how() {
     assert_eq!(judged(|it| it.volumes[0].problem = Some("its pool is not open".into())), Health::Healthy);
     assert_eq!(judged(|it| it.volumes[0].serving = false), Health::Healthy, "through the other node");
     assert_eq!(
-        judged(|it| it.volumes[0].copies.iter_mut().for_each(|copy| copy.state = CopyState::Outside)),
+        judged(|it| it.volumes[0].copies.iter_mut().for_each(|copy| copy.state = CopyState::OutOfSync)),
         Health::Lost
     );
     let alone = VolumeFork { node: 1, since: 0, split: false };
@@ -478,7 +463,7 @@ fn what_is_not_counted_yet_is_no_progress() {
         waits_for,
         ..sync()
     };
-    observed.volumes[0].copies[1] = copy(2, CopyState::Outside, Some(new));
+    observed.volumes[0].copies[1] = copy(2, CopyState::OutOfSync, Some(new));
     let findings = health::findings(&observed);
     let text = screen::text(&observed, &observed.report(&findings));
     assert!(text.contains("Resync     1 copy: amount to copy not known yet\n"), "{text}");
@@ -488,7 +473,7 @@ fn what_is_not_counted_yet_is_no_progress() {
 fn a_thousand_volumes_are_one_screen_too() {
     let mut observed = cluster();
     let outside = |name: String| {
-        volume(&name, vec![copy(1, CopyState::InSync, None), copy(2, CopyState::Outside, Some(sync()))])
+        volume(&name, vec![copy(1, CopyState::InSync, None), copy(2, CopyState::OutOfSync, Some(sync()))])
     };
     observed.volumes = (0..1000).map(|at| outside(format!("v{at}"))).collect();
     observed.volumes.extend((0..500).map(|at| volume(&format!("w{at}"), Vec::new())));

@@ -200,12 +200,12 @@ impl Sample {
                 self.kind(series)?.buckets.insert(bound, value);
             }
             "ursa_copy_state" if value > 0.0 => self.copy(series)?.state = series.label("state")?,
-            "ursa_copy_sync_total_bytes" => self.copy(series)?.total = Some(value),
+            "ursa_copy_resync_total_bytes" => self.copy(series)?.total = Some(value),
             "ursa_copy_sync_remaining_bytes" => self.copy(series)?.left = Some(value),
             "ursa_copy_sync_bytes_per_second" => self.copy(series)?.bytes_per_second = Some(value),
             "ursa_copy_sync_remaining_seconds" => self.copy(series)?.seconds_left = Some(value),
-            "ursa_copy_sync_waits" => self.copy(series)?.waits = value > 0.0,
-            "ursa_copy_sync_cause" => self.copy(series)?.cause = words_of(&series.label("cause")?),
+            "ursa_copy_resync_stalled" => self.copy(series)?.waits = value > 0.0,
+            "ursa_copy_resync_cause" => self.copy(series)?.cause = words_of(&series.label("cause")?),
             "ursa_core_cpu_seconds_total" => self.core(series)?.cpu = value,
             "ursa_core_polling_seconds_total" => self.core(series)?.polling = value,
             "ursa_core_enters_total" => self.core(series)?.enters = value,

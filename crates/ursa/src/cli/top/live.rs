@@ -186,8 +186,8 @@ fn copy_row(volume: &Volume, copy: &VolumeCopy) -> CopyRow {
         node: copy.node,
         state: match copy.state {
             CopyState::InSync => "in_sync",
-            CopyState::Joining => "joining",
-            CopyState::Outside => "outside",
+            CopyState::CatchingUp => "catching_up",
+            CopyState::OutOfSync => "out_of_sync",
         }
         .into(),
         done: total.zip(left).map(|(total, left)| ((total - left) / total).clamp(0.0, 1.0)),

@@ -22,17 +22,17 @@ ursa_volume_serving{{volume="db",id="1"}} 1
 ursa_volume_serving{{volume="idle",id="2"}} 1
 ursa_volume_serving{{volume="away",id="3"}} 0
 ursa_copy_state{{volume="db",node="1",state="in_sync"}} 1
-ursa_copy_state{{volume="db",node="1",state="joining"}} 0
-ursa_copy_state{{volume="db",node="1",state="outside"}} 0
+ursa_copy_state{{volume="db",node="1",state="catching_up"}} 0
+ursa_copy_state{{volume="db",node="1",state="out_of_sync"}} 0
 ursa_copy_state{{volume="db",node="2",state="in_sync"}} 0
-ursa_copy_state{{volume="db",node="2",state="joining"}} 0
-ursa_copy_state{{volume="db",node="2",state="outside"}} 1
-ursa_copy_sync_total_bytes{{volume="db",node="2"}} 10737418240
+ursa_copy_state{{volume="db",node="2",state="catching_up"}} 0
+ursa_copy_state{{volume="db",node="2",state="out_of_sync"}} 1
+ursa_copy_resync_total_bytes{{volume="db",node="2"}} 10737418240
 ursa_copy_sync_remaining_bytes{{volume="db",node="2"}} 3221225472
 ursa_copy_sync_bytes_per_second{{volume="db",node="2"}} 67108864
 ursa_copy_sync_remaining_seconds{{volume="db",node="2"}} 48
-ursa_copy_sync_waits{{volume="db",node="2"}} 0
-ursa_copy_sync_cause{{volume="db",node="2",cause="restarted"}} 1
+ursa_copy_resync_stalled{{volume="db",node="2"}} 0
+ursa_copy_resync_cause{{volume="db",node="2",cause="restarted"}} 1
 ursa_volume_bytes_total{{volume="db",operation="read"}} {}
 ursa_volume_bytes_total{{volume="db",operation="write"}} {}
 ursa_core_cpu_seconds_total{{core="0"}} {}
@@ -274,7 +274,7 @@ fn sample(node: u16, reads: f64, us: f64) -> LiveSample {
 
 /// What nodes 1 and 2 tell; `own` is on node 2 alone.
 fn others(node: Option<u16>, samples: Vec<LiveSample>) -> Frame {
-    let copies = vec![samples::copy(0, 1, CopyState::InSync), samples::copy(1, 2, CopyState::Outside)];
+    let copies = vec![samples::copy(0, 1, CopyState::InSync), samples::copy(1, 2, CopyState::OutOfSync)];
     let db = samples::volume("db", copies);
     let own = Volume { node: Some(2), ..samples::volume("own", Vec::new()) };
     let reading = |commands: u64| {
@@ -314,7 +314,7 @@ own          0       0        0        0           0      -       -      -
     let volumes: Vec<(bool, usize, usize)> =
         frame.volumes.iter().map(|row| (row.serving, row.copies, row.copies_in_sync)).collect();
     assert_eq!(volumes, [(true, 2, 1), (true, 0, 0)]);
-    assert_eq!((frame.copies[1].node, frame.copies[1].state.as_str()), (2, "outside"));
+    assert_eq!((frame.copies[1].node, frame.copies[1].state.as_str()), (2, "out_of_sync"));
     assert_eq!((frame.paths[0].node, frame.paths[0].commands), (Some(2), 500.0));
     let shown = text(&frame, &Views::new(View::Cores));
     let table: Vec<&str> = shown.lines().skip(3).collect();

@@ -301,8 +301,8 @@ static CORES: [Column<CoreRow>; 5] = [
 fn state(state: &str) -> &str {
     match state {
         "in_sync" => "in sync",
-        "joining" => "catching up",
-        "outside" => "out of sync",
+        "catching_up" => "catching up",
+        "out_of_sync" => "out of sync",
         other => other,
     }
 }

@@ -56,7 +56,7 @@ pub enum Command {
         pool: Option<String>,
     },
     /// Rebuild a copy in another pool of its node after a disk failure
-    Replace {
+    Rebuild {
         /// Volume name or ID
         volume: String,
         /// Node of the copy, by number
@@ -97,7 +97,7 @@ impl Command {
                 let moved = client.add_copy(&volume, &copy, None)?;
                 output.show(&moved, |volume| begun(volume, to, Some(from)))
             }
-            Command::Replace { volume, node, pool, confirm } => {
+            Command::Rebuild { volume, node, pool, confirm } => {
                 let known = client.volume(&volume)?;
                 let what = format!("Rebuild the copy of volume {} on node {node}", known.name);
                 let would = || would_replace(client, &known, node, pool.clone());

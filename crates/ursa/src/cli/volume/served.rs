@@ -16,6 +16,24 @@ pub fn can_serve(copy: &VolumeCopy, nodes: &[ClusterNode]) -> bool {
     copy.state == CopyState::InSync && !nodes.iter().any(is_down)
 }
 
+/// In a word, for a list. `nodes`: as for [`unserved`].
+pub(super) fn state(volume: &Volume, nodes: &[ClusterNode]) -> &'static str {
+    let is_resyncing = |copy: &VolumeCopy| {
+        copy.sync.as_ref().is_some_and(|sync| sync.waits_for.is_none() && sync.paused.is_none())
+    };
+    if unserved(volume, nodes).is_some() {
+        "UNAVAILABLE"
+    } else if volume.fork.as_ref().is_some_and(|fork| fork.split) {
+        "SPLIT BRAIN"
+    } else if volume.copies.iter().any(is_resyncing) {
+        "resyncing"
+    } else if volume.problem.is_some() || !volume.copies.iter().all(|copy| can_serve(copy, nodes)) {
+        "degraded"
+    } else {
+        "healthy"
+    }
+}
+
 /// For a line of its own. `nodes`: as for [`unserved`].
 pub(super) fn served(volume: &Volume, nodes: &[ClusterNode]) -> String {
     match (&volume.problem, volume.serving) {
@@ -44,6 +62,8 @@ pub(super) fn remark(volume: &Volume, nodes: &[ClusterNode]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use api::VolumeFork;
+
     use super::*;
     use crate::samples;
 
@@ -60,8 +80,8 @@ mod tests {
 
     #[test]
     fn a_failed_copy_is_no_loss_while_another_one_is_in_sync() {
-        use CopyState::{InSync, Outside};
-        for copies in [[Outside, InSync], [InSync, InSync]] {
+        use CopyState::{InSync, OutOfSync};
+        for copies in [[OutOfSync, InSync], [InSync, InSync]] {
             let volume = failed(&copies);
             assert_eq!(unserved(&volume, &[]), None);
             assert_eq!(
@@ -87,13 +107,31 @@ mod tests {
 
     #[test]
     fn a_failed_copy_is_a_loss_when_no_other_one_is_in_sync() {
-        use CopyState::{InSync, Outside};
-        for copies in [&[][..], &[InSync], &[InSync, Outside], &[Outside, Outside]] {
+        use CopyState::{InSync, OutOfSync};
+        for copies in [&[][..], &[InSync], &[InSync, OutOfSync], &[OutOfSync, OutOfSync]] {
             let volume = failed(copies);
             assert!(unserved(&volume, &[]).is_some(), "{copies:?}");
             assert_eq!(served(&volume, &[]), "NO: a write to this copy failed");
             assert_eq!(remark(&volume, &[]).unwrap(), "Volume db is NOT SERVED: see `ursa volume show db`.");
         }
         assert_eq!(remark(&samples::volume("db", Vec::new()), &[]), None);
+    }
+
+    #[test]
+    fn a_list_says_in_a_word_how_each_volume_is() {
+        use CopyState::{InSync, OutOfSync};
+        let of = |states: &[CopyState]| Volume { problem: None, serving: true, ..failed(states) };
+        assert_eq!(state(&of(&[]), &[]), "healthy");
+        assert_eq!(state(&of(&[InSync, InSync]), &[]), "healthy");
+        assert_eq!(state(&of(&[InSync, OutOfSync]), &[]), "degraded");
+        let down = [ClusterNode { up: false, ..samples::node(2) }];
+        assert_eq!(state(&of(&[InSync, InSync]), &down), "degraded");
+        assert_eq!(state(&failed(&[OutOfSync, InSync]), &[]), "degraded");
+        assert_eq!(state(&failed(&[OutOfSync]), &[]), "UNAVAILABLE");
+        let mut resyncs = of(&[InSync, OutOfSync]);
+        resyncs.copies[1].sync = Some(samples::sync());
+        assert_eq!(state(&resyncs, &[]), "resyncing");
+        resyncs.fork = Some(VolumeFork { node: 2, since: 9, split: true });
+        assert_eq!(state(&resyncs, &[]), "SPLIT BRAIN");
     }
 }

@@ -1,4 +1,4 @@
-//! `ursa volume strategy` and `ursa volume resolve-fork`.
+//! `ursa volume split-brain-policy` and `ursa volume resolve-split-brain`.
 
 use api::{Client, ForkResolution, RecordPlace, Strategy, StrategyChoice, Volume, VolumeFork};
 use clap::{Args, ValueEnum};
@@ -70,7 +70,7 @@ impl Choice {
                     ""
                 };
                 format!(
-                    "Volume {volume}: a node that is cut off continues alone. If both do, the volume is in split brain until you resolve it (`ursa volume resolve-fork`).\n{warning}"
+                    "Volume {volume}: a node that is cut off continues alone. If both do, the volume is in split brain until you resolve it (`ursa volume resolve-split-brain`).\n{warning}"
                 )
             }
         })
@@ -133,12 +133,12 @@ pub(super) fn fork_line(volume: &Volume, fork: &VolumeFork) -> String {
         format!(
             "\nSPLIT BRAIN: nodes {other} and {node} have both served the volume independently, and each has data that the other has not. \
              Node {other} serves it; the copy on node {node} stays as it is. Choose whose data is kept; what only the other node has written is discarded: \
-             `ursa volume resolve-fork {name} --keep NODE --discard-other`.\n"
+             `ursa volume resolve-split-brain {name} --keep NODE --discard-other`.\n"
         )
     } else {
         format!(
             "\nNode {node} has continued alone. When the other node is back, this is resolved automatically if only one of them was used. If it is not, because the \
-             disk of node {node} is lost: `ursa volume resolve-fork {name} --keep NODE --discard-other`.\n"
+             disk of node {node} is lost: `ursa volume resolve-split-brain {name} --keep NODE --discard-other`.\n"
         )
     }
 }

@@ -191,6 +191,6 @@ mod tests {
             let waits = tokio::time::timeout(5 * WRITTEN_WITHIN, writer.write(entry()));
             waits.await.expect("an answer does not wait for the disk");
         }
-        assert!(writer.trouble().await.is_some_and(|why| why.contains("not answered")));
+        assert!(writer.trouble().await.is_some_and(|why| why.contains("not responded")));
     }
 }

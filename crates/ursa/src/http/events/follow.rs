@@ -298,7 +298,7 @@ mod tests {
             id,
             at,
             severity: Severity::Info,
-            code: "volume_made".into(),
+            code: "volume_created".into(),
             cause: None,
             subject: Some("db".into()),
             subject_id: None,

@@ -39,8 +39,8 @@ pub use self::ring::Ring;
 /// The node has begun to serve.
 const NODE_STARTED: Code = Code::new("node_started", Severity::Info, None);
 /// Logins from an address, or of an account, wait.
-pub(super) const LOGIN_SLOWED: Code = Code::new(
-    "login_slowed",
+pub(super) const LOGIN_THROTTLED: Code = Code::new(
+    "login_throttled",
     Severity::Warning,
     Some("somebody is guessing passwords, or has forgotten one: `ursa audit` shows who"),
 );
@@ -61,13 +61,13 @@ pub(super) const CERTIFICATE_UNAVAILABLE: Code = Code::new(
     ),
 );
 /// More has happened than is kept.
-const EVENTS_LEFT_OUT: Code =
-    Code::new("events_left_out", Severity::Warning, Some("see the node's log for the rest"));
+const EVENTS_DROPPED: Code =
+    Code::new("events_dropped", Severity::Warning, Some("see the node's log for the rest"));
 
 /// Codes of what happens outside of the node's control.
 #[cfg(test)]
 const OWN: [Code; 5] =
-    [NODE_STARTED, LOGIN_SLOWED, AUDIT_UNAVAILABLE, CERTIFICATE_UNAVAILABLE, EVENTS_LEFT_OUT];
+    [NODE_STARTED, LOGIN_THROTTLED, AUDIT_UNAVAILABLE, CERTIFICATE_UNAVAILABLE, EVENTS_DROPPED];
 
 /// How often it is looked what somebody should look after: since when it is so is noted.
 const TROUBLES_EVERY: Duration = Duration::from_secs(1);
@@ -111,7 +111,7 @@ pub(super) async fn take_all(state: State) {
             state.events.tell(
                 number,
                 Duration::ZERO,
-                Happened::new(EVENTS_LEFT_OUT, "", text).because("lost"),
+                Happened::new(EVENTS_DROPPED, "", text).because("lost"),
             );
         }
         for (age, event) in taken.events {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::wanted::Wanted;
-use super::{EVENTS_LEFT_OUT, LOGIN_SLOWED};
+use super::{EVENTS_DROPPED, LOGIN_THROTTLED};
 use crate::clock::unix_now;
 
 /// Events that are remembered: some 400 bytes each, so 2 MiB.
@@ -173,7 +173,7 @@ impl Remembered {
                 self.push(
                     node,
                     Duration::ZERO,
-                    Happened::new(EVENTS_LEFT_OUT, code, text).because("too_many"),
+                    Happened::new(EVENTS_DROPPED, code, text).because("too_many"),
                 );
             }
         }
@@ -187,7 +187,8 @@ fn shown_range(range: ::node::copies::DiskRange) -> DiskRange {
 
 /// How many events of this code there may be in a minute.
 fn most_in_a_minute(code: &str) -> usize {
-    let is_of_strangers = [INITIATOR_DENIED, JOIN_REFUSED, LOGIN_SLOWED].iter().any(|of| of.as_str() == code);
+    let is_of_strangers =
+        [INITIATOR_DENIED, JOIN_REFUSED, LOGIN_THROTTLED].iter().any(|of| of.as_str() == code);
     if is_of_strangers { OF_STRANGERS_MAX } else { OF_CODE_MAX }
 }
 
@@ -208,7 +209,7 @@ fn severity(code: Code) -> Severity {
 
 #[cfg(test)]
 mod tests {
-    use ::node::events::code::{VOLUME_MADE, VOLUME_RENAMED};
+    use ::node::events::code::{VOLUME_CREATED, VOLUME_RENAMED};
     use store::VolumeId;
 
     use super::*;
@@ -218,7 +219,7 @@ mod tests {
     const ALL: Wanted = Wanted { subject: None, severity: None };
 
     fn made(name: &str) -> Happened {
-        Happened::new(VOLUME_MADE, name, "it was made")
+        Happened::new(VOLUME_CREATED, name, "it was made")
     }
 
     fn subjects(events: &Page) -> Vec<&str> {
@@ -284,7 +285,7 @@ mod tests {
         let nothing = ring.after(None, 10, &ALL).next;
         let tell = |event| ring.tell(None, Duration::from_secs(100), event);
         tell(made("db"));
-        tell(Happened::new(LOGIN_SLOWED, "10.0.0.1", "slowed"));
+        tell(Happened::new(LOGIN_THROTTLED, "10.0.0.1", "slowed"));
         (0..100).for_each(|n| tell(made(&n.to_string())));
         let of = |subject: &str| Wanted { subject: Some(subject.into()), ..ALL };
         let (now, last) = (unix_now(), ring.after(None, 1, &ALL).next);
@@ -354,7 +355,7 @@ mod tests {
             ring.tell(None, Duration::ZERO, made(&n.to_string()));
         }
         for _ in 0..OF_STRANGERS_MAX + 1 {
-            ring.tell(None, Duration::ZERO, Happened::new(LOGIN_SLOWED, "10.0.0.1", "slowed"));
+            ring.tell(None, Duration::ZERO, Happened::new(LOGIN_THROTTLED, "10.0.0.1", "slowed"));
         }
         assert_eq!(ring.after(None, usize::MAX, &ALL).items.len(), OF_CODE_MAX + OF_STRANGERS_MAX);
         ring.tell_left_out(None);
@@ -362,7 +363,7 @@ mod tests {
         ring.kept().since -= MINUTE;
         ring.tell_left_out(None);
         let told: Vec<String> = ring.after(None, 2, &ALL).items.into_iter().map(|event| event.text).collect();
-        assert_eq!(told[0], "1 more login_slowed events within a minute are omitted here");
-        assert_eq!(told[1], "5 more volume_made events within a minute are omitted here");
+        assert_eq!(told[0], "1 more login_throttled events within a minute are omitted here");
+        assert_eq!(told[1], "5 more volume_created events within a minute are omitted here");
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
             rate: sync.map(|sync| sync.bytes_per_second),
             eta_s: sync.and_then(|sync| sync.seconds_left()),
             cause: (!leaves).then(|| entry.cause(copy.slot).to_string()),
-            held_back_by: sync.and_then(|sync| sync.held_back_by).map(restraint),
+            limited_by: sync.and_then(|sync| sync.limited_by).map(restraint),
             waits_for,
             can_be_cancelled: kind != JobKind::Sync,
             can_be_paused: stands && paused.is_none(),
@@ -165,7 +165,7 @@ fn plain(id: String, kind: JobKind, subject: String, state: JobState) -> Job {
         eta_s: None,
         age_s: None,
         cause: None,
-        held_back_by: None,
+        limited_by: None,
         waits_for: None,
         can_be_cancelled: false,
         can_be_paused: false,
@@ -204,7 +204,7 @@ mod tests {
             size: 1 << 30,
             epoch: 4,
             copies: copies.iter().enumerate().map(copy).collect(),
-            reason: Cause::VolumeMade,
+            reason: Cause::VolumeCreated,
             dropped: Vec::new(),
             missed: missed.iter().cloned().collect(),
             unread: BTreeMap::new(),
@@ -254,12 +254,12 @@ mod tests {
     #[test]
     fn a_sync_says_what_keeps_it_from_going_faster() {
         let mut behind = volume(&[(1, InSync, None), (2, Outside, None)], &[]);
-        assert_eq!(of_volume(&behind)[0].held_back_by, None);
-        behind.syncs.get_mut(&1).unwrap().held_back_by = Some(Restraint::NodeLimit);
-        assert_eq!(of_volume(&behind)[0].held_back_by, Some(SyncRestraint::NodeLimit));
+        assert_eq!(of_volume(&behind)[0].limited_by, None);
+        behind.syncs.get_mut(&1).unwrap().limited_by = Some(Restraint::NodeLimit);
+        assert_eq!(of_volume(&behind)[0].limited_by, Some(SyncRestraint::NodeLimit));
         // What goes is given nothing.
         behind.entry.copies[1].leaves = Some(Leaves::Now);
-        assert_eq!(of_volume(&behind)[0].held_back_by, None);
+        assert_eq!(of_volume(&behind)[0].limited_by, None);
     }
 
     #[test]

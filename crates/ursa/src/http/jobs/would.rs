@@ -6,6 +6,7 @@ use ::node::Control;
 use api::{Job, JobKind};
 use axum::http::StatusCode;
 use axum::response::Response;
+use base::ByteLen;
 
 use super::id::volume_of;
 use crate::http::dry_run;
@@ -41,7 +42,7 @@ fn cancelling(job: &Job) -> Vec<String> {
             vec![format!("the verification of volume {volume} stops before everything is compared")]
         }
         (_, from) => {
-            let done = job.bytes_done.map(|bytes| format!(", with the {bytes} bytes copied so far"));
+            let done = job.bytes_done.map(|bytes| format!(", with the {} copied so far", ByteLen(bytes)));
             let done = done.unwrap_or_default();
             let mut steps = vec![format!("the new copy of volume {volume} on node {node} is removed{done}")];
             steps.extend(from.map(|from| format!("the copy on node {from} stays")));
@@ -59,7 +60,7 @@ pub(super) fn not_cancellable(job: &Job) -> Refusal {
                 "a resync cannot be cancelled: the copy of volume {volume:?} on node {node} provides no redundancy until it is in sync"
             );
             let hint = format!(
-                "pause it, slow it down with `ursa node sync-limit`, or remove the copy: `ursa volume copy remove {volume} --on {node}`"
+                "pause it, slow it down with `ursa node resync-limit`, or remove the copy: `ursa volume copy remove {volume} --on {node}`"
             );
             (detail, hint)
         }
@@ -92,7 +93,7 @@ mod tests {
             eta_s: None,
             age_s: None,
             cause: None,
-            held_back_by: None,
+            limited_by: None,
             waits_for: None,
             can_be_cancelled: true,
             can_be_paused: false,
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn who_takes_a_job_back_is_told_what_goes_and_what_stays() {
-        let added = "the new copy of volume db on node 3 is removed, with the 4096 bytes copied so far";
+        let added = "the new copy of volume db on node 3 is removed, with the 4K copied so far";
         assert_eq!(cancelling(&job(JobKind::AddCopy, None)), [added]);
         assert_eq!(cancelling(&job(JobKind::MoveCopy, Some(1))), [added, "the copy on node 1 stays"]);
         let stays = cancelling(&job(JobKind::RemoveCopy, None));

@@ -21,7 +21,7 @@ use crate::http::access::{
     shown_role,
 };
 use crate::http::audit::Deed;
-use crate::http::events::LOGIN_SLOWED;
+use crate::http::events::LOGIN_THROTTLED;
 use crate::http::guard::Peer;
 use crate::http::input::Json;
 use crate::http::refusal::{Refusal, was_not_looked_at};
@@ -55,7 +55,7 @@ pub(in crate::http) async fn state(
         (status = FORBIDDEN, description = "`setup_token_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`set_up_already`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = TOO_MANY_REQUESTS, description = "`login_slowed`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = TOO_MANY_REQUESTS, description = "`login_throttled`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`login_busy`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -134,7 +134,7 @@ pub(super) async fn hashed(state: &State, field: &'static str, password: String)
     responses(
         (status = OK, description = "The user that logged in", body = LoggedIn),
         (status = UNAUTHORIZED, description = "`login_failed`: invalid user name or password", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = TOO_MANY_REQUESTS, description = "`login_slowed`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = TOO_MANY_REQUESTS, description = "`login_throttled`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`login_busy`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -189,9 +189,9 @@ fn slowed(state: &State, peer: &Peer, wait: Duration) -> Refusal {
     let seconds = wait.as_secs() + 1;
     // Without the account's name: it is a stranger's text.
     let text = format!("login from {} delayed after too many wrong passwords", peer.ip());
-    state.events.tell(None, Duration::ZERO, Happened::new(LOGIN_SLOWED, peer.ip(), text));
+    state.events.tell(None, Duration::ZERO, Happened::new(LOGIN_THROTTLED, peer.ip(), text));
     let detail = format!("too many failed attempts: try again in {seconds} seconds");
-    Refusal::new(StatusCode::TOO_MANY_REQUESTS, "login_slowed", detail).retry_after(seconds)
+    Refusal::new(StatusCode::TOO_MANY_REQUESTS, "login_throttled", detail).retry_after(seconds)
 }
 
 fn busy(_: TooMany) -> Refusal {
@@ -238,7 +238,7 @@ pub(in crate::http) async fn who_am_i(Extension(caller): Extension<Caller>) -> a
         (status = UNAUTHORIZED, description = "`login_failed`: the old password is wrong", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_user`: a token or this machine's local token has no password", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = TOO_MANY_REQUESTS, description = "`login_slowed`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = TOO_MANY_REQUESTS, description = "`login_throttled`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn change_password(

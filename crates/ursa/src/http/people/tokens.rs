@@ -58,7 +58,7 @@ pub(in crate::http) async fn create(
         digest: Digested::of(&secret).text(),
         created: now,
         expires: valid_seconds.map(|seconds| now + seconds),
-        made_by: caller.name,
+        created_by: caller.name,
     };
     let made = shown(token.clone());
     state.call(move |control| async move { control.add_api_token(token).await }).await?;
@@ -93,10 +93,10 @@ pub(in crate::http) async fn delete(
 
 /// What deleting a token would do.
 fn would_delete(token: &control::ApiToken) -> Vec<String> {
-    let control::ApiToken { id, name, role, made_by, .. } = token;
+    let control::ApiToken { id, name, role, created_by, .. } = token;
     let role = shown_role(*role);
     vec![
-        format!("token {name} ({id}, {role}), created by {made_by}, is deleted"),
+        format!("token {name} ({id}, {role}), created by {created_by}, is deleted"),
         "programs that use it lose access, on all nodes".to_owned(),
     ]
 }
@@ -108,6 +108,6 @@ fn shown(token: control::ApiToken) -> ApiToken {
         role: shown_role(token.role),
         created: token.created,
         expires: token.expires,
-        made_by: token.made_by,
+        created_by: token.created_by,
     }
 }

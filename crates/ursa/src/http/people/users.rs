@@ -121,7 +121,7 @@ pub(in crate::http) async fn delete(
 async fn would_delete(state: &State, name: String) -> Result<Response, Refusal> {
     let check = move |control: Rc<Control>| async move {
         let user = control.check_user_change(Change::Delete(name))?;
-        let made = control.api_tokens().into_iter().filter(|token| token.made_by == user.name).count();
+        let made = control.api_tokens().into_iter().filter(|token| token.created_by == user.name).count();
         Ok((user, made))
     };
     let (user, made) = state.call(check).await?;

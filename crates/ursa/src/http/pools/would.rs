@@ -6,6 +6,7 @@ use ::node::Control;
 use ::node::control::{ControlError, ImportSpec, Importable, PoolSpec};
 use api::{PoolRemains, RemainingMap, RemainingVolume};
 use axum::response::Response;
+use base::ByteLen;
 use store::{Content, LookedAt, NewDisk, ProbedContents};
 
 use super::{remaining, text};
@@ -190,7 +191,7 @@ fn forgetting(name: &str, remains: &PoolRemains, unmap: bool) -> Vec<String> {
         }
         Some(volumes) => {
             let of = |volume: &RemainingVolume| {
-                format!("volume {} is forgotten with it ({} bytes)", volume.name, volume.size)
+                format!("volume {} is forgotten with it ({})", volume.name, ByteLen(volume.size))
             };
             steps.extend(volumes.iter().map(of));
         }
@@ -242,10 +243,8 @@ mod tests {
         assert_eq!(untold, said);
         let volume = RemainingVolume { id: "v".into(), name: "db".into(), size: 4096 };
         let told = forgetting("main", &remains(Some(vec![volume])), true);
-        let said = [
-            "volume db is forgotten with it (4096 bytes)",
-            "LUN 3 of target iqn.t for host group local is unmapped",
-        ];
+        let said =
+            ["volume db is forgotten with it (4K)", "LUN 3 of target iqn.t for host group local is unmapped"];
         assert_eq!(told[2..], said);
         assert_eq!(forgetting("main", &remains(Some(Vec::new())), true).len(), 3);
     }

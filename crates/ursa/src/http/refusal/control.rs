@@ -91,11 +91,11 @@ impl From<ControlError> for Refusal {
             E::OnlyInMemory { .. } => Refusal::new(CONFLICT, "only_in_memory", error.to_string()),
             E::PoolWorks(_) => Refusal::new(CONFLICT, "pool_works", error.to_string()),
             E::LuStateUnreadable(_) => {
-                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "volume_unserved", error.to_string())
+                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "volume_unavailable", error.to_string())
             }
             E::PoolClosed(..) | E::PoolOpening { .. } => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "pool_unavailable", with_causes(&error))
-                    .hint("repair its disks and run `ursa pool reopen`. If the pool is lost: `ursa volume copy replace` rebuilds this node's copies in another pool, and `ursa pool forget` removes it")
+                    .hint("repair its disks and run `ursa pool reopen`. If the pool is lost: `ursa volume copy rebuild` rebuilds this node's copies in another pool, and `ursa pool forget` removes it")
             }
             E::Busy { work, first } => {
                 let ChangeStatus { work: other, waits_for, .. } = *first;
@@ -108,7 +108,7 @@ impl From<ControlError> for Refusal {
                 let begin = format!("{work} has not finished within {seconds} seconds and continues");
                 let detail = match zeroed.filter(|zeroed| zeroed.gets_on) {
                     Some(Zeroed { done, total, .. }) => {
-                        format!("{begin}: {} of {} bytes zeroed", done.0, total.0)
+                        format!("{begin}: {done} of {total} zeroed")
                     }
                     None => format!("{begin}: it waits for {waits_for}"),
                 };
@@ -119,7 +119,7 @@ impl From<ControlError> for Refusal {
             E::Core(_) => Refusal::new(StatusCode::GATEWAY_TIMEOUT, "core_silent", error.to_string()),
             E::WouldShrink { volume, from, to } => {
                 let detail =
-                    format!("volume {volume:?} has {} bytes: shrinking it to {} would lose data", from.0, to.0);
+                    format!("volume {volume:?} has {from}: shrinking it to {to} would lose data");
                 Refusal::new(UNPROCESSABLE, "would_shrink", detail).hint("volumes can only grow").field("size")
             }
             E::ClusterFailed(_) => {

@@ -34,7 +34,7 @@ pub(super) struct RefusalCode(pub(super) String);
 
 /// Whether these are tries that were sent away before anything was checked; there may be as many as somebody likes.
 pub(super) fn was_not_looked_at(code: &str) -> bool {
-    matches!(code, "login_slowed" | "login_busy")
+    matches!(code, "login_throttled" | "login_busy")
 }
 
 impl Refusal {

@@ -319,7 +319,7 @@ fn wrong_passwords_are_slowed_and_say_nothing_of_who_exists() {
     // The next one waits, the right one, too; and so it is for who does not exist.
     until_slowed(&rig, "alice");
     let slowed = try_login(&rig, "alice", PASSWORD);
-    slowed.refused(429, "login_slowed");
+    slowed.refused(429, "login_throttled");
     let wait: u64 = slowed.headers["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=SLOW_TRIES_MAX).contains(&wait), "{wait}");
     for _ in 0..5 {
@@ -498,7 +498,7 @@ fn strangers_who_try_to_set_up_are_slowed_and_not_written_down() {
     let link = rig.state.access.offer_set_up();
     (0..3).for_each(|_| drop(set_up("x").refused(403, "setup_token_invalid")));
     let slowed = set_up("x");
-    slowed.refused(429, "login_slowed");
+    slowed.refused(429, "login_throttled");
     assert!(slowed.headers.contains_key("retry-after"));
     assert_eq!(rig.get("/v1/audit").json(200)["items"], json!([]));
     // Who has the link is not kept waiting by strangers.

@@ -44,7 +44,7 @@ fn what_a_node_has_alone_is_seen_and_changed_through_another() {
     second.get("/v1/volumes/own/counters?node=2").refused(404, "volume_not_found");
 
     let would = second.patch("/v1/volumes/own?dry_run=true", json!({"size": 6 * MIB})).json(200);
-    assert!(would["would"][0].as_str().unwrap().contains("grows"), "{would}");
+    assert!(would["would"][0].as_str().unwrap().contains("resized from 4M to 6M"), "{would}");
     let changed = second.patch("/v1/volumes/own", json!({"size": 6 * MIB, "name": "mine"})).json(200);
     assert_eq!(
         (&changed["name"], &changed["size"], &changed["node"], &changed["serving"]),
@@ -88,7 +88,9 @@ fn what_a_node_has_alone_has_no_strategy_and_no_fork() {
     let prefer = json!({"strategy": "prefer", "by": "eva"});
     let heartbeat = json!({"strategy": "heartbeat", "by": "eva", "accept_split_brain": true});
     let keep = json!({"keep": 1, "discard_other": true});
-    for (about, body) in [("strategy", prefer), ("strategy", heartbeat), ("fork", keep)] {
+    for (about, body) in
+        [("split-brain-policy", prefer), ("split-brain-policy", heartbeat), ("split-brain", keep)]
+    {
         for dry_run in ["", "?dry_run=true"] {
             let put = |rig: &Rig, name: &str| {
                 rig.put(&format!("/v1/volumes/{name}/{about}{dry_run}"), body.clone())

@@ -24,7 +24,7 @@ fn a_node_alone_is_in_no_cluster() {
     rig.delete("/v1/volumes/db/copies/2").refused(409, "no_cluster");
     rig.put("/v1/nodes/1/maintenance", json!({"on": true})).refused(409, "no_cluster");
     rig.put("/v1/cluster/preferred", json!({"node": 1})).refused(409, "no_cluster");
-    rig.put("/v1/cluster/sync-limit", json!({"bytes_per_second": 1 << 30})).refused(409, "no_cluster");
+    rig.put("/v1/cluster/resync-limit", json!({"bytes_per_second": 1 << 30})).refused(409, "no_cluster");
     rig.post("/v1/volumes/db/verify", json!({})).refused(409, "not_replicated");
     rig.get("/v1/volumes/db/verify").refused(404, "not_verified");
     rig.post("/v1/volumes/nothing/verify", json!({})).refused(404, "volume_not_found");
@@ -81,7 +81,7 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     let volume = create(json!({"copies": 1})).json(201);
     // Every answer with a volume says what a loss would do.
     let renamed = rig.patch("/v1/volumes/db", json!({"name": "other"})).json(200);
-    assert_eq!(renamed["losses"][0]["outcome"], "stops", "{renamed}");
+    assert_eq!(renamed["losses"][0]["outcome"], "unavailable", "{renamed}");
     rig.patch("/v1/volumes/other", json!({"name": "db"})).json(200);
     let copy = json!({"node": 1, "node_name": "test", "slot": 0, "state": "in_sync", "here": true});
     assert_eq!(volume["copies"], json!([copy]));
@@ -99,7 +99,7 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     rig.delete("/v1/nodes/2").refused(404, "node_not_found");
     rig.delete("/v1/nodes/1?dry_run=true").refused(422, "field_invalid");
     rig.delete("/v1/nodes/2?dry_run=true").refused(404, "node_not_found");
-    let fork = |query: &str, more| rig.put(&format!("/v1/volumes/db/fork{query}"), more);
+    let fork = |query: &str, more| rig.put(&format!("/v1/volumes/db/split-brain{query}"), more);
     for query in ["", "?dry_run=true"] {
         fork(query, json!({"keep": 1, "discard_other": false})).refused(422, "loss_not_accepted");
         fork(query, json!({"keep": 1, "discard_other": true})).refused(409, "no_fork");
@@ -124,12 +124,12 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     assert_eq!(now(), json!({"seconds": 86_400}));
     schedule(None).empty(204);
     assert_eq!(now(), json!({"seconds": null}));
-    let limit = |bytes| rig.put("/v1/cluster/sync-limit", json!({"bytes_per_second": bytes}));
+    let limit = |bytes| rig.put("/v1/cluster/resync-limit", json!({"bytes_per_second": bytes}));
     limit(Some((1 << 20) - 1)).refused(422, "field_invalid");
     limit(Some(500 << 20)).empty(204);
-    assert_eq!(rig.get("/v1/cluster/sync-limit").json(200), json!({"bytes_per_second": 500 << 20}));
+    assert_eq!(rig.get("/v1/cluster/resync-limit").json(200), json!({"bytes_per_second": 500 << 20}));
     limit(None).empty(204);
-    assert_eq!(rig.get("/v1/cluster/sync-limit").json(200), json!({"bytes_per_second": null}));
+    assert_eq!(rig.get("/v1/cluster/resync-limit").json(200), json!({"bytes_per_second": null}));
     rig.put("/v1/cluster/preferred", json!({"node": null})).empty(204);
     assert_eq!(shown("preferred"), json!(false));
 

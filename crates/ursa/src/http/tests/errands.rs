@@ -336,7 +336,7 @@ fn what_taking_a_node_out_would_do_is_said_and_not_done() {
 
     let would = first.delete("/v1/nodes/2?dry_run=true").json(200);
     let steps = would["would"].as_array().unwrap();
-    assert!(steps[0].as_str().unwrap().starts_with("node 2 (test) is taken out"), "{would}");
+    assert!(steps[0].as_str().unwrap().starts_with("node 2 (test) is removed"), "{would}");
     assert_eq!(first.get("/v1/nodes").json(200)["items"].as_array().unwrap().len(), 2);
     first.delete("/v1/nodes/2").empty(204);
     assert_eq!(first.get("/v1/nodes").json(200)["items"].as_array().unwrap().len(), 1);
@@ -381,7 +381,7 @@ fn pools_of_another_node_are_worked_with_through_the_one_that_is_asked() {
     assert_eq!(first.names("/v1/pools"), ["default"]);
     let paths = json!({"paths": [first.path("far.pool"), first.path("more.pool")]});
     let would = second.post("/v1/pools/import?node=1&dry_run=true", paths.clone()).json(200);
-    assert!(would["would"][0].as_str().unwrap().starts_with("pool far of "), "{would}");
+    assert!(would["would"][0].as_str().unwrap().starts_with("pool far on "), "{would}");
     assert_eq!(first.names("/v1/pools"), ["default"]);
     assert_eq!(second.post("/v1/pools/import?node=1", paths).json(201)["node"], 1);
     assert_eq!((first.names("/v1/pools"), second.names("/v1/pools")), (far_too(), vec!["default".into()]));

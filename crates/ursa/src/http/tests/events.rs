@@ -27,14 +27,14 @@ fn what_is_done_is_told_with_names() {
     rig.delete("/v1/volumes/mail?force=true").empty(204);
     let events = until(&rig, last, "volume_deleted");
     let told = codes(&events);
-    for code in ["volume_made", "volume_renamed", "volume_grown", "volume_deleted"] {
+    for code in ["volume_created", "volume_renamed", "volume_resized", "volume_deleted"] {
         assert_eq!(told.iter().filter(|told| **told == code).count(), 1, "{code}: {events:?}");
     }
     let one = |code: &str| events.iter().find(|event| event["code"] == code).unwrap();
     let renamed = one("volume_renamed");
     assert_eq!(renamed["subject"], "mail");
     assert_eq!(renamed["text"], "volume db renamed to mail");
-    let made = one("volume_made");
+    let made = one("volume_created");
     assert_eq!((&made["subject"], &made["severity"]), (&json!("db"), &json!("info")));
     assert!(made["at"].as_u64().unwrap() > 1_700_000_000);
 
@@ -64,9 +64,9 @@ fn what_has_happened_to_a_volume_is_found_by_its_identity_and_not_taken_for_anot
         let told = events.as_array().unwrap().iter().map(|event| event["code"].as_str().unwrap().to_owned());
         told.collect::<Vec<String>>()
     };
-    assert_eq!(of(&before), ["volume_made", "volume_renamed"]);
-    assert_eq!(of(&after), ["volume_made", "volume_deleted"]);
-    assert_eq!(of("db"), ["volume_made", "volume_made", "volume_deleted"], "whatever was called so");
+    assert_eq!(of(&before), ["volume_created", "volume_renamed"]);
+    assert_eq!(of(&after), ["volume_created", "volume_deleted"]);
+    assert_eq!(of("db"), ["volume_created", "volume_created", "volume_deleted"], "whatever was called so");
     let stream = format!("/v1/events/stream?after={first}&subject={before}");
     let told = rig.read_stream(&stream, |text| text.contains("volume_renamed"));
     assert!(told.contains(&format!("\"subject_id\":\"{before}\"")), "{told}");
@@ -85,7 +85,7 @@ fn what_has_happened_to_one_thing_is_found_among_all_others() {
     let all = until(&rig, first, "\"last\"");
     let items = |path: &str| rig.get(path).json(200)["items"].as_array().unwrap().clone();
     for path in ["/v1/events?subject=db&limit=1", "/v1/events?subject=db&until=99999999999"] {
-        assert_eq!(codes(&items(path)), ["volume_made"], "{path}");
+        assert_eq!(codes(&items(path)), ["volume_created"], "{path}");
     }
     let page = rig.get(&format!("/v1/events?subject=db&after={first}")).json(200);
     assert_eq!((page["items"].as_array().unwrap().len(), &page["gap"]), (1, &json!(false)));
@@ -99,8 +99,8 @@ fn what_has_happened_to_one_thing_is_found_among_all_others() {
     rig.get(&format!("/v1/events?subject={}", "a".repeat(4097))).refused(400, "query_invalid");
 
     let stream = format!("/v1/events/stream?after={first}&subject=b");
-    let told = rig.read_stream(&stream, |text| text.contains("host_made"));
-    assert!(!told.contains("volume_made") && !told.contains("org.example:a"), "{told}");
+    let told = rig.read_stream(&stream, |text| text.contains("host_created"));
+    assert!(!told.contains("volume_created") && !told.contains("org.example:a"), "{told}");
 }
 
 #[test]
@@ -110,11 +110,11 @@ fn a_stream_goes_on_where_it_was_and_tells_a_gap() {
     rig.post("/v1/hosts", json!({"name": "a", "initiators": ["iqn.2026-01.org.example:a"]})).json(201);
     let request =
         |id: &str| Request::get("/v1/events/stream").header("last-event-id", id).body(Body::empty()).unwrap();
-    let again = rig.read_stream_of(request(&first.to_string()), |text| text.contains("host_made"));
+    let again = rig.read_stream_of(request(&first.to_string()), |text| text.contains("host_created"));
     assert!(!again.contains("event: gap") && !again.contains("node_started"), "{again}");
     assert!(again.contains("\nid: "), "{again}");
     // Of another life.
-    let other = rig.read_stream_of(request("17"), |text| text.contains("host_made"));
+    let other = rig.read_stream_of(request("17"), |text| text.contains("host_created"));
     assert!(other.contains("event: gap\ndata: {\"after\":17}\n"), "{other}");
 }
 

@@ -41,18 +41,18 @@ fn any_node_tells_the_events_of_all_and_once_what_all_have_seen() {
     second.post("/v1/pools", pool).json(201);
     let has = |rig: &Rig, code: &str| !of_code(&seen(rig), code).is_empty();
     wait("both have seen it", || {
-        has(&first, "host_made") && has(&second, "host_made") && has(&second, "pool_made")
+        has(&first, "host_created") && has(&second, "host_created") && has(&second, "pool_created")
     });
 
     let all = first.get("/v1/events?node=all&limit=1000").json(200);
     assert_eq!((&all["gap"], all.get("next"), all.get("missing")), (&json!(false), None, None));
     let of_all = items(&all);
-    let [made]: [Value; 1] = of_code(&of_all, "host_made").try_into().unwrap();
+    let [made]: [Value; 1] = of_code(&of_all, "host_created").try_into().unwrap();
     let mut seen_by: Vec<u64> =
         made["seen_by"].as_array().unwrap().iter().map(|node| node.as_u64().unwrap()).collect();
     seen_by.sort_unstable();
     assert_eq!((seen_by, made["revision"].is_u64(), made.get("node")), (vec![1, 2], true, None), "{made}");
-    let of_far = of_code(&of_all, "pool_made").into_iter().filter(|event| event["subject"] == "far");
+    let of_far = of_code(&of_all, "pool_created").into_iter().filter(|event| event["subject"] == "far");
     let [pool]: [Value; 1] = of_far.collect::<Vec<_>>().try_into().unwrap();
     assert_eq!((&pool["seen_by"], &pool["node"]), (&json!([2]), &json!(2)), "{pool}");
     let started: Vec<Value> =
@@ -62,14 +62,14 @@ fn any_node_tells_the_events_of_all_and_once_what_all_have_seen() {
     assert!(times.is_sorted(), "{times:?}");
     // Whoever is asked.
     let by_second = items(&second.get("/v1/events?node=all&limit=1000").json(200));
-    for code in ["host_made", "pool_made"] {
+    for code in ["host_created", "pool_created"] {
         assert_eq!(of_code(&by_second, code), of_code(&of_all, code));
     }
     assert_eq!(items(&first.get("/v1/events?node=all&limit=2").json(200)).len(), 2);
     // Of one thing, however much else has happened since.
     make_host(&first, "b");
     for path in ["/v1/events?node=all&subject=a&limit=1", "/v1/events?node=2&subject=a&limit=1"] {
-        assert_eq!(of_code(&items(&first.get(path).json(200)), "host_made").len(), 1, "{path}");
+        assert_eq!(of_code(&items(&first.get(path).json(200)), "host_created").len(), 1, "{path}");
     }
     assert_eq!(first.get("/v1/events?node=all&until=1").json(200)["items"], json!([]));
 
@@ -97,7 +97,7 @@ fn any_node_tells_the_events_of_all_and_once_what_all_have_seen() {
     let all = first.get("/v1/events?node=all&limit=1000").json(200);
     let missing = json!([{"node": 2, "node_name": "test", "reason": "heartbeat timeout"}]);
     assert_eq!(all["missing"], missing);
-    assert_eq!(of_code(&items(&all), "host_made")[0]["seen_by"], json!([1]));
+    assert_eq!(of_code(&items(&all), "host_created")[0]["seen_by"], json!([1]));
 }
 
 const STREAM_OF_ALL: &str = "/v1/events/stream?node=all";
@@ -127,11 +127,11 @@ fn a_stream_of_all_nodes_goes_on_where_its_reader_was() {
     let carrying = second.carry_out();
     let make = |name: &str, count: usize| {
         make_host(&first, name);
-        let have = |rig: &Rig| of_code(&seen(rig), "host_made").len() == count;
+        let have = |rig: &Rig| of_code(&seen(rig), "host_created").len() == count;
         wait("both have seen it", || have(&first) && have(&second));
     };
     let hosts = |events: &[Value]| -> Vec<Value> {
-        of_code(events, "host_made").iter().map(|event| event["subject"].clone()).collect()
+        of_code(events, "host_created").iter().map(|event| event["subject"].clone()).collect()
     };
     make("a", 1);
     // From the next event on.
@@ -140,7 +140,7 @@ fn a_stream_of_all_nodes_goes_on_where_its_reader_was() {
     make("b", 2);
     let (events, place) = told(&first.read_stream_of(from(&place, STREAM_OF_ALL), has_place));
     assert_eq!(hosts(&events), ["b"]);
-    let seen_by = of_code(&events, "host_made")[0]["seen_by"].as_array().unwrap().len();
+    let seen_by = of_code(&events, "host_created")[0]["seen_by"].as_array().unwrap().len();
     assert_eq!(seen_by, 2, "it is told once: {events:?}");
     let (events, _) = told(&first.read_stream_of(from(&place, STREAM_OF_ALL), has_place));
     assert_eq!(hosts(&events), Vec::<Value>::new(), "all was told");
@@ -241,7 +241,7 @@ fn who_goes_back_in_time_leaves_a_second_with_more_than_an_answer() {
     const HOSTS: [&str; 5] = ["a", "b", "c", "d", "e"];
     let rig = Rig::new();
     HOSTS.iter().for_each(|name| make_host(&rig, name));
-    wait("it has seen them", || of_code(&seen(&rig), "host_made").len() == HOSTS.len());
+    wait("it has seen them", || of_code(&seen(&rig), "host_created").len() == HOSTS.len());
     let newest_first = |list: &Value| {
         let mut numbers = numbers(&items(list));
         numbers.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
@@ -267,14 +267,14 @@ fn who_goes_back_in_time_leaves_a_second_with_more_than_an_answer() {
 fn a_node_without_a_cluster_tells_its_own() {
     let rig = Rig::new();
     make_host(&rig, "a");
-    wait("it has seen it", || !of_code(&seen(&rig), "host_made").is_empty());
+    wait("it has seen it", || !of_code(&seen(&rig), "host_created").is_empty());
     let all = items(&rig.get("/v1/events?node=all&limit=1000").json(200));
-    let [made]: [Value; 1] = of_code(&all, "host_made").try_into().unwrap();
+    let [made]: [Value; 1] = of_code(&all, "host_created").try_into().unwrap();
     assert_eq!((made.get("seen_by"), made.get("node")), (None, None));
     assert_eq!(items(&rig.get("/v1/audit?node=all").json(200)).len(), 1);
     rig.get("/v1/events?node=1").refused(409, "no_cluster");
     rig.get("/v1/audit?node=1").refused(409, "no_cluster");
     rig.get("/v1/events/stream?node=1").refused(409, "no_cluster");
     let (events, _) = told(&rig.read_stream_of(from("0,0:0", STREAM_OF_ALL), has_place));
-    assert_eq!(of_code(&events, "host_made"), of_code(&all, "host_made"));
+    assert_eq!(of_code(&events, "host_created"), of_code(&all, "host_created"));
 }

@@ -105,7 +105,7 @@ fn what_growing_and_renaming_would_do_is_said() {
     let before = rig.get("/v1/volumes/db").json(200);
     let would = |change: Value| rig.patch("/v1/volumes/db?dry_run=true", change);
     let said = would(json!({"name": "mail", "size": 8 * MIB})).json(200);
-    let grows = format!("volume db is resized from {} to {} bytes", 4 * MIB, 8 * MIB);
+    let grows = "volume db is resized from 4M to 8M";
     assert_eq!(said["would"], json!(["volume db is renamed to mail; hosts do not notice", grows]));
     assert_eq!(said["candidates"][0]["pool"], "default", "{said}");
     for nothing in [json!({}), json!({"name": "db"}), json!({"size": 4 * MIB})] {
@@ -137,7 +137,7 @@ fn what_a_strategy_an_export_and_the_end_of_a_user_would_do_is_said() {
     let rig = Rig::new();
     rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
     let prefer = json!({"strategy": "prefer", "by": "eva"});
-    rig.put("/v1/volumes/db/strategy?dry_run=true", prefer.clone()).refused(409, "no_cluster");
+    rig.put("/v1/volumes/db/split-brain-policy?dry_run=true", prefer.clone()).refused(409, "no_cluster");
     rig.post("/v1/pools/default/export?dry_run=true", json!({})).refused(409, "volume_mapped");
     rig.delete("/v1/targets/iqn.2026-11.io.ursa:db?force=true").empty(204);
     let would = rig.post("/v1/pools/default/export?dry_run=true", json!({})).json(200);
@@ -164,7 +164,7 @@ fn what_a_strategy_an_export_and_the_end_of_a_user_would_do_is_said() {
 
     rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
     rig.post("/v1/volumes", json!({"name": "shared", "size": 4 * MIB, "copies": 1})).json(201);
-    let would = |choice: Value| rig.put("/v1/volumes/shared/strategy?dry_run=true", choice);
+    let would = |choice: Value| rig.put("/v1/volumes/shared/split-brain-policy?dry_run=true", choice);
     let said = would(prefer).json(200);
     assert_eq!(
         said["would"],

@@ -37,7 +37,7 @@ fn the_target_that_was_made_with_a_volume_goes_with_it_whatever_it_is_called_the
         rig.post("/v1/volumes", json!({"name": name, "size": MIB, "kind": "ram"})).json(201);
         rig.patch(&format!("/v1/volumes/{name}"), json!({"name": "renamed"})).json(200);
         let would = rig.delete("/v1/volumes/renamed?force=true&dry_run=true").json(200);
-        let goes = would["would"].to_string().contains("iqn.2026-11.io.ursa:db, which was made with it");
+        let goes = would["would"].to_string().contains("iqn.2026-11.io.ursa:db, which was created with it");
         assert_eq!(goes, name == "db", "{would}");
         rig.delete("/v1/volumes/renamed?force=true").empty(204);
     }

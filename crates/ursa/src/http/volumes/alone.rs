@@ -12,6 +12,7 @@ use ::node::control::{ControlError, Passage, Request, SHOW_DEADLINE};
 use ::node::{Control, VolumeId, parts};
 use api::{Candidate, Missing, Volume};
 use axum::http::StatusCode;
+use base::ByteLen;
 
 use super::{named, seen_from_here, shown};
 use crate::http::peers::{self, ALONE, CALLED};
@@ -246,7 +247,7 @@ fn candidate(volume: &Volume) -> Candidate {
         node_name: volume.node_name.clone().unwrap_or_default(),
         pool: Some(volume.pool.clone()),
         rule: None,
-        text: format!("{} bytes, volume ID {}", volume.size, volume.id),
+        text: format!("{}, volume ID {}", ByteLen(volume.size), volume.id),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where a copy of a volume could be: every node with the pool that would be taken, and by which rule it does not do.
 
 use api::{Candidate, ClusterNode, Missing, Pool, PoolState, VolumeKind};
+use base::ByteLen;
 
 /// What is looked for.
 pub(super) struct Wanted<'a> {
@@ -100,12 +101,12 @@ fn in_pools(wanted: &Wanted<'_>, node: Option<u16>, name: &str, pools: &[&Pool])
         VolumeKind::Thick => wanted.size.div_ceil(pool.extent.max(1)).saturating_mul(pool.extent.max(1)),
         VolumeKind::Ram => 0,
     };
+    let room = format!("{} free, {} needed", ByteLen(pool.free), ByteLen(takes));
     if takes > pool.free {
-        let text = format!("not enough space in the pool: {} bytes free, {takes} needed", pool.free);
+        let text = format!("not enough space in the pool: {}", room);
         return of_pool("no_space", text);
     }
-    let text = format!("{} bytes free, {takes} needed", pool.free);
-    Candidate { node, node_name: name.to_owned(), pool: Some(pool.name.clone()), rule: None, text }
+    Candidate { node, node_name: name.to_owned(), pool: Some(pool.name.clone()), rule: None, text: room }
 }
 
 fn refused((node, name): (Option<u16>, &str), pool: Option<&str>, rule: &str, text: String) -> Candidate {

@@ -120,7 +120,12 @@ async fn would_change(
             let detail = format!("cannot resize volume {} on {}: {}", volume.name, bad.node_name, bad.text);
             return Err(Refusal::new(status, code, detail).candidates(found));
         }
-        steps.push(format!("volume {} is resized from {} to {to} bytes", volume.name, volume.size));
+        steps.push(format!(
+            "volume {} is resized from {} to {}",
+            volume.name,
+            ByteLen(volume.size),
+            ByteLen(to)
+        ));
     }
     if steps.is_empty() {
         steps.push(format!("nothing: volume {} already has this name and size", volume.name));

@@ -31,7 +31,7 @@ fn sync(sync: &::node::copies::CopySync, paused: Option<&SyncPause>) -> CopySync
         seconds_left: sync.seconds_left(),
         cause: sync.cause.to_string(),
         since: sync.lasts.map(since),
-        held_back_by: sync.held_back_by.map(restraint),
+        limited_by: sync.limited_by.map(restraint),
         waits_for: sync.waits_for.as_ref().map(ToString::to_string),
         paused: paused.map(|pause| SyncPaused { by: pause.by.clone(), since: pause.at }),
     }
@@ -51,7 +51,7 @@ pub(in crate::http) fn restraint(restraint: Restraint) -> SyncRestraint {
 fn state(standing: StandingEntry) -> CopyState {
     match standing {
         StandingEntry::InSync => CopyState::InSync,
-        StandingEntry::Joining => CopyState::Joining,
-        StandingEntry::Outside => CopyState::Outside,
+        StandingEntry::Joining => CopyState::CatchingUp,
+        StandingEntry::Outside => CopyState::OutOfSync,
     }
 }

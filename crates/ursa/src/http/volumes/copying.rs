@@ -8,6 +8,7 @@ use api::{CopyCreate, DryRun, Problem, Volume, VolumeCreate, VolumeKind};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use base::ByteLen;
 
 use super::creation::{candidates_for, with_candidates};
 use super::{alone, whole};
@@ -110,7 +111,7 @@ async fn would_add_copy(
         let code = bad.rule.clone().unwrap_or_default();
         return Err(Refusal::new(StatusCode::CONFLICT, code, detail).candidates(found));
     }
-    let mut steps = vec![format!("node {} receives all {} bytes of volume {name}", copy.node, asked.size)];
+    let mut steps = vec![format!("node {} receives all {} of volume {name}", copy.node, ByteLen(asked.size))];
     if let Some(from) = copy.instead_of {
         steps.push(format!("then the copy on node {from} is deleted"));
     }

@@ -24,7 +24,7 @@ use super::alone;
 /// With `heartbeat`, a node of two continues alone after about six seconds. The other node may do the same: then the copies diverge, and
 /// an administrator must choose which one to keep. This is why `accept_split_brain` is required.
 #[utoipa::path(
-    put, path = "/v1/volumes/{name}/strategy", tag = "volumes", operation_id = "choose_strategy",
+    put, path = "/v1/volumes/{name}/split-brain-policy", tag = "volumes", operation_id = "choose_strategy",
     params(("name" = String, Path, description = "Volume name or ID"), Asked),
     request_body = StrategyChoice,
     responses(
@@ -100,7 +100,7 @@ fn would_choose(volume: &str, strategy: Chosen, change: StrategyChange) -> Vec<S
 ///
 /// Writes made only on the other node are discarded permanently: this is why `discard_other` is required. Its copy is resynced.
 #[utoipa::path(
-    put, path = "/v1/volumes/{name}/fork", tag = "volumes", operation_id = "resolve_fork",
+    put, path = "/v1/volumes/{name}/split-brain", tag = "volumes", operation_id = "resolve_fork",
     params(("name" = String, Path, description = "Volume name or ID"), Asked),
     request_body = ForkResolution,
     responses(

@@ -15,7 +15,7 @@ use super::super::{Keeper, Kept};
 use super::{FORK_SILENCE, Fork, Phase, attach, detach};
 use crate::canary::{Canary, makes};
 use crate::control::Control;
-use crate::events::code::WENT_ON_ALONE;
+use crate::events::code::CONTINUED_ALONE;
 use crate::events::{Event, tell};
 use crate::shard::{Shard, on_all_cores};
 
@@ -118,7 +118,7 @@ impl Keeper {
             record.without,
             FORK_SILENCE.as_secs()
         );
-        let event = Event::new(WENT_ON_ALONE, name, text).of_volume(id);
+        let event = Event::new(CONTINUED_ALONE, name, text).of_volume(id);
         tell(event.because("silent").of_node(self.me().0));
         self.go_alone(id);
     }

@@ -137,7 +137,7 @@ impl Keeper {
             let config = entry.config(Revision(revision.0))?;
             let epoch = Epoch(fork.epoch + 1);
             let alone = alone(&config, kept.slot, self.copies.incarnation(), epoch, Revision(0));
-            entry.with_config(&alone, Cause::WentOnAlone)
+            entry.with_config(&alone, Cause::ContinuedAlone)
         };
         if !is_well(id, next.number).await {
             return None;
@@ -200,7 +200,7 @@ impl Keeper {
     async fn say_split(&self, id: VolumeId, fork: &ForkRecord, revision: cluster::Revision) -> Option<()> {
         tracing::error!(
             volume = %id, parent = fork.parent,
-            "split brain: both nodes continued alone with this volume, and each has data that the other lacks. The other node serves it; the data here is kept unchanged until an administrator decides: `ursa volume resolve-fork`"
+            "split brain: both nodes continued alone with this volume, and each has data that the other lacks. The other node serves it; the data here is kept unchanged until an administrator decides: `ursa volume resolve-split-brain`"
         );
         let key = split_key(id);
         let entry =

@@ -1,4 +1,4 @@
-// Makes a copy anew in a pool of its node, as `ursa volume copy replace` does.
+// Makes a copy anew in a pool of its node, as `ursa volume copy rebuild` does.
 
 import { api, data } from './client'
 
@@ -7,7 +7,7 @@ const GONE_DEADLINE_MS = 30_000
 const LOOK_EVERY_MS = 500
 
 /** Takes the copy away, unless an earlier attempt has, and makes it anew. `gone` is called in between. */
-export async function replaceCopy({ volume, node, pool, gone }: { volume: string; node: number; pool: string | null; gone: () => void }) {
+export async function rebuildCopy({ volume, node, pool, gone }: { volume: string; node: number; pool: string | null; gone: () => void }) {
   const path = { name: volume }
   const isThere = async () => (await data(api.GET('/v1/volumes/{name}', { params: { path } }))).copies?.some((copy) => copy.node === node) ?? false
   if (await isThere()) await data(api.DELETE('/v1/volumes/{name}/copies/{node}', { params: { path: { ...path, node } } }))
