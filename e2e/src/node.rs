@@ -258,8 +258,17 @@ impl Drop for Node {
 
 /// Resident memory of a process, bytes.
 pub fn resident_bytes(pid: u32) -> u64 {
+    memory_bytes(pid, "VmRSS:")
+}
+
+/// Memory that a process has for itself: without what it maps of files, as the program, which others share.
+pub fn own_bytes(pid: u32) -> u64 {
+    memory_bytes(pid, "RssAnon:")
+}
+
+fn memory_bytes(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a process has memory");
+    let line = status.lines().find(|line| line.starts_with(field)).expect("a process has memory");
     let kib: u64 = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number");
     kib * 1024
 }

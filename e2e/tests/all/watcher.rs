@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use e2e::Node;
-use e2e::node::resident_bytes;
+use e2e::node::own_bytes;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{cluster_of_three, wait};
@@ -13,8 +13,8 @@ use crate::cluster::{cluster_of_three, wait};
 const WATCHER_LIMIT: Duration = Duration::from_secs(10);
 /// It tells for two seconds at most.
 const END_LIMIT: Duration = Duration::from_secs(10);
-/// What it may take of memory, bytes.
-const RESIDENT_MAX: u64 = 10 << 20;
+/// What it may take of memory for itself, bytes.
+const OWN_MAX: u64 = 4 << 20;
 
 /// The watchers of the process with this number, by their numbers.
 fn watchers(of: u32) -> Vec<u32> {
@@ -37,9 +37,9 @@ fn a_node_of_a_cluster_has_a_watcher_that_needs_next_to_nothing() {
     let mut nodes = cluster_of_three();
     let found = watcher(&nodes[0]);
     // While it starts it may take more.
-    let is_small = || resident_bytes(found) < RESIDENT_MAX;
+    let is_small = || own_bytes(found) < OWN_MAX;
     wait(WATCHER_LIMIT, "a watcher that takes next to nothing", is_small);
-    println!("the watcher takes {} KiB", resident_bytes(found) / 1024);
+    println!("the watcher takes {} KiB", own_bytes(found) / 1024);
     // Its own pipe, what it may say, and the process that it watches: nothing that would keep a port, a lock or a disk.
     let open = fs::read_dir(format!("/proc/{found}/fd")).expect("it runs").flatten();
     for descriptor in open {
