@@ -18,6 +18,7 @@ mod guest_bad_blocks;
 mod guest_cluster;
 mod guest_failed_disk;
 mod isolation;
+mod language;
 mod links;
 mod multipath;
 mod out_of_range;

@@ -130,8 +130,7 @@ fn nothing_above_rt_touches_the_system() {
     for (path, source) in sources() {
         let simulated =
             SIMULATED.contains(&crate_of(&path)) && path.components().any(|part| part.as_os_str() == "src");
-        let test = path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests");
-        if !simulated || test || SYSTEM_FILES.iter().any(|(file, _)| path.ends_with(file)) {
+        if !simulated || is_test(&path) || SYSTEM_FILES.iter().any(|(file, _)| path.ends_with(file)) {
             continue;
         }
         if let Some((number, word, line)) = touches_the_system(&source) {
@@ -165,7 +164,7 @@ fn touches_the_system(source: &str) -> Option<(usize, &'static str, &str)> {
 
 /// The numbers of the lines in `#[cfg(test)] mod name { … }`. As rustfmt writes them: the first line that is nothing but a
 /// brace, as far in as the attribute, is the end.
-fn lines_of_test_modules(source: &str) -> BTreeSet<usize> {
+pub fn lines_of_test_modules(source: &str) -> BTreeSet<usize> {
     let lines: Vec<&str> = source.lines().collect();
     let mut inside = BTreeSet::new();
     for (at, line) in lines.iter().enumerate().filter(|(_, line)| line.trim() == "#[cfg(test)]") {
@@ -189,12 +188,16 @@ fn packages() -> Vec<Value> {
     metadata["packages"].as_array().expect("a workspace has packages").clone()
 }
 
-fn sources() -> Vec<(PathBuf, String)> {
+pub fn sources() -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     walk(&root().join("crates"), &mut files);
     walk(&root().join("e2e"), &mut files);
     assert!(files.len() > 20, "the sources were not found");
     files
+}
+
+pub fn is_test(path: &Path) -> bool {
+    path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests")
 }
 
 fn walk(dir: &Path, files: &mut Vec<(PathBuf, String)>) {
@@ -229,7 +232,7 @@ fn crate_of(path: &Path) -> &str {
     }
 }
 
-fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("e2e is in the workspace")
 }
 
