@@ -66,7 +66,8 @@ pub enum Message {
     },
     /// The sender acts in the envelope's epoch. In-sync copies thereby confirm it (R13a).
     Activated,
-    /// The sender will never again send a write older than this (R15).
+    /// The sender has nothing older than this to bring to its end (R15). It may yet be sent something older,
+    /// and send that again.
     Floor {
         /// The least timestamp of what it has not finished.
         floor: Timestamp,

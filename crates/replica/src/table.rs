@@ -1,7 +1,8 @@
 //! The recent writes of a slice, by block: which write a block holds, and whether all members hold it.
 //!
-//! Entries never overlap: a newer write splits older ones. What is not in the table is valid, and older than everything that may
-//! still come (R15). The table knows nothing of epochs, disks or messages.
+//! Entries never overlap: a newer write splits older ones. What is not in the table is valid. What still
+//! comes is newer than that, or older than the floor, and is not taken (R15). The table knows nothing of
+//! epochs, disks or messages.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,7 +22,10 @@ pub struct Table {
     forgotten: u64,
     /// How many entries are invalid.
     invalid: usize,
-    /// What was forgotten below a floor, of blocks that nothing newer was taken for: in builds that check (A9).
+    /// Below it valid entries are forgotten and nothing is taken; `None`: nothing was forgotten yet.
+    floor: Option<Timestamp>,
+    /// What was forgotten below the floor, of blocks that nothing newer was taken for: in builds that check
+    /// (A9).
     dropped: Option<Box<Table>>,
 }
 
@@ -37,12 +41,20 @@ pub struct Entry {
     pub apply: Option<ApplyId>,
     /// When this copy took the write, counted in writes taken.
     serial: u64,
+    /// Others may hold something newer and have forgotten its timestamp; see [`Table::doubt_valid_before`].
+    doubted: bool,
 }
 
 impl Entry {
     /// Whether all members are known to hold the write on their disks.
     pub fn is_valid(&self) -> bool {
         self.payload.is_none()
+    }
+
+    /// Whether the blocks may hold something newer than it says, which a sync has brought without a
+    /// timestamp.
+    pub fn is_doubted(&self) -> bool {
+        self.doubted
     }
 }
 
@@ -56,6 +68,7 @@ impl Table {
             serial: 0,
             forgotten: 0,
             invalid: 0,
+            floor: None,
             dropped: None,
         }
     }
@@ -73,26 +86,32 @@ impl Table {
 
     /// Takes a write where it is newer than what is there, and says where that is. It is invalid there, and `apply` is under way.
     pub fn write(&mut self, blocks: Blocks, ts: Timestamp, payload: &Payload) -> Vec<Blocks> {
-        let taken = self.older_than(blocks, Some(ts));
-        self.serial += 1;
-        for part in &taken {
-            self.check_newer_than_dropped(*part, ts);
-            self.cut(*part);
-            let payload = Some(payload.part(blocks, *part, &self.geometry));
-            self.insert(*part, Entry { end: part.end, ts, payload, apply: None, serial: self.serial });
+        let older = self.older_than(blocks, Some(ts));
+        if Some(ts) < self.floor {
+            self.check_was_here(&older, ts);
+            return Vec::new();
         }
-        taken
+        self.serial += 1;
+        for part in &older {
+            if let Some(dropped) = &mut self.dropped {
+                dropped.cut(*part);
+                dropped.settled.clear();
+            }
+            let payload = Some(payload.part(blocks, *part, &self.geometry));
+            self.put(*part, ts, payload);
+        }
+        older
     }
 
     /// Notes that the blocks hold a write that is valid at another copy, with what a sync brought: see [`Table::older_than`].
     pub fn take_over(&mut self, blocks: Blocks, ts: Timestamp) {
         self.serial += 1;
-        self.cut(blocks);
-        self.insert(blocks, Entry { end: blocks.end, ts, payload: None, apply: None, serial: self.serial });
+        self.put(blocks, ts, None);
         self.settled.push_back((ts, blocks.start));
     }
 
-    /// The parts of the blocks whose write is older than `ts`, or not known. For `None`, which is older than all: where none is known.
+    /// The parts of the blocks whose write is older than `ts`, or not known. For `None`, which is older than
+    /// all that is not in doubt: where none is known, or one that is.
     pub fn older_than(&self, blocks: Blocks, ts: Option<Timestamp>) -> Vec<Blocks> {
         if self.is_unknown(blocks) {
             return vec![blocks];
@@ -106,7 +125,7 @@ impl Table {
         let mut at = blocks.start;
         for (part, entry) in self.within(blocks) {
             add(at, part.start);
-            if ts.is_some_and(|ts| entry.ts < ts) {
+            if ts.map_or(entry.doubted, |ts| entry.ts < ts) {
                 add(part.start, part.end);
             }
             at = part.end;
@@ -238,8 +257,10 @@ impl Table {
         })
     }
 
-    /// Forgets valid entries below `floor`, below which no member will ever send anything again (R15).
+    /// Forgets valid entries below `floor`: what is older was on the disks of all members before they said
+    /// so. What may still come of it is late, and nothing of it is taken any more (R15).
     pub fn forget_below(&mut self, floor: Timestamp) {
+        self.floor = self.floor.max(Some(floor));
         while let Some((ts, start)) = self.settled.front().copied().filter(|(ts, _)| *ts < floor) {
             match self.entries.get(&start) {
                 Some(entry) if entry.ts == ts && entry.is_valid() => {
@@ -259,16 +280,13 @@ impl Table {
         }
     }
 
-    /// Forgets valid entries older than `ts` at once, wherever they are.
-    pub fn forget_valid_before(&mut self, ts: Timestamp) {
-        let forgotten = &mut self.forgotten;
-        self.entries.retain(|_, entry| {
-            let forget = entry.is_valid() && entry.ts < ts;
-            if forget {
-                *forgotten = entry.serial.max(*forgotten);
-            }
-            !forget
-        });
+    /// Where an entry is valid and older than `ts`, another copy holds that write or a newer one, whose
+    /// timestamp it may have forgotten: what it holds there counts for newer from now on. An older write that is
+    /// sent again does not.
+    pub fn doubt_valid_before(&mut self, ts: Timestamp) {
+        for entry in self.entries.values_mut() {
+            entry.doubted |= entry.is_valid() && entry.ts < ts;
+        }
     }
 
     /// How many entries are invalid, and how many valid.
@@ -333,8 +351,11 @@ impl Table {
         }
     }
 
-    fn insert(&mut self, blocks: Blocks, entry: Entry) {
-        self.invalid += usize::from(!entry.is_valid());
+    /// Makes the blocks one entry, as of now.
+    fn put(&mut self, blocks: Blocks, ts: Timestamp, payload: Option<Payload>) {
+        self.cut(blocks);
+        self.invalid += usize::from(payload.is_some());
+        let entry = Entry { end: blocks.end, ts, payload, apply: None, serial: self.serial, doubted: false };
         self.entries.insert(blocks.start, entry);
     }
 
@@ -346,15 +367,19 @@ impl Table {
         dropped.settled.clear();
     }
 
-    /// A9: what is newer than all that is known is not older than what was forgotten. It may be the very same write: a member says a floor, gets a write below
-    /// it, and sends that again in the next epoch, when others have forgotten it. All that was forgotten besides is older, or that member would have it.
-    fn check_newer_than_dropped(&mut self, blocks: Blocks, ts: Timestamp) {
-        let Some(dropped) = &mut self.dropped else { return };
-        if let Some((part, entry)) = dropped.within(blocks).find(|(_, entry)| entry.ts > ts) {
-            panic!("{ts} is taken for newer at {part:?}, where {} was and is forgotten (A9)", entry.ts);
+    /// A9: what is not taken because it is below the floor was in all of these blocks, or something newer
+    /// was.
+    fn check_was_here(&self, blocks: &[Blocks], ts: Timestamp) {
+        if !cfg!(debug_assertions) {
+            return;
         }
-        dropped.cut(blocks);
-        dropped.settled.clear();
+        for part in blocks {
+            let was_here = |dropped: &Table| dropped.older_than(*part, Some(ts)).is_empty();
+            assert!(
+                self.dropped.as_deref().is_some_and(was_here),
+                "{ts} is late and not taken, and was never in all of {part:?} (A9)"
+            );
+        }
     }
 
     /// Asserts what must always be so.

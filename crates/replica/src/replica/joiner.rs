@@ -200,8 +200,9 @@ impl Replica {
             ..Joiner::default()
         };
         // Writes from before this copy joined that all members hold: the source may have forgotten what superseded them, so they must not
-        // be taken for newer than what it brings.
-        self.table.forget_valid_before(Timestamp::first_of(self.joiner.joined));
+        // be taken for newer than what it brings. They are newer than what somebody may send again who has
+        // heard late of their end.
+        self.table.doubt_valid_before(Timestamp::first_of(self.joiner.joined));
         let dirty = self.map.dirty(Slots::NONE.with(source)).collect();
         self.send(source, Message::SyncOpen { sync: SyncId(last), dirty });
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::canary::{Canary, left_out};
 use crate::message::{Message, SyncId};
+use crate::table::Entry;
 use crate::{Blocks, Epoch, Payload, Regions, Slot, Slots, Standing, Timestamp};
 
 use super::{DiskFailed, Output, RegionRead, Replica};
@@ -251,7 +252,8 @@ impl Replica {
     fn send_clean(&mut self, to: Slot, sync: SyncId, todo: &Regions) {
         let all = Blocks::new(0, self.geometry.blocks);
         let mut known = Vec::new();
-        for (part, entry) in self.table.within(all).filter(|(_, entry)| entry.is_valid()) {
+        let is_known = |entry: &Entry| entry.is_valid() && !entry.is_doubted();
+        for (part, entry) in self.table.within(all).filter(|(_, entry)| is_known(entry)) {
             for region in self.geometry.regions_of(part).filter(|region| !todo.contains(*region)) {
                 let piece = part
                     .intersection(self.geometry.blocks_of(region))
@@ -367,8 +369,8 @@ impl Replica {
             return;
         };
         let still = |part: &Blocks| !moving.iter().any(|(other, _)| other.overlaps(*part));
-        let entries = self.table.within(blocks).map(|(part, entry)| (part, entry.ts));
-        let mut known: Vec<(Blocks, Timestamp)> = entries.filter(|(part, _)| still(part)).collect();
+        let entries = self.table.within(blocks).filter(|(part, entry)| still(part) && !entry.is_doubted());
+        let mut known: Vec<(Blocks, Timestamp)> = entries.map(|(part, entry)| (part, entry.ts)).collect();
         if left_out(Canary::NoSyncTimestamp) {
             known.clear();
         }

@@ -242,7 +242,7 @@ impl Replica {
         }
     }
 
-    /// Says below what this copy will never send anything again (R15).
+    /// Says below what this copy has nothing to bring to its end (R15).
     pub(super) fn say_floor(&mut self) {
         let unfinished = self
             .rounds

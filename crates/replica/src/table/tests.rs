@@ -46,6 +46,51 @@ fn a_write_is_settled_only_where_it_is_the_newest() {
 }
 
 #[test]
+fn what_is_older_than_what_was_forgotten_is_not_taken() {
+    let mut table = Table::new(GEOMETRY);
+    let (blocks, part) = (Blocks::new(0, 4), Blocks::new(1, 2));
+    for counter in [1, 2] {
+        table.write(blocks, ts(counter), &payload(blocks, 1));
+        table.settle(blocks, ts(counter));
+    }
+    table.forget_below(ts(3));
+    assert_eq!(table.write(part, ts(1), &payload(part, 1)), []);
+    assert_eq!(table.write(part, ts(2), &payload(part, 2)), []);
+    assert_eq!(table.write(part, ts(3), &payload(part, 3)), [part], "it may be new");
+    table.clear();
+    assert_eq!(table.write(part, ts(1), &payload(part, 1)), [part], "nothing is known of what was here");
+    table.check();
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "was never in all of")]
+fn what_was_never_here_is_not_taken_for_late() {
+    let mut table = Table::new(GEOMETRY);
+    let blocks = Blocks::new(0, 4);
+    table.write(blocks, ts(2), &payload(blocks, 2));
+    table.settle(blocks, ts(2));
+    table.forget_below(ts(3));
+    let other = Blocks::new(3, 5);
+    table.write(other, ts(1), &payload(other, 1));
+}
+
+#[test]
+fn what_is_in_doubt_gives_way_to_what_another_copy_holds_and_to_no_older_write() {
+    let mut table = Table::new(GEOMETRY);
+    let (all, new) = (Blocks::new(0, 4), Blocks::new(2, 3));
+    table.write(all, ts(5), &payload(all, 5));
+    table.settle(all, ts(5));
+    assert_eq!(table.older_than(all, None), []);
+    table.doubt_valid_before(ts(6));
+    assert_eq!(table.older_than(all, None), [all]);
+    assert_eq!(table.write(all, ts(4), &payload(all, 4)), []);
+    table.write(new, ts(7), &payload(new, 7));
+    assert_eq!(table.older_than(all, None), [Blocks::new(0, 2), Blocks::new(3, 4)]);
+    table.check();
+}
+
+#[test]
 fn a_forgotten_write_still_spoils_a_read_that_was_under_way() {
     let mut table = Table::new(GEOMETRY);
     let blocks = Blocks::new(0, 1);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod failed;
+mod late;
 mod lost_map;
 mod model;
 mod orphans;
