@@ -382,6 +382,12 @@ impl Table {
         }
     }
 
+    /// Whether a newer write was forgotten somewhere in the blocks, and nothing else was taken there since.
+    #[cfg(test)]
+    pub fn has_forgotten_newer(&self, blocks: Blocks, ts: Timestamp) -> bool {
+        self.dropped.iter().any(|dropped| dropped.within(blocks).any(|(_, entry)| entry.ts > ts))
+    }
+
     /// Asserts what must always be so.
     #[cfg(test)]
     pub fn check(&self) {

@@ -125,10 +125,6 @@ impl Joiner {
         self.stage == Stage::None || ts.epoch >= self.joined || left_out(Canary::JoinerReplays)
     }
 
-    pub fn oldest_deferred(&self) -> Option<Timestamp> {
-        self.deferred.iter().map(|write| write.ts).min()
-    }
-
     /// The source may have lost what was asked, or what it answered.
     pub fn reopen(&mut self, slot: Slot) {
         if self.source == Some(slot) && matches!(self.stage, Stage::Bulk | Stage::Final) {
@@ -395,6 +391,17 @@ impl Replica {
         if self.joiner.stage == Stage::Complete {
             self.send_to_members(&Message::Synced);
         }
+    }
+
+    /// A write that this copy has put off and would take, though the other one, which may be asked what is
+    /// equal, has forgotten something newer there.
+    #[cfg(test)]
+    pub(crate) fn put_off_and_forgotten_by(&self, other: &Replica) -> Option<Timestamp> {
+        let is_over = |write: &&Deferred| {
+            let mut taken = self.table.older_than(write.blocks, Some(write.ts)).into_iter();
+            taken.any(|part| other.table.has_forgotten_newer(part, write.ts))
+        };
+        self.joiner.deferred.iter().find(is_over).map(|write| write.ts)
     }
 }
 

@@ -244,13 +244,7 @@ impl Replica {
 
     /// Says below what this copy has nothing to bring to its end (R15).
     pub(super) fn say_floor(&mut self) {
-        let unfinished = self
-            .rounds
-            .values()
-            .map(|round| round.ts)
-            .chain(self.table.oldest_invalid())
-            .chain(self.joiner.oldest_deferred())
-            .min();
+        let unfinished = self.rounds.values().map(|round| round.ts).chain(self.table.oldest_invalid()).min();
         let next = Timestamp { counter: self.clock + 1, ..Timestamp::first_of(self.epoch()) };
         let floor = unfinished.unwrap_or(next);
         self.floors[self.me.index()] = Some(floor);

@@ -1,8 +1,8 @@
 //! What must be so of the world: while it runs, and when it has come to rest.
 
-use crate::{Command, Slot, Slots};
+use crate::{Command, Slot, Slots, Standing};
 
-use super::{EMPTY, GEOMETRY, NEVER, World, linear, slot};
+use super::{EMPTY, GEOMETRY, NEVER, Node, World, linear, slot};
 
 impl World {
     /// A4: where the disks of an in-sync copy and of another differ, one of them has a bit for the other on its disk.
@@ -21,6 +21,24 @@ impl World {
                         b.read(blocks)
                     );
                 }
+            }
+        }
+    }
+
+    /// R15: what a joiner has put off is not older than anything that a copy in sync, which may tell it what
+    /// is equal, has forgotten there.
+    pub(super) fn check_put_off(&self) {
+        let acting = |node: &&Node| node.up && node.replica.config().is_some();
+        for joiner in self.nodes.iter().filter(acting) {
+            let epoch = |node: &Node| node.replica.config().map(|config| config.epoch);
+            let is_asked = |node: &&Node| {
+                acting(node)
+                    && epoch(node) == epoch(joiner)
+                    && matches!(node.replica.standing(), Standing::InSync(_))
+            };
+            for other in self.nodes.iter().filter(is_asked) {
+                let over = joiner.replica.put_off_and_forgotten_by(&other.replica);
+                assert_eq!(over, None, "{:?} has forgotten what is newer", other.replica.me());
             }
         }
     }

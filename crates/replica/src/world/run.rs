@@ -156,6 +156,7 @@ pub fn run_with(seed: u64, canary: Option<Canary>, confirms: Confirms) -> BTreeM
             world.spoil_some(&mut plan.bad);
         }
         world.seen = world.record.len();
+        world.check_put_off();
         if step % 8 == 0 {
             world.check_map();
         }
