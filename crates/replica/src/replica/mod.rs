@@ -692,6 +692,7 @@ impl Replica {
         self.sweep_from = if end >= self.geometry.regions() { 0 } else { end };
         for region in regions {
             let blocks = self.geometry.blocks_of(region);
+            // The table does not know of blocks that are written again (R25).
             if !self.warm.contains_key(&region) && self.table.is_quiet(blocks) && !self.media.touches(blocks)
             {
                 self.map.clear(region, others);

@@ -158,8 +158,10 @@ impl Replica {
 mod tests {
     use super::*;
     use crate::canary::leave_out;
+    use crate::message::{Envelope, Message};
     use crate::{
-        Activation, Command, Config, DirtyMap, Geometry, Incarnation, NodeId, Output, Revision, Slot, Terms,
+        Activation, Command, Config, DirtyMap, Epoch, Geometry, Incarnation, NodeId, Output, PAGE_BYTES,
+        Revision, Slot, Terms, Timestamp,
     };
 
     const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
@@ -210,6 +212,81 @@ mod tests {
         repair(&mut replica, mark).unwrap();
         assert!(matches!(next_disk_write(&mut replica), Some(Output::Apply(_))), "the rule is what does it");
         leave_out(None);
+    }
+
+    /// One of two copies in sync, which have both finished what they began, and its leases.
+    fn one_of_two() -> (Replica, Leases) {
+        let two = Config::initial(&[(NodeId(1), LIFE), (NodeId(2), LIFE)], Revision(1));
+        let mut replica = Replica::new(slot(0), LIFE, GEOMETRY, DirtyMap::new(GEOMETRY.regions()));
+        replica.activate(Activation { config: two, kept: false });
+        let message = Message::Floor { floor: Timestamp::first_of(Epoch(1)) };
+        replica.handle_message(slot(1), Envelope { epoch: Epoch(1), incarnation: LIFE, message });
+        let [mut leases, mut given] = [leases(), leases()];
+        leases.set_applied(Revision(1));
+        given.set_applied(Revision(1));
+        let grant = given.handle_request(Instant(1), NodeId(1), leases.request(Instant(1))).unwrap();
+        leases.handle_grant(NodeId(2), grant);
+        (replica, leases)
+    }
+
+    /// The regions that the next life of that copy has to be given besides those that the other one knows of,
+    /// if its disk has this page of the dirty map.
+    fn missed_by_the_next_life(page: &[u8; PAGE_BYTES]) -> Vec<u64> {
+        let two = Config::initial(&[(NodeId(1), LIFE), (NodeId(2), LIFE)], Revision(1));
+        let mut map = DirtyMap::new(GEOMETRY.regions());
+        map.load(0, page).unwrap();
+        let mut next = Replica::new(slot(0), Incarnation(2), GEOMETRY, map);
+        next.activate(Activation { config: two.remove(slot(0)).unwrap(), kept: false });
+        next.handle_link_up(slot(1));
+        next.catch_up();
+        let asked = std::iter::from_fn(|| next.poll()).find_map(|output| match output {
+            Output::Send(_, Envelope { message: Message::SyncOpen { dirty, .. }, .. }) => Some(dirty),
+            _ => None,
+        });
+        asked.expect("it asks for what it misses").iter().collect()
+    }
+
+    /// No table knows of a block that is written again. If the power fails meanwhile its disk may have lost
+    /// what is beside it, and the other copy has noted nothing.
+    #[test]
+    fn its_bits_stay_until_the_block_is_written_again() {
+        let a_node_stops = |replica: &mut Replica| replica.settle();
+        let the_disk_hangs = |replica: &mut Replica| (0..60).for_each(|_| replica.handle_tick());
+        for what_happens in [a_node_stops as fn(&mut Replica), the_disk_hangs] {
+            let (mut replica, leases) = one_of_two();
+            let mark = replica.readable(Instant(1), &leases, BLOCK).unwrap();
+            let id = replica.repair(mark, Instant(1), &leases, BLOCK, Payload::Zeros).unwrap();
+            let mut page = [0; PAGE_BYTES];
+            let mut write_pages = |replica: &mut Replica| {
+                while let Some(write) = replica.poll_idle() {
+                    page.copy_from_slice(&write.image);
+                    replica.handle_page_written(write.page, Ok(()));
+                }
+                missed_by_the_next_life(&page)
+            };
+            assert_eq!(write_pages(&mut replica), [0]);
+            let Some(Output::Apply(apply)) = next_disk_write(&mut replica) else { panic!("not written") };
+            assert_eq!(apply.id, id);
+            what_happens(&mut replica);
+            assert_eq!(write_pages(&mut replica), [0], "it is on its way to the disk");
+            replica.handle_applied(id, Ok(()));
+            what_happens(&mut replica);
+            assert_eq!(write_pages(&mut replica), [0; 0]);
+        }
+    }
+
+    #[test]
+    fn a_block_is_written_again_though_a_node_stops_before_its_bits_are_on_the_disk() {
+        let (mut replica, leases) = one_of_two();
+        let mark = replica.readable(Instant(1), &leases, BLOCK).unwrap();
+        let id = replica.repair(mark, Instant(1), &leases, BLOCK, Payload::Zeros).unwrap();
+        replica.settle();
+        let Some(Output::WritePage(write)) = next_disk_write(&mut replica) else { panic!("no intent") };
+        replica.handle_page_written(write.page, Ok(()));
+        let page = write.image.try_into().unwrap();
+        assert_eq!(missed_by_the_next_life(&page), [0]);
+        let Some(Output::Apply(apply)) = next_disk_write(&mut replica) else { panic!("not written") };
+        assert_eq!(apply.id, id);
     }
 
     #[test]
