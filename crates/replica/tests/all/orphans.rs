@@ -2,8 +2,8 @@
 
 use base::Chain;
 use replica::{
-    Activation, Blocks, Command, Config, DirtyMap, Epoch, Geometry, Incarnation, Message, NodeId, Outcome,
-    Output, Payload, Replica, Revision, Slot, Timestamp,
+    Activation, Blocks, Command, Config, DirtyMap, Envelope, Epoch, Geometry, Incarnation, Message, NodeId,
+    Outcome, Output, Payload, Replica, Revision, RoundId, Slot, Timestamp,
 };
 
 fn geometry() -> Geometry {
@@ -75,4 +75,58 @@ fn a_write_whose_host_was_answered_goes_on_until_all_have_it() {
     let without = Config::initial(&nodes, Revision(1)).remove(slot(0)).unwrap();
     replica.activate(Activation { config: without, kept: false });
     assert!(!replica.has_orphans_until(ts), "what becomes of it the others decide");
+}
+
+/// Does what the copy wants, and gives what it says to others and how many writes of data there were.
+fn carry_out(copy: &mut Replica) -> (Vec<(Slot, Envelope)>, u32) {
+    let (mut said, mut written) = (Vec::new(), 0);
+    while let Some(output) = copy.poll() {
+        match output {
+            Output::Send(to, envelope) => said.push((to, envelope)),
+            Output::WritePage(write) => copy.handle_page_written(write.page, Ok(())),
+            Output::Apply(apply) => {
+                written += 1;
+                copy.handle_applied(apply.id, Ok(()));
+            }
+            _ => panic!("no host asks for anything, and nothing is synced"),
+        }
+    }
+    (said, written)
+}
+
+/// Nobody reads the blocks of a write until it is everywhere: its coordinator's loss must not cost a host
+/// more than the change of members.
+#[test]
+fn what_a_lost_coordinator_has_left_is_everywhere_as_soon_as_members_change() {
+    let three = Config::initial(&[1, 2, 3].map(|node| (NodeId(node), Incarnation(1))), Revision(1));
+    let mut copies = [1, 2].map(|index| {
+        let map = DirtyMap::new(geometry().regions());
+        let mut copy = Replica::new(slot(index), Incarnation(1), geometry(), map);
+        copy.activate(Activation { config: three.clone(), kept: false });
+        copy
+    });
+    let block = Blocks::new(0, 1);
+    let message = Message::Invalidate {
+        round: RoundId(1),
+        ts: Timestamp { epoch: Epoch(1), counter: 1, slot: slot(0) },
+        blocks: block,
+        payload: Payload::Data(Chain::copy_of(&[7; 4096])),
+    };
+    copies[0].handle_message(slot(0), Envelope { epoch: Epoch(1), incarnation: Incarnation(1), message });
+    assert_eq!(carry_out(&mut copies[0]).1, 1);
+    assert_eq!(carry_out(&mut copies[1]).1, 0, "it was never sent");
+    assert!(!copies[0].is_settled(block));
+
+    let without = three.remove(slot(0)).unwrap();
+    copies.iter_mut().for_each(|copy| copy.activate(Activation { config: without.clone(), kept: true }));
+    let mut written = [0, 0];
+    for index in [0, 1, 0, 1] {
+        // A few milliseconds later; [`replica::TICK`] is not over.
+        copies[0].validate();
+        let (said, writes) = carry_out(&mut copies[index]);
+        written[index] += writes;
+        said.into_iter().for_each(|(_, it)| copies[1 - index].handle_message(slot(index + 1), it));
+    }
+    assert_eq!(written, [0, 1]);
+    assert!(copies.iter().all(|copy| copy.is_settled(block)));
 }
