@@ -92,16 +92,16 @@ impl Add<ByteLen> for ByteOffset {
 impl fmt::Display for ByteLen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
-        let exact = self.0.checked_ilog2().map_or(0, |_| (self.0.trailing_zeros() / 10).min(5));
-        let short = self.0 >> (10 * exact);
         if self.0 == 0 {
             return f.write_str("0");
         }
-        if short < 10_000 {
-            return write!(f, "{short}{}", UNITS[exact as usize]);
+        let exact = (self.0.trailing_zeros() / 10).min(5);
+        let count = self.0 >> (10 * exact);
+        if count < 10_000 {
+            return write!(f, "{count}{}", UNITS[exact as usize]);
         }
         let unit = (self.0.ilog2() / 10).min(5);
-        write!(f, "{:.1}{}", self.0 as f64 / f64::from(2).powi(10 * unit as i32), UNITS[unit as usize])
+        write!(f, "{:.1}{}", self.0 as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit as usize])
     }
 }
 

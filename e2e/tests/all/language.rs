@@ -1,5 +1,6 @@
-//! What people read is in the field's language (`docs/glossary.md`): phrases that a storage administrator would not use are found in
-//! the documentation, the command line's help, the API's description, the console, and in what the programs print.
+//! What people read is in the field's language (`docs/glossary.md`): phrases that a storage administrator
+//! would not use are found in the documentation, the command line's help, the API's description, the console,
+//! and in what the programs print.
 
 use std::fs;
 use std::path::Path;
@@ -53,7 +54,8 @@ const BANNED: [(&str, &str); 36] = [
 /// Crates that print nothing for users.
 const UNREAD: [&str; 4] = ["sim", "fuzzing", "mutants", "replica"];
 
-/// What a line of code has on it when its text is for developers: a test's or an assertion's message, or a log line that is off.
+/// What a line of code has on it when its text is for developers: a test's or an assertion's message, or a
+/// log line that is off.
 const FOR_DEVELOPERS: [&str; 7] =
     ["expect(", "assert", "panic!", "unreachable!", "debug!", "trace!", "reason ="];
 
@@ -102,10 +104,9 @@ fn phrases_are_found_in_strings_and_not_in_comments_or_tests() {
 fn look(path: &Path, text: &str, comment: &str, found: &mut Vec<String>) {
     let path = path.strip_prefix(root()).unwrap_or(path);
     for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with(comment)
-            || line.trim_start().starts_with("/*")
-            || line.trim_start().starts_with("* ") && comment == "//"
-        {
+        let begin = line.trim_start();
+        let in_block = comment == "//" && (begin.starts_with("/*") || begin.starts_with("* "));
+        if begin.starts_with(comment) || in_block {
             continue;
         }
         let line = line.split(" //").next().unwrap_or(line).to_lowercase();
@@ -124,7 +125,8 @@ fn has_phrase(line: &str, phrase: &str) -> bool {
         .any(|(at, _)| !line[..at].ends_with(is_letter) && !line[at + phrase.len()..].starts_with(is_letter))
 }
 
-/// The string literals of a source, each on the line on which it is; nothing of tests and of what only developers see.
+/// The string literals of a source, each on the line on which it is; nothing of tests and of what only
+/// developers see.
 fn literals(source: &str) -> String {
     let tests = lines_of_test_modules(source);
     let mut text = String::new();

@@ -153,7 +153,7 @@ impl Saved {
         last.unwrap_or(self.compacted)
     }
 
-    /// Who is in the cluster from now on. What others have promised is of no use any more.
+    /// Who is in the cluster from now on. Promises of nodes that left are dropped.
     pub(crate) fn set_members(&mut self, members: Members) {
         self.promises.retain(|node, _| members.has(*node));
         self.members = members;

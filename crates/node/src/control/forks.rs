@@ -148,7 +148,7 @@ impl Control {
             }
             // The other node must learn of it while it can be reached.
             for node in nodes.iter().map(|node| NodeId(node.id)).filter(|node| *node != keeper.me()) {
-                keeper.ask(node, Ask::HasVolumes { ids: vec![entry.id.clone()] }).await?;
+                must_answer(&keeper, node, &entry).await?;
             }
         }
         Ok(StrategyChange {
@@ -199,8 +199,7 @@ impl Control {
         let follows = keep != keeper.me().0 || follows_record(&keeper, serves).await?;
         if follows {
             until_heard(&keeper, serves).await;
-            // Whether it answers.
-            keeper.ask(serves, Ask::HasVolumes { ids: vec![entry.id.clone()] }).await?;
+            must_answer(&keeper, serves, &entry).await?;
         }
         let of_record = Decision::about(&keeper, id).await?;
         if follows && !of_record.is_served_by(serves, entry.epoch) {
@@ -320,6 +319,11 @@ impl Decision {
             .put(&volume_key(*id), json(&next))
             .put(&split_key(*id), json(&decided)))
     }
+}
+
+/// Fails unless the node answers.
+async fn must_answer(keeper: &Rc<Keeper>, node: NodeId, volume: &VolumeEntry) -> Result<(), ClusterError> {
+    keeper.ask(node, Ask::HasVolumes { ids: vec![volume.id.clone()] }).await.map(drop)
 }
 
 /// Whether the record is told to the node. It is not to one that was given up with its cluster (`ursa node force-new-cluster`).

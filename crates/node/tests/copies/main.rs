@@ -295,26 +295,24 @@ fn block(value: u64) -> Chain {
 /// Unit attentions that a session may have waiting at once: each ends one command.
 const ATTENTIONS_MAX: usize = 4;
 
-async fn write(session: &Session, lba: u64, value: u64) -> Result<(), initiator::Error> {
+/// Sends a command again while a unit attention that the session has waiting ends it instead.
+async fn attended<T>(send: impl AsyncFn() -> Result<T, initiator::Error>) -> Result<T, initiator::Error> {
     for _ in 0..ATTENTIONS_MAX {
-        match session.write(LUN, Lba(lba), block(value), SIZE).await {
+        match send().await {
             Err(error) if error.is_unit_attention() => {}
             done => return done,
         }
     }
-    session.write(LUN, Lba(lba), block(value), SIZE).await
+    send().await
+}
+
+async fn write(session: &Session, lba: u64, value: u64) -> Result<(), initiator::Error> {
+    attended(async || session.write(LUN, Lba(lba), block(value), SIZE).await).await
 }
 
 async fn read(session: &Session, lba: u64) -> Result<u64, initiator::Error> {
-    let read = || session.read(LUN, Lba(lba), BlockCount(1), SIZE);
-    let mut data = read().await;
-    for _ in 0..ATTENTIONS_MAX {
-        if !data.as_ref().is_err_and(initiator::Error::is_unit_attention) {
-            break;
-        }
-        data = read().await;
-    }
-    Ok(u64::from_le_bytes(data?[..8].try_into().unwrap()))
+    let data = attended(async || session.read(LUN, Lba(lba), BlockCount(1), SIZE).await).await?;
+    Ok(u64::from_le_bytes(data[..8].try_into().unwrap()))
 }
 
 #[test]
