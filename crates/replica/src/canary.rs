@@ -71,7 +71,7 @@ pub enum Canary {
     CompareEarly,
     /// R18: an older write that is sent again makes a block count as synced.
     OldWriteFresh,
-    /// R8: a copy clears bits of members that have not finished what they began before it was one.
+    /// R8: a copy clears bits before all members have finished what they began before it was one.
     NoFinished,
     /// R17: what a slice has grown by is not looked at when a copy is brought up to date.
     GrownUnseen,

@@ -88,6 +88,12 @@ impl Config {
         Slot::all().find(|slot| self.copy(*slot).is_some_and(|copy| copy.node == node))
     }
 
+    /// Whether it is the next one after `before`, and neither adds a copy nor takes one away.
+    pub fn follows_with_same_copies(&self, before: &Config) -> bool {
+        let node = |config: &Config, slot| config.copy(slot).map(|copy| copy.node);
+        self.epoch.0 == before.epoch.0 + 1 && Slot::all().all(|slot| node(self, slot) == node(before, slot))
+    }
+
     /// The slots that have a copy, in sync or not.
     pub fn configured(&self) -> Slots {
         self.which(|_| true)

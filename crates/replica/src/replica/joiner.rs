@@ -132,11 +132,6 @@ impl Joiner {
         }
     }
 
-    /// The epoch in which the present membership began.
-    pub fn joined(&self) -> Epoch {
-        self.joined
-    }
-
     /// Whether nothing may be forgotten: what has come must be known.
     pub fn remembers(&self) -> bool {
         self.stage == Stage::Final
@@ -463,6 +458,10 @@ mod tests {
             let mut three = Three { copies, links: Vec::new() };
             three.copies[0].catch_up();
             three.link(1, 2);
+            for _ in 0..2 {
+                three.copies.iter_mut().for_each(Replica::handle_tick);
+                three.go_on();
+            }
             three
         }
 

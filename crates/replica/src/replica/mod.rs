@@ -169,9 +169,11 @@ pub struct Replica {
     probes: Probes,
     /// What each member will not go below, as far as it has said so in this epoch.
     floors: [Option<Timestamp>; Slot::MAX],
-    /// Who has finished what it began before this copy was a member. A copy that was added lately is not named in the others' bits for what they
-    /// began before they knew of it: until they have finished that, this copy's own bits are all there is.
-    finished: Slots,
+    /// From this epoch on, writes set a bit for each copy that there is now and that does not get them. A write
+    /// that was begun earlier may have no bit for a copy that was added lately; this may be such a copy.
+    noted_since: Epoch,
+    /// Whether all members have finished what they began before that.
+    older_finished: bool,
     /// What was last said of our own.
     said_floor: Option<Timestamp>,
     /// The epoch that each other copy last said it acts in.
@@ -224,7 +226,8 @@ impl Replica {
             debts: Debts::default(),
             probes: Probes::default(),
             floors: [None; Slot::MAX],
-            finished: Slots::NONE,
+            noted_since: Epoch(0),
+            older_finished: false,
             said_floor: None,
             epochs: [Epoch(0); Slot::MAX],
             linked: Slots::NONE,
@@ -279,6 +282,10 @@ impl Replica {
         if !kept {
             self.forget_membership();
         }
+        let knew_copies = self.config.as_ref().is_some_and(|before| config.follows_with_same_copies(before));
+        if !kept || !knew_copies {
+            (self.noted_since, self.older_finished) = (config.epoch, false);
+        }
         self.joiner.enter(&config, standing, kept);
         self.config = Some(config);
         self.void_confirmations();
@@ -312,7 +319,6 @@ impl Replica {
         } else {
             self.table.clear();
         }
-        self.finished = Slots::NONE;
         self.media.abandon();
         self.last_mark = 0;
     }
@@ -411,12 +417,7 @@ impl Replica {
             _ if !current => {} // Reached only with that rule left out, which is about writes.
             Message::ConfirmReads { .. } => {} // Answered above.
             Message::ReadsConfirmed { probe } => self.handle_reads_confirmed(from, probe),
-            Message::Floor { floor } => {
-                self.floors[from.index()] = Some(floor);
-                if floor.epoch >= self.joiner.joined() {
-                    self.finished = self.finished.with(from);
-                }
-            }
+            Message::Floor { floor } => self.floors[from.index()] = Some(floor),
             Message::SyncOpen { sync, dirty } => self.handle_sync_open(from, sync, dirty),
             Message::SyncClean { sync, known, inherit } => self.handle_sync_clean(from, sync, known, inherit),
             Message::SyncRegion { sync, region, payload, known, moving, inherit } => {
@@ -533,11 +534,13 @@ impl Replica {
         self.say_floor();
         let asked = if left_out(Canary::NoFloor) { Slots::NONE.with(self.me) } else { members };
         let floors = asked.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
+        let floor = floors.and_then(|floors| floors.into_iter().min());
+        self.older_finished |= floor.is_some_and(|floor| floor.epoch >= self.noted_since);
         // A joiner that this copy brings up to date must be told of all that it may have been sent again (R18).
         // And the joiner must know that it has got what was under way meanwhile.
         let remember = self.joiner.remembers()
             || self.sources.iter().flatten().any(Source::is_final) && !left_out(Canary::ForgetAsSource);
-        if let Some(floor) = floors.and_then(|floors| floors.into_iter().min()).filter(|_| !remember) {
+        if let Some(floor) = floor.filter(|_| !remember) {
             self.table.forget_below(floor);
         }
         self.clear_bits();
@@ -676,11 +679,11 @@ impl Replica {
     /// Clears the bits of in-sync copies in regions that were left alone (R8): what is valid there, they have, too.
     fn clear_bits(&mut self) {
         let Some(config) = &self.config else { return };
-        if !matches!(self.standing(), Standing::InSync(_)) {
+        let is_in_sync = matches!(self.standing(), Standing::InSync(_));
+        if !is_in_sync || !self.older_finished && !left_out(Canary::NoFinished) {
             return;
         }
-        let finished = if left_out(Canary::NoFinished) { Slots::ALL } else { self.finished };
-        let others = config.in_sync().without(self.me).and(finished);
+        let others = config.in_sync().without(self.me);
         let oldest = self.ticks.saturating_sub(WARM_TICKS);
         self.warm.retain(|_, tick| *tick >= oldest);
         let end = self.sweep_from + SWEEP_REGIONS;

@@ -226,6 +226,7 @@ mod tests {
         given.set_applied(Revision(1));
         let grant = given.handle_request(Instant(1), NodeId(1), leases.request(Instant(1))).unwrap();
         leases.handle_grant(NodeId(2), grant);
+        replica.handle_tick();
         (replica, leases)
     }
 

@@ -1,9 +1,9 @@
 //! Giving a copy what it missed (R17 to R19).
 //!
 //! First in bulk, while the copy is outside and takes no writes: regions with a bit are read, sent, and their bits cleared when they are
-//! on the other disk and were not written to meanwhile; again until little is left. Then the copy joins, new writes go to it, too, and one
-//! short pass brings the rest. To a copy outside a region is sent only when all of it is valid; what is written to it meanwhile comes with the next pass. A
-//! joiner gets what is under way by itself, as any member does: its regions are sent without that, so that one which is written to all the time can be sent, too.
+//! on the other disk and were not written to meanwhile; again until little is left. If a copy was added lately, none is given until all
+//! members have finished what they began before. Then the copy joins, new writes go to it, too, and one short pass brings the rest. To a
+//! copy outside a region is sent only when all of it is valid; what is written to it meanwhile comes with the next pass. A joiner gets what is under way by itself, as any member does: its regions are sent without that, so that one which is written to all the time can be sent, too.
 
 use std::collections::BTreeMap;
 
@@ -196,10 +196,13 @@ impl Replica {
     /// How far the copy in the slot is, if it is brought up to date from here.
     pub fn sync_to(&self, slot: Slot) -> Option<SyncState> {
         let source = self.sources[slot.index()].as_ref()?;
-        Some(SyncState {
-            left_bytes: self.geometry.region_bytes() * source.left(self.map.count(slot)),
-            next: source.next(),
-        })
+        let next = match source.todo.first() {
+            Some(region) if source.in_flight.is_empty() && !self.may_give(source) => {
+                SyncNext::WritesEnd(region)
+            }
+            _ => source.next(),
+        };
+        Some(SyncState { left_bytes: self.geometry.region_bytes() * source.left(self.map.count(slot)), next })
     }
 
     /// Bytes of regions in which the copy in the slot may hold something else than this one. Regions count whole.
@@ -279,7 +282,8 @@ impl Replica {
     pub fn begin_regions(&mut self, max: u32, to: Receivers) -> u32 {
         let mut left = max;
         for slot in Slot::all() {
-            if self.sources[slot.index()].as_ref().is_some_and(|source| source.is_for(slot, to)) {
+            let given = |source: &Source| source.is_for(slot, to) && self.may_give(source);
+            if self.sources[slot.index()].as_ref().is_some_and(given) {
                 self.begin_regions_for(slot, &mut left);
             }
         }
@@ -290,8 +294,17 @@ impl Replica {
     pub fn has_regions_to_begin(&self, to: Receivers) -> bool {
         let mut sources = Slot::all().filter_map(|slot| Some((slot, self.sources[slot.index()].as_ref()?)));
         sources.any(|(slot, source)| {
-            source.is_for(slot, to) && !source.todo.is_empty() && source.in_flight.len() < IN_FLIGHT_MAX
+            source.is_for(slot, to)
+                && self.may_give(source)
+                && !source.todo.is_empty()
+                && source.in_flight.len() < IN_FLIGHT_MAX
         })
+    }
+
+    /// Whether regions may be given now. What is given in bulk clears bits, and a copy that was added lately has
+    /// no others for older writes that only another member holds.
+    fn may_give(&self, source: &Source) -> bool {
+        source.is_final() || self.older_finished
     }
 
     fn begin_regions_for(&mut self, to: Slot, left: &mut u32) {
@@ -496,6 +509,7 @@ mod tests {
                 replica
             });
             let mut pair = Pair { source, outside };
+            pair.source.handle_tick();
             pair.outside.catch_up();
             pair.talk();
             pair

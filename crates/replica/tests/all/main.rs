@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod added;
+mod copies;
 mod failed;
 mod late;
 mod lost_map;

@@ -1,0 +1,99 @@
+//! A copy that is added while a write is under way of which nobody knows but its coordinator, who does not know
+//! of that copy and so has set no bit for it (R8, R19).
+
+use replica::{Config, DirtyMap, Incarnation, NodeId, Revision, Slots, Standing};
+
+use crate::copies::{Copies, GEOMETRY, LIFE, slot};
+
+const NEXT_LIFE: Incarnation = Incarnation(2);
+/// More than bits are kept for after the last write.
+const WARM_TICKS: u32 = 40;
+
+/// Copies 0 and 1 are in sync. Copy 0 has a write that nobody else has, and does not know yet that copy 2 was
+/// added.
+fn added() -> (Copies, Config) {
+    let two = Config::initial(&[1, 2].map(|node| (NodeId(node), LIFE)), Revision(1));
+    let mut all = Copies::new(&two);
+    all.budget = u32::MAX;
+    all.cut(0, 1);
+    all.write(7);
+    let three = two.add(slot(2), NodeId(3)).unwrap();
+    let mut blank = DirtyMap::new(GEOMETRY.regions());
+    blank.mark(0..GEOMETRY.regions(), Slots::ALL);
+    all.start(2, LIFE, blank, &three);
+    all.activate(1, &three, true);
+    (all, three)
+}
+
+/// Lets time pass, and all arrive that can.
+fn wait(all: &mut Copies, ticks: u32) {
+    for _ in 0..ticks {
+        (0..3).for_each(|number| all.tick(number));
+        all.deliver_all();
+    }
+}
+
+/// The configuration is acted in by these, who were members before.
+fn enter(all: &mut Copies, numbers: &[usize], config: Config) -> Config {
+    numbers.iter().for_each(|number| all.activate(*number, &config, true));
+    all.deliver_all();
+    config
+}
+
+/// Copy `to` is brought up to date by copy `from`, as far as that gives it anything, and joins.
+fn bring_in(all: &mut Copies, config: Config, from: usize, to: usize, life: Incarnation) -> Config {
+    all.connect(from, to);
+    all.copies[to].catch_up();
+    wait(all, WARM_TICKS);
+    let joins = config.admit(slot(to), life).unwrap();
+    all.activate(to, &joins, false);
+    enter(all, &[from], joins.clone());
+    wait(all, WARM_TICKS);
+    assert!(all.copies[from].promotable().contains(slot(to)));
+    enter(all, &[from, to], joins.promote(slot(to)).unwrap())
+}
+
+/// All nodes are lost, and copy 0 is the first to be back. It brings copy 1 up to date, and is lost again, so
+/// that copy 2 has what it misses from copy 1.
+fn lose_all(mut all: Copies, config: Config) {
+    let alone = config.recover(slot(0), NEXT_LIFE).unwrap();
+    all.restart(0, NEXT_LIFE, &alone);
+    all.restart(1, NEXT_LIFE, &alone);
+    let config = bring_in(&mut all, alone, 0, 1, NEXT_LIFE);
+    all.cut(0, 1);
+    let config = enter(&mut all, &[1], config.remove(slot(0)).unwrap());
+    all.restart(2, NEXT_LIFE, &config);
+    let config = bring_in(&mut all, config, 1, 2, NEXT_LIFE);
+    assert_eq!(config.copy(slot(2)).unwrap().standing, Standing::InSync(NEXT_LIFE));
+    assert_eq!(all.block(), [7, 7, 7]);
+}
+
+#[test]
+fn who_is_given_all_but_a_write_that_is_under_way_gets_it_later() {
+    let (mut all, three) = added();
+    all.connect(1, 2);
+    all.copies[2].catch_up();
+    wait(&mut all, WARM_TICKS);
+    assert_eq!(all.block(), [7, 0, 0]);
+    lose_all(all, three);
+}
+
+#[test]
+fn who_joins_before_a_write_that_is_under_way_has_ended_gets_it_later() {
+    let (mut all, three) = added();
+    all.connect(1, 2);
+    let joins = three.admit(slot(2), LIFE).unwrap();
+    all.activate(2, &joins, false);
+    enter(&mut all, &[1], joins.clone());
+    wait(&mut all, 2);
+    // All that copy 1 hears of copy 0 is that it acts in this epoch, too.
+    all.activate(0, &joins, true);
+    all.connect(0, 1);
+    all.deliver(0, 1);
+    all.cut(0, 1);
+    assert!(all.copies[1].promotable().contains(slot(2)));
+    let promoted = enter(&mut all, &[1, 2], joins.promote(slot(2)).unwrap());
+    wait(&mut all, WARM_TICKS);
+    assert_eq!(all.block(), [7, 0, 0]);
+    lose_all(all, promoted);
+}

@@ -1,0 +1,182 @@
+//! Three copies that say to each other what a test lets arrive.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::Chain;
+use replica::{
+    Activation, Blocks, Command, Config, DirtyMap, Envelope, Geometry, Incarnation, Message, Outcome, Output,
+    Payload, Receivers, Replica, Slot,
+};
+
+pub const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
+pub const LIFE: Incarnation = Incarnation(1);
+/// The region that copies outside miss.
+const MISSED: u64 = 7;
+/// In another one.
+const BLOCK: u64 = 3;
+
+pub fn slot(number: usize) -> Slot {
+    Slot::new(number).unwrap()
+}
+
+/// Copies, of each block of which one byte counts, and their links. Disks are fast; a message arrives when
+/// the test says so.
+pub struct Copies {
+    pub copies: Vec<Replica>,
+    disks: Vec<Vec<u8>>,
+    /// What is on its way, by sender and receiver; none: there is no link.
+    links: BTreeMap<(usize, usize), VecDeque<Envelope>>,
+    pub told: Vec<(u64, Outcome)>,
+    /// Regions that syncs may still give.
+    pub budget: u32,
+}
+
+impl Copies {
+    /// Three copies that have all links.
+    pub fn new(config: &Config) -> Copies {
+        let outside = config.configured().minus(config.members());
+        let copies = [0, 1, 2].map(|number| {
+            let mut map = DirtyMap::new(GEOMETRY.regions());
+            map.mark(MISSED..MISSED + 1, outside);
+            let mut copy = Replica::new(slot(number), LIFE, GEOMETRY, map);
+            copy.activate(Activation { config: config.clone(), kept: false });
+            copy
+        });
+        let mut all = Copies {
+            copies: copies.into(),
+            disks: vec![vec![0; GEOMETRY.blocks as usize]; 3],
+            links: BTreeMap::new(),
+            told: Vec::new(),
+            budget: 0,
+        };
+        for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+            all.connect(one, other);
+        }
+        all.deliver_all();
+        all
+    }
+
+    pub fn connect(&mut self, one: usize, other: usize) {
+        for (from, to) in [(one, other), (other, one)] {
+            self.links.insert((from, to), VecDeque::new());
+        }
+        for (from, to) in [(one, other), (other, one)] {
+            self.copies[from].handle_link_up(slot(to));
+            self.carry_out(from);
+        }
+    }
+
+    /// What is on its way is lost.
+    pub fn cut(&mut self, one: usize, other: usize) {
+        for (from, to) in [(one, other), (other, one)] {
+            self.links.remove(&(from, to));
+            self.copies[from].handle_link_down(slot(to));
+            self.carry_out(from);
+        }
+    }
+
+    /// The copy's process is started, with this map on its disk. It has no links.
+    pub fn start(&mut self, number: usize, life: Incarnation, map: DirtyMap, config: &Config) {
+        (0..3).filter(|other| *other != number).for_each(|other| self.cut(number, other));
+        self.copies[number] = Replica::new(slot(number), life, GEOMETRY, map);
+        self.activate(number, config, false);
+    }
+
+    /// The copy's process is started again, and its disk has all that was noted.
+    pub fn restart(&mut self, number: usize, life: Incarnation, config: &Config) {
+        let before = self.copies[number].map();
+        let mut map = DirtyMap::new(GEOMETRY.regions());
+        (0..GEOMETRY.regions()).for_each(|region| map.mark(region..region + 1, before.get(region)));
+        self.start(number, life, map, config);
+    }
+
+    pub fn activate(&mut self, number: usize, config: &Config, kept: bool) {
+        self.copies[number].activate(Activation { config: config.clone(), kept });
+        self.carry_out(number);
+    }
+
+    pub fn tick(&mut self, number: usize) {
+        self.copies[number].handle_tick();
+        self.carry_out(number);
+    }
+
+    /// A host writes this to the block through copy 0.
+    pub fn write(&mut self, value: u8) {
+        let payload = Payload::Data(Chain::copy_of(&[value; 8]));
+        let blocks = Blocks::new(BLOCK, BLOCK + 1);
+        self.copies[0].write(Command(value.into()), blocks, payload, 0).unwrap();
+        self.carry_out(0);
+    }
+
+    /// What the disks hold in the block.
+    pub fn block(&self) -> [u8; 3] {
+        [0, 1, 2].map(|number| self.disks[number][BLOCK as usize])
+    }
+
+    /// Does what the copy wants; what it says is on its way then.
+    pub fn carry_out(&mut self, number: usize) {
+        let (copy, disk) = (&mut self.copies[number], &mut self.disks[number]);
+        self.budget -= copy.begin_regions(self.budget, Receivers::All);
+        while let Some(output) = copy.poll() {
+            match output {
+                Output::Send(to, envelope) => {
+                    if let Some(link) = self.links.get_mut(&(number, to.index())) {
+                        link.push_back(envelope);
+                    }
+                }
+                Output::Apply(apply) => {
+                    let Payload::Data(data) = &apply.payload else { panic!("there are no zeros") };
+                    let values = data.to_vec().into_iter().step_by(8);
+                    disk[indices(apply.blocks)].iter_mut().zip(values).for_each(|(at, value)| *at = value);
+                    copy.handle_applied(apply.id, Ok(()));
+                }
+                Output::WritePage(write) => copy.handle_page_written(write.page, Ok(())),
+                Output::ReadRegion(read) => {
+                    let here = on(disk, read.blocks);
+                    copy.handle_region_read(read, Ok(here));
+                }
+                Output::CompareRegion(compare) => {
+                    let here = on(disk, compare.blocks);
+                    copy.handle_region_compared(compare, Ok(Some(here)));
+                }
+                Output::Complete(command, outcome) => self.told.push((command.0, outcome)),
+            }
+        }
+    }
+
+    /// The next message arrives, if there is one.
+    pub fn deliver(&mut self, from: usize, to: usize) -> Option<Message> {
+        let envelope = self.links.get_mut(&(from, to))?.pop_front()?;
+        let message = envelope.message.clone();
+        self.copies[to].handle_message(slot(from), envelope);
+        self.carry_out(to);
+        Some(message)
+    }
+
+    /// All arrives up to the next write.
+    pub fn deliver_a_write(&mut self, from: usize, to: usize) {
+        while !matches!(self.deliver(from, to).expect("it is on its way"), Message::Invalidate { .. }) {}
+    }
+
+    /// All that is on its way between these arrives, and what is said to it.
+    pub fn deliver_between(&mut self, one: usize, other: usize) {
+        while self.deliver(one, other).is_some() || self.deliver(other, one).is_some() {}
+    }
+
+    pub fn deliver_all(&mut self) {
+        while [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)]
+            .into_iter()
+            .any(|(from, to)| self.deliver(from, to).is_some())
+        {}
+    }
+}
+
+fn indices(blocks: Blocks) -> std::ops::Range<usize> {
+    blocks.start as usize..blocks.end as usize
+}
+
+/// What is on the disk there.
+fn on(disk: &[u8], blocks: Blocks) -> Payload {
+    let bytes: Vec<u8> = disk[indices(blocks)].iter().flat_map(|value| [*value; 8]).collect();
+    Payload::Data(Chain::copy_of(&bytes))
+}
