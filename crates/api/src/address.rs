@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A floating IP: one node of the cluster holds it at a time, and another node takes it over on failure. Initiators can always connect to it.
+/// A floating IP: one node of the cluster holds it at a time, and another node takes it over on failure.
+/// Initiators can always connect to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FloatingAddress {
     /// Address and prefix length; the address alone if the rest of the entry cannot be read (`state`).
@@ -35,12 +36,14 @@ pub struct FloatingAddress {
     #[serde(default)]
     #[schema(required = true)]
     pub state: AddressState,
-    /// Nodes whose last attempt to configure or release the address failed, and why. Nodes that do not answer are not listed.
+    /// Nodes whose last attempt to configure or release the address failed, and why. Nodes that do not answer
+    /// are not listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<AddressTrouble>,
 }
 
-/// State of a floating IP. The cluster's record says which node holds it; that node reports whether it is configured on a network device.
+/// State of a floating IP. The cluster's record says which node holds it; that node reports whether it is
+/// configured on a network device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressState {
@@ -53,7 +56,8 @@ pub enum AddressState {
     /// The holder does not answer, or its version does not report the state.
     #[default]
     Unknown,
-    /// The entry, or its holder, was written by a later version that the queried node cannot read. The node leaves it unchanged.
+    /// The entry, or its holder, was written by a later version that the queried node cannot read. The node
+    /// leaves it unchanged.
     Unreadable,
 }
 
@@ -72,7 +76,8 @@ pub struct AddressTrouble {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FloatingAddressAdd {
-    /// An address that no machine uses, with its prefix length. Without prefix length: a single address (/32 or /128).
+    /// An address that no machine uses, with its prefix length. Without prefix length: a single address (/32
+    /// or /128).
     #[schema(example = "192.0.2.10/24")]
     pub address: String,
     /// The network device on each node; absent: the one that has an address in the same network.

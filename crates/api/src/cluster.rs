@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 
 use crate::since::Since;
 
-/// Default port for connections between nodes. Next to the API's 3280; IANA has not assigned it to anything that
-/// would run on such a machine.
+/// Default port for connections between nodes. Next to the API's 3280; IANA has not assigned it to anything
+/// that would run on such a machine.
 pub const LINK_PORT: u16 = 3270;
 
 /// Longest validity of a join token: seven days. A token found later is useless.
@@ -42,24 +42,28 @@ pub struct ClusterNode {
     pub here: bool,
     /// A heartbeat arrived within the last half second.
     pub up: bool,
-    /// Numbers of nodes that report that they reach it, although the queried node does not: it is not down; the network between the
-    /// two nodes is cut. Absent if it is up, or no node reaches it.
+    /// Numbers of nodes that report that they reach it, although the queried node does not: it is not down;
+    /// the network between the two nodes is cut. Absent if it is up, or no node reaches it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reached_by: Vec<u16>,
     /// Unreachable since; absent: it is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down_since: Option<Since>,
-    /// Version of Ursa that it runs, or ran when it was last reachable; absent: it was never reachable, or its version does not report this.
+    /// Version of Ursa that it runs, or ran when it was last reachable; absent: it was never reachable, or
+    /// its version does not report this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "0.1.0")]
     pub version: Option<String>,
-    /// Number of cores that it runs on, or ran on when it was last reachable; absent: it was never reachable, or its version does not report this.
+    /// Number of cores that it runs on, or ran on when it was last reachable; absent: it was never reachable,
+    /// or its version does not report this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u16>,
-    /// Seconds since it was started, by its own clock and that of the queried node; absent: it is not up, or its version does not report this.
+    /// Seconds since it was started, by its own clock and that of the queried node; absent: it is not up, or
+    /// its version does not report this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uptime: Option<u64>,
-    /// It holds the cluster CA key, which join tokens are created with. It is the node that created the cluster.
+    /// It holds the cluster CA key, which join tokens are created with. It is the node that created the
+    /// cluster.
     #[serde(default)]
     pub authority: bool,
     /// It is a voter: its vote counts in the cluster's record.
@@ -78,7 +82,8 @@ pub struct ClusterNode {
     /// It is in maintenance and can be stopped: none of its copies is in sync, and no volume waits for it.
     #[serde(default)]
     pub maintenance: bool,
-    /// In maintenance since, in seconds since 1970; absent: it is not in maintenance, or a version of Ursa that did not record the time put it there.
+    /// In maintenance since, in seconds since 1970; absent: it is not in maintenance, or a version of Ursa
+    /// that did not record the time put it there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance_since: Option<u64>,
     /// It is the preferred node of two nodes without a witness.
@@ -144,7 +149,8 @@ pub enum RecordPlace {
 pub struct ClusterRecord {
     /// Where it is kept.
     pub place: RecordPlace,
-    /// It has quorum and can be changed. Without quorum volumes keep serving, but nothing in the record can change and no lost node is failed over.
+    /// It has quorum and can be changed. Without quorum volumes keep serving, but nothing in the record can
+    /// change and no lost node is failed over.
     pub answers: bool,
     /// The etcd endpoints, if it is kept in etcd.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -158,7 +164,8 @@ pub struct ClusterRecord {
 pub enum LinkRole {
     /// The data of volumes.
     Replication,
-    /// Heartbeats, leases and the cluster's record. If none of these addresses answers, this traffic uses the data addresses.
+    /// Heartbeats, leases and the cluster's record. If none of these addresses answers, this traffic uses the
+    /// data addresses.
     Heartbeat,
 }
 
@@ -268,7 +275,8 @@ pub struct ClusterJoin {
     /// Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
     #[schema(min_items = 1, example = json!(["10.0.0.2:3270"]))]
     pub listen: Vec<String>,
-    /// Join as a witness: it may vote, and never has volumes. Meant for the third of three machines, which may be small.
+    /// Join as a witness: it may vote, and never has volumes. Meant for the third of three machines, which
+    /// may be small.
     #[serde(default)]
     pub witness: bool,
 }

@@ -6,7 +6,8 @@ use utoipa::ToSchema;
 /// A block device or partition of a node's machine, and what uses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BlockDevice {
-    /// The path to use for a pool: under `/dev/disk/by-id` where possible, since `/dev/sdb` may be another device after a reboot.
+    /// The path to use for a pool: under `/dev/disk/by-id` where possible, since `/dev/sdb` may be another
+    /// device after a reboot.
     #[schema(example = "/dev/disk/by-id/ata-ST4000_Z3051")]
     pub path: String,
     /// Current kernel name.
@@ -32,7 +33,8 @@ pub struct BlockDevice {
     /// The pool of the node that the disk belongs to, open or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// What it holds, judged by what is at its start: `nothing`, `an ext file system`, `a disk of a pool`. Absent: it is in use, or cannot be read.
+    /// What it holds, judged by what is at its start: `nothing`, `an ext file system`, `a disk of a pool`.
+    /// Absent: it is in use, or cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<String>,
     /// Why its content is unknown, or why it cannot be written.

@@ -10,7 +10,8 @@ use crate::Missing;
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Event number: grows with time, also across restarts of the node. Each node numbers its own events: this is the number on the first node of `seen_by`.
+    /// Event number: grows with time, also across restarts of the node. Each node numbers its own events:
+    /// this is the number on the first node of `seen_by`.
     pub id: u64,
     /// Time in seconds since 1970, by the clock of that node.
     pub at: u64,
@@ -26,7 +27,8 @@ pub struct Event {
     /// What it concerns, by the name that it had at the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// ID of the volume that it concerns: it stays the same when the volume is renamed. Absent: it does not concern a volume.
+    /// ID of the volume that it concerns: it stays the same when the volume is renamed. Absent: it does not
+    /// concern a volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "3f0a9c5e7d2b41868e6f1a2b3c4d5e6f")]
     pub subject_id: Option<String>,
@@ -38,13 +40,15 @@ pub struct Event {
     /// Number of the node that it concerns; absent: it concerns none, or there is no cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// Revision of the cluster's record that it reports, which is the same on all nodes; absent: it is an observation of the node itself.
+    /// Revision of the cluster's record that it reports, which is the same on all nodes; absent: it is an
+    /// observation of the node itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<u64>,
     /// The disk range that could not be read, if this is the cause. Absent: it is not, or is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Box<DiskRange>>,
-    /// Numbers of the nodes that report it, first one first. Events of the whole cluster list several if several nodes were queried. Absent without a cluster.
+    /// Numbers of the nodes that report it, first one first. Events of the whole cluster list several if
+    /// several nodes were queried. Absent without a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen_by: Vec<u16>,
 }
@@ -118,9 +122,12 @@ impl fmt::Display for Severity {
 pub struct Events {
     /// Ordered by number; those of several nodes by time.
     pub items: Vec<Event>,
-    /// Events between the one given and the first of these are no longer stored, or the one given is not an event of this node.
+    /// Events between the one given and the first of these are no longer stored, or the one given is not an
+    /// event of this node.
     pub gap: bool,
-    /// The value for `after` in the next request: the number of the last event here, or of the last event of the node. Absent if all nodes were queried, since each has its own numbers, or if the queried node did not answer.
+    /// The value for `after` in the next request: the number of the last event here, or of the last event of
+    /// the node. Absent if all nodes were queried, since each has its own numbers, or if the queried node did
+    /// not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
     /// Nodes that did not answer, and why: their part is missing.

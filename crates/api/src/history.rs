@@ -51,7 +51,8 @@ pub struct HistorySeries {
     pub pool: Option<String>,
     /// Unit of the points.
     pub unit: HistoryUnit,
-    /// One point per step: the mean, or for `_p99_us` the maximum. `null`: nothing was recorded, or there was nothing to measure.
+    /// One point per step: the mean, or for `_p99_us` the maximum. `null`: nothing was recorded, or there was
+    /// nothing to measure.
     pub points: Vec<Option<f64>>,
 }
 
@@ -68,7 +69,8 @@ pub struct Forecast {
     pub node_name: Option<String>,
     /// Seconds of the last seven days for which data exists.
     pub known_s: u64,
-    /// Average growth in bytes per day; 0: the pool is not filling up. Absent: not enough data for a forecast.
+    /// Average growth in bytes per day; 0: the pool is not filling up. Absent: not enough data for a
+    /// forecast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth_per_day: Option<u64>,
     /// Seconds until it is full; absent: no end in sight.

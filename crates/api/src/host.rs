@@ -6,8 +6,8 @@ use utoipa::ToSchema;
 use crate::chap::Chap;
 use crate::present;
 
-/// A host group: initiators that share access rights. An initiator belongs to it if its name is listed (or no name is) and its
-/// address is listed (or no address is).
+/// A host group: initiators that share access rights. An initiator belongs to it if its name is listed (or no
+/// name is) and its address is listed (or no address is).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Host {
     /// Name, unique on the node.
@@ -51,7 +51,8 @@ pub struct HostChange {
     /// Addresses and ranges such as `10.1.0.0/16`; empty: any.
     #[serde(default)]
     pub addresses: Vec<String>,
-    /// CHAP credentials that initiators must use. Absent: unchanged, since the secret cannot be read back; `null`: none.
+    /// CHAP credentials that initiators must use. Absent: unchanged, since the secret cannot be read back;
+    /// `null`: none.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Chap>)]
     pub chap: Option<Option<Chap>>,
@@ -92,6 +93,7 @@ pub enum HostSystem {
 /// How to set up a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HostSetup {
-    /// A script with a comment on each setting, to paste in whole or in part. It asks for the CHAP secret if there is one.
+    /// A script with a comment on each setting, to paste in whole or in part. It asks for the CHAP secret if
+    /// there is one.
     pub text: String,
 }

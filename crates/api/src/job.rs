@@ -7,10 +7,12 @@ use utoipa::ToSchema;
 
 use crate::SyncRestraint;
 
-/// A job, in progress or ended recently. Ended jobs are kept for a day, up to a hundred of each kind, until the node that reports them is restarted.
+/// A job, in progress or ended recently. Ended jobs are kept for a day, up to a hundred of each kind, until
+/// the node that reports them is restarted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
-    /// Job ID. Another job on the same copy or volume has the same ID; that of a change is never reused, even after a restart of its node.
+    /// Job ID. Another job on the same copy or volume has the same ID; that of a change is never reused, even
+    /// after a restart of its node.
     #[schema(example = "copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3")]
     pub id: String,
     /// Kind of job.
@@ -19,7 +21,8 @@ pub struct Job {
     pub subject: String,
     /// State of the job.
     pub state: JobState,
-    /// Number of the node that has the copy, or that runs the verification or change; absent without a cluster.
+    /// Number of the node that has the copy, or that runs the verification or change; absent without a
+    /// cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
     /// Number of the node that a copy moves from.

@@ -25,7 +25,8 @@ pub struct Link {
     /// Why the last connection attempt failed, if none has succeeded since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Cores of `node` that did not report their links within a second: `replication` and `state` may miss links that are up.
+    /// Cores of `node` that did not report their links within a second: `replication` and `state` may miss
+    /// links that are up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub silent_cores: Vec<u16>,
 }
@@ -47,8 +48,8 @@ pub enum LinkState {
 pub struct RoleLinks {
     /// Number of links that are up.
     pub up: u64,
-    /// Number of expected links: one for control; for data, as many as the larger of the two nodes has cores. 0: unknown, because none has been
-    /// up since the reporting node started.
+    /// Number of expected links: one for control; for data, as many as the larger of the two nodes has cores.
+    /// 0: unknown, because none has been up since the reporting node started.
     pub of: u64,
     /// Peer addresses of the links that are up: they show which networks are used.
     #[schema(example = json!(["10.0.0.2"]))]
@@ -56,7 +57,8 @@ pub struct RoleLinks {
     /// Seconds for which all links that are up have been up; absent: none is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age: Option<u64>,
-    /// Seconds since anything was received on any of them, even if it is down by now; absent: never since the reporting node started.
+    /// Seconds since anything was received on any of them, even if it is down by now; absent: never since the
+    /// reporting node started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silence: Option<u64>,
 }

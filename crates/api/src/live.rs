@@ -30,10 +30,12 @@ pub struct LiveFlow {
     pub operations: f64,
     /// Bytes per second.
     pub bytes: f64,
-    /// Mean latency in microseconds, from the arrival of all data to the response; absent if there were no operations.
+    /// Mean latency in microseconds, from the arrival of all data to the response; absent if there were no
+    /// operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_us: Option<f64>,
-    /// 99th percentile latency in microseconds, rounded up to the next power of two times 4 µs; absent if there were no operations, or it was more than 4.2 s.
+    /// 99th percentile latency in microseconds, rounded up to the next power of two times 4 µs; absent if
+    /// there were no operations, or it was more than 4.2 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
 }

@@ -46,9 +46,9 @@ pub struct Node {
     pub read_confirm: ReadConfirm,
 }
 
-/// Whether reads of volumes with two or more copies wait until other nodes have confirmed them: one round trip, shared
-/// by all reads that arrive meanwhile. Without it, a node whose clock stopped, as in a virtual machine that was
-/// paused, may answer reads with data that has since been overwritten through another node.
+/// Whether reads of volumes with two or more copies wait until other nodes have confirmed them: one round
+/// trip, shared by all reads that arrive meanwhile. Without it, a node whose clock stopped, as in a virtual
+/// machine that was paused, may answer reads with data that has since been overwritten through another node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReadConfirm {
     /// The node's setting.
@@ -98,7 +98,8 @@ pub struct NodeProblem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "pool_closed")]
     pub code: Option<String>,
-    /// What it concerns, unless it is the node itself: a pool by name, a disk by path, another node by number.
+    /// What it concerns, unless it is the node itself: a pool by name, a disk by path, another node by
+    /// number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "default")]
     pub subject: Option<String>,
@@ -113,7 +114,8 @@ pub struct NodeProblem {
     pub node_name: Option<String>,
 }
 
-/// A change in progress. One that waits for a disk continues when the disk responds, and blocks no changes of anything else.
+/// A change in progress. One that waits for a disk continues when the disk responds, and blocks no changes of
+/// anything else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Change {
     /// What it does.

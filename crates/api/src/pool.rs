@@ -27,8 +27,8 @@ pub struct Pool {
     /// Bytes that its sparse files may still take from their file systems.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub promised: u64,
-    /// Its file system has less free space than the sparse files of this and other pools of the node may still take.
-    /// Absent if the space suffices.
+    /// Its file system has less free space than the sparse files of this and other pools of the node may
+    /// still take. Absent if the space suffices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overcommit: Option<Overcommit>,
     /// Number of the node that has the pool; absent without a cluster.
@@ -43,8 +43,8 @@ fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// An overcommitted file system: it has less free space than the sparse files of pools may still take. When it is full, writes
-/// that need new space fail.
+/// An overcommitted file system: it has less free space than the sparse files of pools may still take. When
+/// it is full, writes that need new space fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Overcommit {
     /// Bytes that the sparse files of all pools of the node may still take from it.
@@ -59,9 +59,11 @@ pub struct Overcommit {
 pub enum PoolState {
     /// The pool works.
     Online,
-    /// A metadata write failed. I/O continues, but volumes cannot be created or changed until the pool is reopened.
+    /// A metadata write failed. I/O continues, but volumes cannot be created or changed until the pool is
+    /// reopened.
     ReadOnly,
-    /// A disk is out of service after a failed write or flush. I/O that needs it fails until the pool is reopened.
+    /// A disk is out of service after a failed write or flush. I/O that needs it fails until the pool is
+    /// reopened.
     DiskFailed,
     /// It was exported, to be imported elsewhere.
     Exported,
@@ -204,7 +206,8 @@ pub struct RemainingMap {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolForget {
-    /// Delete the LUN maps of its volumes, too. Otherwise they stay, and work again after the pool is imported.
+    /// Delete the LUN maps of its volumes, too. Otherwise they stay, and work again after the pool is
+    /// imported.
     #[serde(default)]
     pub unmap: bool,
 }

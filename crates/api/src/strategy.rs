@@ -30,7 +30,8 @@ pub struct VolumeStrategy {
 pub struct StrategyChoice {
     /// The policy.
     pub strategy: Strategy,
-    /// Required for `heartbeat`: accept that both nodes may continue, and that the data of one of them is then discarded.
+    /// Required for `heartbeat`: accept that both nodes may continue, and that the data of one of them is
+    /// then discarded.
     #[serde(default)]
     pub accept_split_brain: bool,
     /// Who chooses it, for the record.
@@ -52,7 +53,8 @@ pub struct VolumeFork {
     pub node: u16,
     /// Since when, in seconds since 1970, by the clock of that node.
     pub since: u64,
-    /// Split brain: the other node has continued, too. The copies have diverged until an administrator chooses which one to keep.
+    /// Split brain: the other node has continued, too. The copies have diverged until an administrator
+    /// chooses which one to keep.
     pub split: bool,
 }
 

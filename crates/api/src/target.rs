@@ -25,7 +25,8 @@ pub struct Target {
 pub struct TargetMap {
     /// LUN.
     pub lun: u16,
-    /// Volume name; absent while its pool is not open, and if the volume is local to another node: `GET /v1/volumes` lists it then.
+    /// Volume name; absent while its pool is not open, and if the volume is local to another node: `GET
+    /// /v1/volumes` lists it then.
     pub volume: Option<String>,
     /// Volume ID.
     pub volume_id: String,

@@ -12,7 +12,8 @@ pub struct Volume {
     pub id: String,
     /// Name: unique in the cluster for volumes with copies, otherwise unique on the node that has it.
     pub name: String,
-    /// Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them has answered since.
+    /// Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them
+    /// has answered since.
     pub pool: String,
     /// How its blocks are stored.
     pub kind: VolumeKind,
@@ -32,7 +33,8 @@ pub struct Volume {
     pub naa: String,
     /// Its LUN maps.
     pub maps: Vec<VolumeMap>,
-    /// Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync.
+    /// Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent
+    /// if it does. Other nodes serve it while they have a copy in sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// Hosts can read and write it through this node now.
@@ -59,7 +61,8 @@ pub struct Volume {
     /// A node has continued alone with it, and this is not resolved yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<VolumeFork>,
-    /// Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and where this is unknown.
+    /// Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and
+    /// where this is unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Loss>,
     /// Last and next verification of its copies; absent without copies.
@@ -88,7 +91,8 @@ pub struct Comparison {
     /// Bytes compared so far by the scheduled verification that is running or interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_bytes: Option<u64>,
-    /// When the next scheduled verification is due, in seconds since 1970, provided all copies are in sync then; absent: never.
+    /// When the next scheduled verification is due, in seconds since 1970, provided all copies are in sync
+    /// then; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
@@ -114,7 +118,8 @@ pub enum LossOutcome {
     Nothing,
     /// The volume continues after a short pause.
     Continues,
-    /// The other node continues alone. If only the link is lost, both do, and the data of one of them is discarded later.
+    /// The other node continues alone. If only the link is lost, both do, and the data of one of them is
+    /// discarded later.
     SplitBrainRisk,
     /// The volume is unavailable until the node is back.
     Unavailable,
@@ -160,7 +165,8 @@ pub struct CopyCreate {
 /// Resync progress of a copy that is out of sync.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CopySync {
-    /// Bytes to copy: what it missed when the resync began, plus what hosts have written since. Counted in regions of 64 KiB.
+    /// Bytes to copy: what it missed when the resync began, plus what hosts have written since. Counted in
+    /// regions of 64 KiB.
     pub total_bytes: u64,
     /// Bytes left to copy.
     pub left_bytes: u64,
@@ -328,8 +334,8 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 255)]
     pub lun: Option<u16>,
-    /// Number of copies, each on a different node, including this one if it has room. If `copies`, `nodes` and `local` are all absent: two in a
-    /// cluster of several nodes (not counting witnesses), otherwise one.
+    /// Number of copies, each on a different node, including this one if it has room. If `copies`, `nodes`
+    /// and `local` are all absent: two in a cluster of several nodes (not counting witnesses), otherwise one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 4)]
     pub copies: Option<u8>,
@@ -337,7 +343,8 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 4)]
     pub nodes: Option<Vec<u16>>,
-    /// A single copy on this node, kept out of the cluster's record: it is served without quorum, and can never get a second copy. Not together with `copies` or `nodes`.
+    /// A single copy on this node, kept out of the cluster's record: it is served without quorum until it gets a
+    /// second copy. Not together with `copies` or `nodes`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schema(default = false)]
     pub local: bool,

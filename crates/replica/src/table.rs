@@ -281,8 +281,8 @@ impl Table {
     }
 
     /// Where an entry is valid and older than `ts`, another copy holds that write or a newer one, whose
-    /// timestamp it may have forgotten: what it holds there counts for newer from now on. An older write that is
-    /// sent again does not.
+    /// timestamp it may have forgotten: what it holds there counts for newer from now on. An older write that
+    /// is sent again does not.
     pub fn doubt_valid_before(&mut self, ts: Timestamp) {
         for entry in self.entries.values_mut() {
             entry.doubted |= entry.is_valid() && entry.ts < ts;

@@ -67,8 +67,9 @@ pub enum Part {
     Own(SyncFrom),
 }
 
-/// What this slice knows of all copies that are not in sync, and of those that it has brought up to date. `limited_by`: what keeps syncs from
-/// here to such copies from going faster; `no_room`: this copy finds none for what is written.
+/// What this slice knows of all copies that are not in sync, and of those that it has brought up to date.
+/// `limited_by`: what keeps syncs from here to such copies from going faster; `no_room`: this copy finds none
+/// for what is written.
 pub fn of_slice(
     address: Address,
     replica: &Replica,

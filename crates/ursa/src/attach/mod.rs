@@ -57,7 +57,8 @@ pub struct Attach {
     /// Directory in which the file `disk` appears [default: ursa/IQN-LUN in /run, or in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "DIRECTORY")]
     path: Option<PathBuf>,
-    /// Create the block device `/dev/ublkbN` instead of a file; requires root and Linux 6.5 or newer with the module `ublk_drv`
+    /// Create the block device `/dev/ublkbN` instead of a file; requires root and Linux 6.5 or newer with the
+    /// module `ublk_drv`
     #[arg(long, conflicts_with = "path")]
     ublk: bool,
     /// Number N of `/dev/ublkbN` [default: any free one]

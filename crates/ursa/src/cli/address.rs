@@ -14,12 +14,14 @@ use crate::clock::utc;
 pub enum Command {
     /// Add a floating IP: held by one node, taken over by another on failure
     ///
-    /// Nodes need the capability CAP_NET_ADMIN for this, and CAP_NET_RAW to announce the address on the network.
+    /// Nodes need the capability CAP_NET_ADMIN for this, and CAP_NET_RAW to announce the address on the
+    /// network.
     Add {
         /// An unused address, with its prefix length: 192.0.2.10/24
         #[arg(value_name = "ADDRESS/LENGTH")]
         address: String,
-        /// Network device for the address, on each node [default: the one with an address in the same network]
+        /// Network device for the address, on each node [default: the one with an address in the same
+        /// network]
         #[arg(long, value_name = "DEVICE")]
         device: Option<String>,
         /// Nodes that may hold it, by number [default: all but witnesses]

@@ -64,10 +64,12 @@ pub struct Drill {
     /// Use a RAM volume
     #[arg(long)]
     ram: bool,
-    /// Run without the processes that report a node's death: the others wait for its leases, as after the loss of a machine
+    /// Run without the processes that report a node's death: the others wait for its leases, as after the
+    /// loss of a machine
     #[arg(long)]
     no_watcher: bool,
-    /// Directory for the nodes' data; must not exist yet, and is removed unless the drill fails [default: a new one in $TMPDIR]
+    /// Directory for the nodes' data; must not exist yet, and is removed unless the drill fails [default: a
+    /// new one in $TMPDIR]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Size of the volume
@@ -76,7 +78,8 @@ pub struct Drill {
     /// Node to inject the fault on [default: 1, which created the cluster]
     #[arg(long, value_name = "N")]
     node: Option<u16>,
-    /// Drop traffic and connections across a cut link, instead of delivering the traffic when the link is restored
+    /// Drop traffic and connections across a cut link, instead of delivering the traffic when the link is
+    /// restored
     #[arg(long)]
     lossy: bool,
     /// Duration of the fault, in seconds

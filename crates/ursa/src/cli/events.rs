@@ -41,8 +41,8 @@ pub struct Events {
     /// Another node of the cluster, by number, or all
     #[arg(long, value_name = "NUMBER|all")]
     node: Option<String>,
-    /// Only events about this subject: a volume, pool, host group, target or node, by its name at the time; a volume
-    /// also by ID, whatever its name was
+    /// Only events about this subject: a volume, pool, host group, target or node, by its name at the time; a
+    /// volume also by ID, whatever its name was
     #[arg(long, value_name = "NAME")]
     subject: Option<String>,
     /// Minimum severity

@@ -13,7 +13,8 @@ use crate::clock::utc;
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List jobs: resyncs and copies being added, moved or removed in the whole cluster; verifications and changes of the node contacted
+    /// List jobs: resyncs and copies being added, moved or removed in the whole cluster; verifications and
+    /// changes of the node contacted
     List {
         /// Verifications and changes of another node, by number, or of all
         #[arg(long, value_name = "NUMBER|all")]
@@ -34,7 +35,8 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Pause a resync until resumed (persists across restarts); a copy out of sync does not count as redundancy
+    /// Pause a resync until resumed (persists across restarts); a copy out of sync does not count as
+    /// redundancy
     Pause {
         /// Job ID
         id: String,

@@ -163,7 +163,8 @@ enum Command {
     /// Print settings for hosts, ready to paste
     #[command(subcommand)]
     HostSetup(host_setup::Command),
-    /// Attach a LUN of any iSCSI target as a file or block device, without SCSI in the kernel; runs until SIGTERM
+    /// Attach a LUN of any iSCSI target as a file or block device, without SCSI in the kernel; runs until
+    /// SIGTERM
     Attach(Box<Attach>),
     /// Benchmark a file, a block device or any iSCSI target, with the options of DISKSPD
     #[command(subcommand)]

@@ -22,7 +22,8 @@ use crate::size::{InvalidSize, Size};
 pub enum Command {
     /// Create a cluster with this node, for others to join
     ///
-    /// The nodes keep the cluster's record, or a site's etcd does if the node's settings name one (`ursa serve --etcd`).
+    /// The nodes keep the cluster's record, or a site's etcd does if the node's settings name one (`ursa
+    /// serve --etcd`).
     Init {
         /// Addresses to listen on for other nodes, which must be able to reach them; the default port is 3270
         #[arg(long, value_name = "ADDR[:PORT]", value_delimiter = ',', required = true)]
@@ -43,7 +44,8 @@ pub enum Command {
         /// Addresses to listen on for other nodes, which must be able to reach them; the default port is 3270
         #[arg(long, value_name = "ADDR[:PORT]", value_delimiter = ',', required = true)]
         listen: Vec<String>,
-        /// Join as a witness: vote, but never have volumes; for the third of three machines, which may be small
+        /// Join as a witness: vote, but never have volumes; for the third of three machines, which may be
+        /// small
         #[arg(long)]
         witness: bool,
     },
@@ -57,7 +59,8 @@ pub enum Command {
         #[arg(long, value_name = "NUMBER|all", default_value = "all")]
         node: String,
     },
-    /// Start or end maintenance of a node: it gives up its copies in sync, so that it can be stopped without a stall for hosts
+    /// Start or end maintenance of a node: it gives up its copies in sync, so that it can be stopped without
+    /// a stall for hosts
     Maintenance {
         /// Node number
         node: u16,
@@ -68,7 +71,8 @@ pub enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Reserve an address of a node for one kind of links: volume data, or heartbeats and the cluster's record
+    /// Reserve an address of a node for one kind of links: volume data, or heartbeats and the cluster's
+    /// record
     Link {
         /// Node number
         node: u16,
@@ -78,7 +82,8 @@ pub enum Command {
         #[arg(long = "for", value_enum, value_name = "ROLE")]
         role: KeptFor,
     },
-    /// Set the preferred node: of two nodes, the one that continues when they lose each other; with three voters, a majority does
+    /// Set the preferred node: of two nodes, the one that continues when they lose each other; with three
+    /// voters, a majority does
     Prefer {
         /// Node number, or none
         #[arg(value_parser = parse_preferred, value_name = "NODE|none")]
@@ -100,21 +105,24 @@ pub enum Command {
     },
     /// Make this node, the last survivor of a disaster, a cluster of its own
     ///
-    /// For when a majority of the voters is lost for good, so that nothing can be changed any more. The other nodes are given up: data that only they
-    /// have is lost, and they must never be started again with it. IF ONE OF THEM IS STILL RUNNING SOMEWHERE, BOTH SIDES CONTINUE. SPLIT BRAIN: HOSTS
-    /// WRITE TO TWO DIVERGING COPIES OF ONE VOLUME. Volumes whose copy here was out of sync are not served. Refused while a majority or any other node
-    /// can be reached. Takes effect when this node is next started. Then remove the given-up copies and nodes (`ursa volume copy remove`, `ursa node
-    /// remove`), let machines that return leave the old cluster (`ursa node leave --forget`), and let them join as new nodes.
+    /// For when a majority of the voters is lost for good, so that nothing can be changed any more. The other
+    /// nodes are given up: data that only they have is lost, and they must never be started again with it. IF
+    /// ONE OF THEM IS STILL RUNNING SOMEWHERE, BOTH SIDES CONTINUE. SPLIT BRAIN: HOSTS WRITE TO TWO DIVERGING
+    /// COPIES OF ONE VOLUME. Volumes whose copy here was out of sync are not served. Refused while a majority
+    /// or any other node can be reached. Takes effect when this node is next started. Then remove the
+    /// given-up copies and nodes (`ursa volume copy remove`, `ursa node remove`), let machines that return
+    /// leave the old cluster (`ursa node leave --forget`), and let them join as new nodes.
     ForceNewCluster {
         #[command(flatten)]
         confirm: Confirm,
     },
     /// Make this node leave its cluster at its next start
     ///
-    /// For a node that was removed or given up, or whose copy of the cluster's record is damaged; refused if it takes part in its cluster. Pools and
-    /// local volumes stay. Copies of the cluster's volumes stay in their pools and are not served. The certificates and the record are moved to
-    /// cluster.left in the data directory. Afterwards the node can join a cluster as a new node. The other nodes are not notified: remove it there with
-    /// `ursa node remove`.
+    /// For a node that was removed or given up, or whose copy of the cluster's record is damaged; refused if
+    /// it takes part in its cluster. Pools and local volumes stay. Copies of the cluster's volumes stay in
+    /// their pools and are not served. The certificates and the record are moved to cluster.left in the data
+    /// directory. Afterwards the node can join a cluster as a new node. The other nodes are not notified:
+    /// remove it there with `ursa node remove`.
     Leave {
         /// Confirm that this node forgets its cluster
         #[arg(long, required = true)]

@@ -19,7 +19,8 @@ use super::state::State;
 
 /// All floating IPs of the cluster, and the node that holds each.
 ///
-/// Each node reports what is configured on its devices. If a holder does not answer within two seconds, this is unknown (`state`).
+/// Each node reports what is configured on its devices. If a holder does not answer within two seconds, this
+/// is unknown (`state`).
 #[utoipa::path(
     get, path = "/v1/floating-ips", tag = "cluster", operation_id = "list_addresses",
     responses(
@@ -50,7 +51,8 @@ pub(super) fn here(control: &Control) -> Vec<AddressHere> {
 
 /// Adds a floating IP: held by one node at a time, taken over by another when that node fails or stops.
 ///
-/// It is configured on a network device of the holder, which needs permission to do so (CAP_NET_ADMIN). `troubles` says why this failed.
+/// It is configured on a network device of the holder, which needs permission to do so (CAP_NET_ADMIN).
+/// `troubles` says why this failed.
 #[utoipa::path(
     post, path = "/v1/floating-ips", tag = "cluster", operation_id = "add_address",
     request_body = FloatingAddressAdd,

@@ -41,7 +41,8 @@ pub(super) async fn nodes(
 
 /// Creates a cluster that consists of this node.
 ///
-/// Its targets and host groups become those of the cluster. Other nodes join with tokens that this node creates.
+/// Its targets and host groups become those of the cluster. Other nodes join with tokens that this node
+/// creates.
 #[utoipa::path(
     post, path = "/v1/cluster", tag = "cluster", operation_id = "init_cluster",
     request_body = ClusterInit,
@@ -67,8 +68,8 @@ pub(super) async fn init(
 
 /// Creates a single-use join token.
 ///
-/// It is valid until it is used or expires, or until the node that created it is restarted. It is a secret. The node that created the cluster
-/// creates it, whichever node is queried (`authority` in `list_nodes`).
+/// It is valid until it is used or expires, or until the node that created it is restarted. It is a secret.
+/// The node that created the cluster creates it, whichever node is queried (`authority` in `list_nodes`).
 #[utoipa::path(
     post, path = "/v1/cluster/tokens", tag = "cluster", operation_id = "create_token",
     request_body = TokenCreate,
@@ -204,8 +205,8 @@ pub(super) async fn keep_link_for(
 
 /// Puts a node in maintenance, or ends its maintenance.
 ///
-/// A node in maintenance has no copies in sync, so that it can be stopped and no volume waits for it. When maintenance ends, its copies
-/// are resynced. Maintenance persists across restarts.
+/// A node in maintenance has no copies in sync, so that it can be stopped and no volume waits for it. When
+/// maintenance ends, its copies are resynced. Maintenance persists across restarts.
 #[utoipa::path(
     put, path = "/v1/nodes/{id}/maintenance", tag = "cluster", operation_id = "maintain_node",
     params(("id" = u16, Path, description = "Node number"), Asked),
@@ -264,7 +265,8 @@ async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Re
 
 /// Sets the preferred node of two nodes without a witness.
 ///
-/// If the other node is lost, the preferred node continues. If the preferred node is lost, the other one waits for it.
+/// If the other node is lost, the preferred node continues. If the preferred node is lost, the other one
+/// waits for it.
 #[utoipa::path(
     put, path = "/v1/cluster/preferred", tag = "cluster", operation_id = "prefer_node",
     request_body = Preference,
@@ -299,7 +301,8 @@ pub(super) async fn sync_limit(Extracted(state): Extracted<State>) -> Result<axu
 
 /// Limits the resync traffic of all nodes together.
 ///
-/// The limit is shared evenly among the nodes that are sources of a resync. The nodes' own limits apply as well.
+/// The limit is shared evenly among the nodes that are sources of a resync. The nodes' own limits apply as
+/// well.
 #[utoipa::path(
     put, path = "/v1/cluster/resync-limit", tag = "cluster", operation_id = "limit_syncs",
     request_body = SyncLimit,
@@ -357,7 +360,8 @@ pub(super) async fn set_verify_schedule(
 
 /// Makes this node, the last survivor, a cluster of its own at its next start.
 ///
-/// All other nodes are given up: never start them again with their data; they must join as new nodes. Use this only if the voters are permanently lost.
+/// All other nodes are given up: never start them again with their data; they must join as new nodes. Use
+/// this only if the voters are permanently lost.
 #[utoipa::path(
     post, path = "/v1/cluster/force-new", tag = "cluster", operation_id = "force_new_cluster",
     params(Asked),
@@ -385,8 +389,9 @@ pub(super) async fn force_new(
 
 /// Makes this node leave its cluster at its next start.
 ///
-/// For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an active member of its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in their
-/// pools and are no longer served. It can join a cluster again as a new node.
+/// For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an
+/// active member of its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in
+/// their pools and are no longer served. It can join a cluster again as a new node.
 #[utoipa::path(
     post, path = "/v1/cluster/leave", tag = "cluster", operation_id = "leave_cluster",
     params(Asked),

@@ -16,7 +16,8 @@ use crate::block_devices;
 
 /// The block devices of a node's machine, by name, and what uses them.
 ///
-/// A pool can use those that are `unused` as they are. A disk without a known user is read at its start; `problem` says so if it does not respond within two seconds.
+/// A pool can use those that are `unused` as they are. A disk without a known user is read at its start;
+/// `problem` says so if it does not respond within two seconds.
 #[utoipa::path(
     get, path = "/v1/disks", tag = "pools", operation_id = "list_disks",
     params(OfNode),

@@ -22,8 +22,9 @@ const SIZE: &str = "pool_size_bytes";
 
 /// When pools of the queried node, or of others, will be full if they keep filling as in the last days.
 ///
-/// The forecast is a straight line through the data of the last seven days, at least four hours of them; how uneven the growth was determines the uncertainty. It covers the first 16 pools
-/// of each node that were open at some time in these days.
+/// The forecast is a straight line through the data of the last seven days, at least four hours of them; how
+/// uneven the growth was determines the uncertainty. It covers the first 16 pools of each node that were open
+/// at some time in these days.
 #[utoipa::path(
     get, path = "/v1/forecasts", tag = "pools", operation_id = "list_forecasts",
     params(Whose),

@@ -84,9 +84,13 @@ struct Question {
 
 /// Performance history of the last seven days, of the queried node or others.
 ///
-/// Each node keeps values of ten seconds for six hours, and of a minute for seven days. Steps are as short as `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`, `read_bytes`,
-/// `write_bytes` (all volumes, per second), `read_mean_us`, `write_mean_us`, `read_p99_us`, `write_p99_us` (the highest within ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean of the node's
-/// cores), `out_of_sync_bytes` (of all copies of the cluster known to the node: of several nodes, use the largest value), and for each of a node's first 16 pools `pool_used_bytes` and `pool_size_bytes`.
+/// Each node keeps values of ten seconds for six hours, and of a minute for seven days. Steps are as short as
+/// `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`,
+/// `read_bytes`, `write_bytes` (all volumes, per second), `read_mean_us`, `write_mean_us`, `read_p99_us`,
+/// `write_p99_us` (the highest within ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean
+/// of the node's cores), `out_of_sync_bytes` (of all copies of the cluster known to the node: of several
+/// nodes, use the largest value), and for each of a node's first 16 pools `pool_used_bytes` and
+/// `pool_size_bytes`.
 #[utoipa::path(
     get, path = "/v1/history", tag = "node", operation_id = "show_history",
     params(Wanted),

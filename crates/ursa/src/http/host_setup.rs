@@ -23,7 +23,8 @@ pub(super) struct Wanted {
     system: HostSystem,
     /// The target's iSCSI name.
     target: String,
-    /// Addresses of nodes, with or without port, separated by commas: one for each network that the host is to use.
+    /// Addresses of nodes, with or without port, separated by commas: one for each network that the host is
+    /// to use.
     portals: String,
     /// The host's CHAP name, if its host group has a CHAP secret.
     #[serde(default)]

@@ -63,7 +63,8 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, axum::Json(answer)))
 }
 
-/// Replaces the settings of a host group with those sent. If `chap` is absent, it is unchanged; `null` removes it.
+/// Replaces the settings of a host group with those sent. If `chap` is absent, it is unchanged; `null`
+/// removes it.
 #[utoipa::path(
     put, path = "/v1/hosts/{name}", tag = "hosts", operation_id = "change_host",
     params(("name" = String, Path, description = "Host group name"), Asked),

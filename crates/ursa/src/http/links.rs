@@ -13,9 +13,11 @@ use super::peers::{self, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 
-/// The links of the queried node with each other node; with `node=all`, the links of all nodes, as each of them sees them.
+/// The links of the queried node with each other node; with `node=all`, the links of all nodes, as each of
+/// them sees them.
 ///
-/// Two nodes may see the links between them differently. Links of a node that does not answer are reported by the others only: it is in `missing`.
+/// Two nodes may see the links between them differently. Links of a node that does not answer are reported by
+/// the others only: it is in `missing`.
 #[utoipa::path(
     get, path = "/v1/links", tag = "cluster", operation_id = "list_links",
     params(Whose),

@@ -92,10 +92,13 @@ pub(super) struct Which {
     node: Option<String>,
 }
 
-/// Streams live I/O figures of the queried node once a second (server-sent events); with `node=all`, of each node of its cluster.
+/// Streams live I/O figures of the queried node once a second (server-sent events); with `node=all`, of each
+/// node of its cluster.
 ///
-/// Messages `sample` contain a sample. The first one comes after a second. With `node=all`, a message `missing` (`{node, node_name, reason}`) says that a node's samples do not arrive from now on, and a message `back` (`{node,
-/// node_name}`) that they do again. Samples of other nodes may now and then be missing, or arrive two seconds late.
+/// Messages `sample` contain a sample. The first one comes after a second. With `node=all`, a message
+/// `missing` (`{node, node_name, reason}`) says that a node's samples do not arrive from now on, and a
+/// message `back` (`{node, node_name}`) that they do again. Samples of other nodes may now and then be
+/// missing, or arrive two seconds late.
 #[utoipa::path(
     get, path = "/v1/live", tag = "node", operation_id = "stream_live",
     params(Which),
@@ -128,7 +131,8 @@ pub(super) async fn follow(
 
 /// I/O figures of the last second: of the queried node; with `node`, of another one, or of `all`.
 ///
-/// Nodes sample only while somebody asks. A node that has not been queried within five seconds has no sample yet, and has one a second or two later.
+/// Nodes sample only while somebody asks. A node that has not been queried within five seconds has no sample
+/// yet, and has one a second or two later.
 #[utoipa::path(
     get, path = "/v1/live/sample", tag = "node", operation_id = "show_live",
     params(Whose),

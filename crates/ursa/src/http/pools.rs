@@ -31,7 +31,8 @@ use super::there::{AskedOfNode, OfNode};
 
 /// All pools of the queried node, by name; with `node=all`, of all nodes.
 ///
-/// Pools of different nodes may have the same name: a pool name in a path means a pool of the queried node, or of the node given by `node`.
+/// Pools of different nodes may have the same name: a pool name in a path means a pool of the queried node,
+/// or of the node given by `node`.
 #[utoipa::path(
     get, path = "/v1/pools", tag = "pools", operation_id = "list_pools",
     params(Whose),
@@ -159,7 +160,8 @@ pub(super) async fn export(
 
 /// Adds a disk to a pool while it is in use.
 ///
-/// Existing volumes are not moved. New volumes, and space that volumes grow by, go to the disk with most free space.
+/// Existing volumes are not moved. New volumes, and space that volumes grow by, go to the disk with most free
+/// space.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/disks", tag = "pools", operation_id = "add_disk",
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),
@@ -189,8 +191,8 @@ pub(super) async fn add_disk(
 
 /// Closes a pool that does not work (a disk failed to write, or it could not be opened), and opens it again.
 ///
-/// Initiators stay logged in and see its LUNs busy meanwhile. Writes that they did not flush may be lost; a unit attention
-/// notifies them. If it cannot be opened, it becomes `unavailable`, and can be reopened again.
+/// Initiators stay logged in and see its LUNs busy meanwhile. Writes that they did not flush may be lost; a
+/// unit attention notifies them. If it cannot be opened, it becomes `unavailable`, and can be reopened again.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/reopen", tag = "pools", operation_id = "reopen_pool",
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),
@@ -215,8 +217,8 @@ pub(super) async fn reopen(
 
 /// Accepts the older data of a pool that was set back.
 ///
-/// For volumes that are unavailable because no other copy in sync continued with them: writes made since the pool's older state are lost, and all other
-/// copies are fully resynced from it.
+/// For volumes that are unavailable because no other copy in sync continued with them: writes made since the
+/// pool's older state are lost, and all other copies are fully resynced from it.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/accept-older", tag = "pools", operation_id = "accept_older_pool",
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),

@@ -92,8 +92,8 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, axum::Json(target.await?)))
 }
 
-/// Changes a target's alias, or its CHAP credentials. What is absent stays the same; `null` removes it. Sessions continue:
-/// a new secret takes effect at the next login.
+/// Changes a target's alias, or its CHAP credentials. What is absent stays the same; `null` removes it.
+/// Sessions continue: a new secret takes effect at the next login.
 #[utoipa::path(
     patch, path = "/v1/targets/{name}", tag = "targets", operation_id = "change_target",
     params(("name" = String, Path, description = "iSCSI name of the target"), Asked),
@@ -205,7 +205,8 @@ async fn sessions_with(control: &Control, target: &str) -> Result<Option<String>
     Ok((!names.is_empty()).then(|| format!("hosts that use it lose access: sessions{also} of {names}")))
 }
 
-/// Maps a volume to a host group as a LUN of a target. If several nodes have a local volume of that name, `node` selects one.
+/// Maps a volume to a host group as a LUN of a target. If several nodes have a local volume of that name,
+/// `node` selects one.
 #[utoipa::path(
     post, path = "/v1/targets/{name}/maps", tag = "targets", operation_id = "create_map",
     params(("name" = String, Path, description = "iSCSI name of the target"), OfNode),

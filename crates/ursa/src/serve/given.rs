@@ -34,7 +34,8 @@ pub struct Given {
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// Marker file outside of the data directory's file system: created by the first start; while it exists, the node does not start without its state
+    /// Marker file outside of the data directory's file system: created by the first start; while it exists,
+    /// the node does not start without its state
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub state_marker: Option<PathBuf>,
 
@@ -42,7 +43,8 @@ pub struct Given {
     #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
     pub iscsi_listen: Option<Vec<SocketAddr>>,
 
-    /// Addresses to listen on for the API, separated by commas; other machines must use TLS [default: 127.0.0.1:3280]
+    /// Addresses to listen on for the API, separated by commas; other machines must use TLS [default:
+    /// 127.0.0.1:3280]
     #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
     #[serde(deserialize_with = "one_or_several")]
     pub api_listen: Option<Vec<SocketAddr>>,
@@ -72,7 +74,8 @@ pub struct Given {
     #[arg(long, value_name = "MICROSECONDS")]
     pub poll_us: Option<u32>,
 
-    /// Size of the pool that the first start creates, a sparse file; 0: no pool [default: half of the free space]
+    /// Size of the pool that the first start creates, a sparse file; 0: no pool [default: half of the free
+    /// space]
     #[arg(long, value_name = "SIZE")]
     pub pool_size: Option<Size>,
 
@@ -84,11 +87,13 @@ pub struct Given {
     #[arg(long, value_name = "SIZE")]
     pub data_max: Option<Size>,
 
-    /// Resync rate limit of this node as a source, in bytes per second; 0: as much as hosts leave [default: 512M]
+    /// Resync rate limit of this node as a source, in bytes per second; 0: as much as hosts leave [default:
+    /// 512M]
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
     pub resync_bytes_per_second_max: Option<Size>,
 
-    /// When the other nodes must confirm reads of volumes with two or more copies: auto (on virtual machines), always or never [default: auto]
+    /// When the other nodes must confirm reads of volumes with two or more copies: auto (on virtual
+    /// machines), always or never [default: auto]
     #[arg(long, value_name = "WHEN", hide_short_help = true)]
     pub read_confirm: Option<ReadConfirm>,
 
@@ -116,7 +121,8 @@ pub struct Given {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", hide_short_help = true)]
     pub watcher: Option<bool>,
 
-    /// Endpoints of a site's etcd that keeps the record of the cluster that this node creates or joins: http(s)://HOST:PORT, separated by commas
+    /// Endpoints of a site's etcd that keeps the record of the cluster that this node creates or joins:
+    /// http(s)://HOST:PORT, separated by commas
     #[arg(long, value_name = "URL", value_delimiter = ',', hide_short_help = true)]
     pub etcd: Option<Vec<String>>,
 

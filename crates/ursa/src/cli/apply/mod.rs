@@ -30,7 +30,8 @@ pub struct Apply {
     /// Configuration file (TOML); - is standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// Delete what the file does not name: floating IPs, LUN maps, copies, volumes with their data, targets, host groups
+    /// Delete what the file does not name: floating IPs, LUN maps, copies, volumes with their data, targets,
+    /// host groups
     #[arg(long)]
     prune: bool,
     #[command(flatten)]

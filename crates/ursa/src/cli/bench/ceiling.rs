@@ -16,8 +16,8 @@ use crate::size::Size;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Ceiling (best possible with these disks)")]
 pub struct CeilingArgs {
-    /// Measure this disk first, with the same patterns: a device or a file; if missing, a file of --raw-size is created, and
-    /// removed at the end
+    /// Measure this disk first, with the same patterns: a device or a file; if missing, a file of --raw-size
+    /// is created, and removed at the end
     #[arg(long, value_name = "PATH", conflicts_with_all = ["raw_reads", "raw_writes"])]
     raw: Option<PathBuf>,
     /// Size of the file created for --raw

@@ -26,7 +26,8 @@ Example:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE)]
 pub struct Copies {
-    /// Raw disk behind the volumes: a device or a file; if missing, a file of --raw-size is created, and removed at the end
+    /// Raw disk behind the volumes: a device or a file; if missing, a file of --raw-size is created, and
+    /// removed at the end
     #[arg(long, value_name = "PATH", required_unless_present = "targets")]
     raw: Option<PathBuf>,
     /// Size of the file created for --raw

@@ -23,16 +23,16 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Mail {
-    /// Two databases and a log, in this order; of two targets, the first is split into the databases and the second is the log;
-    /// one is split into all three
+    /// Two databases and a log, in this order; of two targets, the first is split into the databases and the
+    /// second is the log; one is split into all three
     #[arg(required = true, num_args = 1..=3, value_name = "TARGET")]
     targets: Vec<Target>,
     /// Number of users
     #[arg(long, value_name = "N", default_value_t = 1000)]
     users: u32,
-    /// Tasks per user and day: 47 is called heavy, 94 double heavy; 131 are 80 mails received and read, 13 sent, 12 calendar
-    /// tasks, 9 contact tasks, 8 mails moved or deleted, 6 folder listings, 3 logons or logoffs; other numbers keep these
-    /// shares
+    /// Tasks per user and day: 47 is called heavy, 94 double heavy; 131 are 80 mails received and read, 13
+    /// sent, 12 calendar tasks, 9 contact tasks, 8 mails moved or deleted, 6 folder listings, 3 logons or
+    /// logoffs; other numbers keep these shares
     #[arg(long, value_name = "N", default_value_t = 131)]
     tasks: u32,
     /// Length of a working day, in hours

@@ -27,7 +27,8 @@ pub struct PatternArgs {
     /// -si: all threads share one sequence, instead of one per thread
     #[arg(long)]
     interlocked: bool,
-    /// -Sh, -Sw: write through: each write is on stable storage when acknowledged; caches of this machine are always bypassed (-Su)
+    /// -Sh, -Sw: write through: each write is on stable storage when acknowledged; caches of this machine are
+    /// always bypassed (-Su)
     #[arg(long)]
     write_through: bool,
     /// -f: size of the part of the target to use [default: all]
@@ -51,8 +52,8 @@ pub struct PatternArgs {
     /// -d: measured time in seconds
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     duration: Duration,
-    /// Fixed total rate in requests per second; latency counts from the time a request is due, not from the time it is
-    /// sent
+    /// Fixed total rate in requests per second; latency counts from the time a request is due, not from the
+    /// time it is sent
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
     /// Write data that carries its address and write number, and check every read

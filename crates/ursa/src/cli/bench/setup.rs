@@ -22,7 +22,8 @@ pub struct SetupArgs {
     /// Fill the used space before measuring: random, zero, or compressible=PERCENT,dedup=PERCENT
     #[arg(long, value_name = "KIND")]
     precondition: Option<Content>,
-    /// -c: create the targets as files of this size, filled with random data unless --precondition says otherwise
+    /// -c: create the targets as files of this size, filled with random data unless --precondition says
+    /// otherwise
     #[arg(long, value_name = "SIZE")]
     create: Option<Size>,
     /// iSCSI sessions per thread and portal
@@ -34,7 +35,8 @@ pub struct SetupArgs {
     /// Seconds without a response after which a target counts as lost
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     timeout: Duration,
-    /// Process ID of the server, for its CPU time [default: the process that listens at the portal, if on this machine]
+    /// Process ID of the server, for its CPU time [default: the process that listens at the portal, if on
+    /// this machine]
     #[arg(long, value_name = "PID")]
     server_pid: Vec<u32>,
     #[command(flatten)]

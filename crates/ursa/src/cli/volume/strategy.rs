@@ -15,7 +15,8 @@ pub struct Choice {
     /// What a node that is cut off and not preferred does
     #[arg(value_enum)]
     strategy: Chosen,
-    /// With `heartbeat`: accept that both nodes may continue, and that the writes of one of them are then discarded
+    /// With `heartbeat`: accept that both nodes may continue, and that the writes of one of them are then
+    /// discarded
     #[arg(long)]
     accept_split_brain: bool,
     /// Your name, for the record [default: the user who is logged in]

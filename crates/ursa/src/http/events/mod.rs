@@ -126,7 +126,8 @@ pub(super) async fn take_all(state: State) {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Window {
-    /// Only events after the one with this number, of a single node; 0: from the oldest stored; absent: the newest.
+    /// Only events after the one with this number, of a single node; 0: from the oldest stored; absent: the
+    /// newest.
     #[serde(default)]
     after: Option<u64>,
     /// The newest events until then, in seconds since 1970; not with `after`.
@@ -143,7 +144,8 @@ pub(super) struct Window {
     /// A node number, or `all`; absent: the queried node.
     #[serde(default)]
     node: Option<String>,
-    /// Only events with this `subject` (the name that it had at the time) or `subject_id` (a volume ID, whatever the volume's name was).
+    /// Only events with this `subject` (the name that it had at the time) or `subject_id` (a volume ID,
+    /// whatever the volume's name was).
     #[serde(default)]
     #[param(max_length = 4096)]
     subject: Option<String>,
@@ -218,8 +220,11 @@ impl Question {
 
 /// Events, oldest first.
 ///
-/// The queried node reports what it has seen: from the cluster's record what all nodes see, and events of its own sessions, pools and disks. It keeps the last 4,096. With `node=all`, events of all nodes are merged by time; an event
-/// reported by several nodes is listed once, with the nodes in `seen_by`. To page back, pass the time of the oldest event as `until`, and as `skip` how many of that second you have; without `skip` these are repeated.
+/// The queried node reports what it has seen: from the cluster's record what all nodes see, and events of its
+/// own sessions, pools and disks. It keeps the last 4,096. With `node=all`, events of all nodes are merged by
+/// time; an event reported by several nodes is listed once, with the nodes in `seen_by`. To page back, pass
+/// the time of the oldest event as `until`, and as `skip` how many of that second you have; without `skip`
+/// these are repeated.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", operation_id = "list_events",
     params(Window),
@@ -286,13 +291,15 @@ pub(super) fn shown(ring: &Ring, question: &str) -> Result<Page, String> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Beginning {
-    /// Start after the event with this number, of a single node; absent: with the next new event. A `Last-Event-ID` header takes precedence.
+    /// Start after the event with this number, of a single node; absent: with the next new event. A
+    /// `Last-Event-ID` header takes precedence.
     #[serde(default)]
     after: Option<u64>,
     /// A node number, or `all`; absent: the queried node.
     #[serde(default)]
     node: Option<String>,
-    /// Only events with this `subject` (the name that it has at the time) or `subject_id` (a volume ID, whatever the volume's name is).
+    /// Only events with this `subject` (the name that it has at the time) or `subject_id` (a volume ID,
+    /// whatever the volume's name is).
     #[serde(default)]
     #[param(max_length = 4096)]
     subject: Option<String>,
@@ -302,14 +309,19 @@ pub(super) struct Beginning {
     severity: Option<api::Severity>,
 }
 
-/// Streams events of the queried node as they happen (server-sent events); with `node`, those of another node or of all nodes.
+/// Streams events of the queried node as they happen (server-sent events); with `node`, those of another node
+/// or of all nodes.
 ///
-/// Messages `event` contain an event as in `GET /v1/events`. A message `gap` (`{node, after}`) says that events after the given one are no longer stored. The stream ends
-/// with the session, the token or the role that it was requested with. A node has at most 48 streams, 16 per user or token.
+/// Messages `event` contain an event as in `GET /v1/events`. A message `gap` (`{node, after}`) says that
+/// events after the given one are no longer stored. The stream ends with the session, the token or the role
+/// that it was requested with. A node has at most 48 streams, 16 per user or token.
 ///
-/// With `node`, nodes are polled once a second. An event reported by several nodes is sent once; `seen_by` lists those that have reported it by then. A message `missing` (`{node, node_name, reason}`) says that a node's events do not arrive from
-/// now on, and a message `back` (`{node, node_name}`) that they do again, including those that it has seen meanwhile. The reader's position (`id`, to be sent back as `Last-Event-ID`) follows the events in a message of its own; with
-/// `node=all` it is one position for all nodes: a reader that resumes there misses nothing, and may receive a few events again.
+/// With `node`, nodes are polled once a second. An event reported by several nodes is sent once; `seen_by`
+/// lists those that have reported it by then. A message `missing` (`{node, node_name, reason}`) says that a
+/// node's events do not arrive from now on, and a message `back` (`{node, node_name}`) that they do again,
+/// including those that it has seen meanwhile. The reader's position (`id`, to be sent back as
+/// `Last-Event-ID`) follows the events in a message of its own; with `node=all` it is one position for all
+/// nodes: a reader that resumes there misses nothing, and may receive a few events again.
 #[utoipa::path(
     get, path = "/v1/events/stream", tag = "events", operation_id = "stream_events",
     params(

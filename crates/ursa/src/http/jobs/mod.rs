@@ -37,7 +37,8 @@ use crate::clock::unix_now;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// A node number, or `all`: whose verifications and changes; absent: those of the queried node. Jobs on copies belong to the cluster, and are always listed.
+    /// A node number, or `all`: whose verifications and changes; absent: those of the queried node. Jobs on
+    /// copies belong to the cluster, and are always listed.
     #[serde(default)]
     node: Option<String>,
     /// Jobs that ended recently, newest first, instead of those in progress.
@@ -45,10 +46,12 @@ pub(super) struct Which {
     ended: bool,
 }
 
-/// Jobs in progress: those on copies in the whole cluster, and verifications and changes of the queried node; with `node=all`, of all nodes.
+/// Jobs in progress: those on copies in the whole cluster, and verifications and changes of the queried node;
+/// with `node=all`, of all nodes.
 ///
-/// With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications, changes that took longer than a second), since the reporting node was started. The
-/// queried node reports those on copies.
+/// With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications,
+/// changes that took longer than a second), since the reporting node was started. The queried node reports
+/// those on copies.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs",
     params(Which),
@@ -78,7 +81,8 @@ pub(super) async fn list(
     Ok(axum::Json(List { items, missing }))
 }
 
-/// Shows one job of any node, in progress or ended. Ended jobs are kept for a day, until the node that reports them is restarted.
+/// Shows one job of any node, in progress or ended. Ended jobs are kept for a day, until the node that
+/// reports them is restarted.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "show_job",
     params(("id" = String, Path, description = "Job ID")),
@@ -139,8 +143,8 @@ pub(super) async fn cancel(
 
 /// Pauses a resync until it is resumed; it stays paused across restarts of nodes. The dirty map is kept.
 ///
-/// The copy provides no redundancy until it is in sync: the volume has reduced redundancy meanwhile. A copy that already takes new writes still completes its resync.
-/// Pausing a paused resync changes nothing.
+/// The copy provides no redundancy until it is in sync: the volume has reduced redundancy meanwhile. A copy
+/// that already takes new writes still completes its resync. Pausing a paused resync changes nothing.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/pause", tag = "jobs", operation_id = "pause_job",
     params(("id" = String, Path, description = "Job ID")),

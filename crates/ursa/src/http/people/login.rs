@@ -46,7 +46,8 @@ pub(in crate::http) async fn state(
 
 /// Creates the first user, an administrator, and logs in.
 ///
-/// `token` comes from the setup link, which the node prints when it starts while no user exists. It can be used once, within a day.
+/// `token` comes from the setup link, which the node prints when it starts while no user exists. It can be
+/// used once, within a day.
 #[utoipa::path(
     post, path = "/v1/setup", tag = "access", operation_id = "set_up",
     request_body = SetUp,
@@ -126,8 +127,10 @@ pub(super) async fn hashed(state: &State, field: &'static str, password: String)
 
 /// Logs in with a password and returns the session cookie.
 ///
-/// The session ends after 30 minutes without a request, after 12 hours, and when the user's role or password changes. Changes authenticated by cookie require the header
-/// `X-Ursa-Request: 1`. After five wrong passwords for an account, or twenty from an address, each further one lengthens the wait before the next attempt, up to a minute.
+/// The session ends after 30 minutes without a request, after 12 hours, and when the user's role or password
+/// changes. Changes authenticated by cookie require the header `X-Ursa-Request: 1`. After five wrong
+/// passwords for an account, or twenty from an address, each further one lengthens the wait before the next
+/// attempt, up to a minute.
 #[utoipa::path(
     post, path = "/v1/login", tag = "access", operation_id = "log_in",
     request_body = Login,
@@ -229,7 +232,8 @@ pub(in crate::http) async fn who_am_i(Extension(caller): Extension<Caller>) -> a
     axum::Json(WhoAmI { name: caller.name, role: caller.role, by: caller.by })
 }
 
-/// Changes the password of the logged-in user. All other sessions of the user end; a new session cookie is returned.
+/// Changes the password of the logged-in user. All other sessions of the user end; a new session cookie is
+/// returned.
 #[utoipa::path(
     put, path = "/v1/password", tag = "access", operation_id = "change_password",
     request_body = PasswordChange,

@@ -22,7 +22,8 @@ use crate::http::there::AskedOfNode;
 
 /// Grows or renames a volume while it is in use.
 ///
-/// If there is no space to grow, `candidates` of the problem lists every node that has the volume and lacks space.
+/// If there is no space to grow, `candidates` of the problem lists every node that has the volume and lacks
+/// space.
 #[utoipa::path(
     patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "change_volume",
     params(("name" = String, Path, description = "Volume name or ID"), AskedOfNode),

@@ -11,7 +11,8 @@ use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::http::there::OfNode;
 
-/// I/O counters of a volume on a node: operations, bytes, and a latency histogram, since the node began to serve it.
+/// I/O counters of a volume on a node: operations, bytes, and a latency histogram, since the node began to
+/// serve it.
 ///
 /// From the queried node; if it does not have the volume, from a node that does.
 #[utoipa::path(

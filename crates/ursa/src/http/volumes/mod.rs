@@ -31,10 +31,12 @@ use super::state::State;
 use super::there::OfNode;
 use crate::loss::{Cluster, losses};
 
-/// All volumes of the cluster, by name: volumes with copies, and local volumes (`node`). Several nodes may have local volumes of the same name.
+/// All volumes of the cluster, by name: volumes with copies, and local volumes (`node`). Several nodes may
+/// have local volumes of the same name.
 ///
-/// If the queried node has no copy of a volume, `pool` is that of a node that has one. `missing` lists nodes that did not answer within two seconds: their local volumes are missing then, and so is a volume
-/// with copies of which nothing was known before.
+/// If the queried node has no copy of a volume, `pool` is that of a node that has one. `missing` lists nodes
+/// that did not answer within two seconds: their local volumes are missing then, and so is a volume with
+/// copies of which nothing was known before.
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", operation_id = "list_volumes", responses((status = OK, description = "All of them", body = List<Volume>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Volume>>, Refusal> {
     let everywhere = state.call(everywhere).await?;
@@ -94,8 +96,9 @@ async fn nodes(control: &Control) -> Vec<ClusterNode> {
 
 /// Shows one volume, by name or ID.
 ///
-/// Names of local volumes are unique only on their node. A name means first a local volume of the queried node or a volume in the cluster's record, then a local volume of another node. If several other nodes have one,
-/// `node` or the volume ID selects it. This applies to all calls that name a volume.
+/// Names of local volumes are unique only on their node. A name means first a local volume of the queried
+/// node or a volume in the cluster's record, then a local volume of another node. If several other nodes have
+/// one, `node` or the volume ID selects it. This applies to all calls that name a volume.
 #[utoipa::path(
     get, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "show_volume",
     params(("name" = String, Path, description = "Volume name or ID"), OfNode),

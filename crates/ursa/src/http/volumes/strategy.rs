@@ -21,8 +21,9 @@ use super::alone;
 
 /// Sets the split-brain policy of a volume: what a node does when no other node and no quorum is reachable.
 ///
-/// With `heartbeat`, a node of two continues alone after about six seconds. The other node may do the same: then the copies diverge, and
-/// an administrator must choose which one to keep. This is why `accept_split_brain` is required.
+/// With `heartbeat`, a node of two continues alone after about six seconds. The other node may do the same:
+/// then the copies diverge, and an administrator must choose which one to keep. This is why
+/// `accept_split_brain` is required.
 #[utoipa::path(
     put, path = "/v1/volumes/{name}/split-brain-policy", tag = "volumes", operation_id = "choose_strategy",
     params(("name" = String, Path, description = "Volume name or ID"), Asked),
@@ -98,7 +99,8 @@ fn would_choose(volume: &str, strategy: Chosen, change: StrategyChange) -> Vec<S
 
 /// Resolves a split brain: chooses which node's data of a volume to keep.
 ///
-/// Writes made only on the other node are discarded permanently: this is why `discard_other` is required. Its copy is resynced.
+/// Writes made only on the other node are discarded permanently: this is why `discard_other` is required. Its
+/// copy is resynced.
 #[utoipa::path(
     put, path = "/v1/volumes/{name}/split-brain", tag = "volumes", operation_id = "resolve_fork",
     params(("name" = String, Path, description = "Volume name or ID"), Asked),

@@ -25,8 +25,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Verifies a volume: compares its copies that are in sync, by SHA-256, while hosts use it.
 ///
-/// It works part by part: commands of hosts to the part being read wait for some milliseconds. Differences are read three times. If a verification is already running, no other one is started. If the
-/// queried node has no copy in sync, a node that has one verifies. The verification is a job of that node; every node can show and cancel it.
+/// It works part by part: commands of hosts to the part being read wait for some milliseconds. Differences
+/// are read three times. If a verification is already running, no other one is started. If the queried node
+/// has no copy in sync, a node that has one verifies. The verification is a job of that node; every node can
+/// show and cancel it.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/verify", tag = "volumes", operation_id = "verify_volume",
     params(("name" = String, Path, description = "Volume name or ID"), OfNode),
