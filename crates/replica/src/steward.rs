@@ -110,7 +110,7 @@ pub struct Steward {
     named: [Option<Heard>; Slot::MAX],
     /// The latest life of each that is known to be over.
     died: [Option<Incarnation>; Slot::MAX],
-    /// When each member last owed acknowledgements for too long, as far as this node knows.
+    /// When each member last owed acknowledgements for too long, to this node or, by the record, to another one.
     accused: [Option<Instant>; Slot::MAX],
 }
 
@@ -149,6 +149,12 @@ impl Steward {
         (self.died[slot.index()], self.accused[slot.index()]) = (None, None);
     }
 
+    /// The record has taken the copy out for owing acknowledgements for too long, whoever found that. Hosts may use
+    /// other nodes only, and this one would see nothing of it, and let the copy in again at once.
+    pub fn handle_overdue(&mut self, now: Instant, slot: Slot) {
+        self.accused[slot.index()] = Some(now);
+    }
+
     /// The process of the copy in the slot is proven dead in this and all earlier lives.
     pub fn handle_death(&mut self, of: Slot, incarnation: Incarnation) {
         let died = &mut self.died[of.index()];
@@ -165,9 +171,7 @@ impl Steward {
     ) -> Option<Proposal> {
         let newest = membership.newest()?;
         self.note_members(now, newest);
-        for slot in view.overdue.iter() {
-            self.accused[slot.index()] = Some(now);
-        }
+        view.overdue.iter().for_each(|slot| self.handle_overdue(now, slot));
         match newest.standing(self.me, self.incarnation) {
             Standing::InSync(_) | Standing::Joining(_) if view.failed.is_some() => {
                 self.step_back(newest, view.failed)
@@ -446,7 +450,7 @@ mod tests {
         assert_eq!(heard_then(&mut case, 32_051), None, "a member would wait for it");
         case.view.unready = Slots::NONE;
         assert_eq!(heard_then(&mut case, 32_052), Some((slot(1), Reason::CaughtUp)));
-        case.steward.accused[1] = Some(at(32_052));
+        case.steward.handle_overdue(at(32_052), slot(1));
         case.steward.forget(slot(1));
         assert_eq!(case.steward.penalty_left(at(32_053), slot(1)), None, "that was another node's");
     }

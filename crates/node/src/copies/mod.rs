@@ -61,6 +61,11 @@ pub use self::work::{CopyEnd, CopyWork};
 /// wait 5 s and more before they give up a path.
 pub const HOLD_MAX: Duration = Duration::from_secs(2);
 
+/// A copy whose disk has answered no read, or stored no change of reservations, for so long leaves. Hosts have lost
+/// nothing but a second with each read; but what the disk does not write they wait for, and a copy that hangs is
+/// none when the other one is lost.
+const SILENT_MAX: Duration = Duration::from_secs(5);
+
 /// Which slice of which volume: what links call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {

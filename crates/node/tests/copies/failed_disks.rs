@@ -119,6 +119,48 @@ fn a_copy_that_cannot_store_a_reservation_leaves() {
     });
 }
 
+/// The same where the disk answers nothing.
+#[test]
+fn a_copy_whose_disk_hangs_while_it_stores_a_reservation_leaves() {
+    each_seed(4, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let hanging = usize::from(seed % 2 == 0);
+        let long = Duration::from_secs(60)..Duration::from_secs(61);
+        let hangs = DiskLatency { write: long.clone(), flush: long, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[hanging], DISK, hangs);
+        // What was decided meanwhile is tried for ten seconds, and then BUSY.
+        reserve_within(&cluster, 1 - hanging, Duration::from_secs(12));
+        assert_eq!(cluster.in_sync(1 - hanging), 1);
+    });
+}
+
+/// Found by the simulator: a node that no host uses owes nobody a word, and sees nobody owe it one. It let a copy in
+/// again at once that another node had taken out because its disk hangs.
+#[test]
+fn a_copy_whose_disk_hangs_is_not_let_in_by_a_node_that_did_not_notice() {
+    let cluster = Cluster::new(1, 3, 1);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    let long = Duration::from_secs(600)..Duration::from_secs(601);
+    let hangs = DiskLatency { write: long.clone(), flush: long, ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[1], DISK, hangs);
+    let portal = cluster.portal(2);
+    let host = cluster.client("host");
+    let slow = Rc::new(Cell::new(0));
+    let late = Rc::clone(&slow);
+    drop(cluster.world.spawn_on(host, CoreId(0), move || async move {
+        let session = log_in(portal, "writes").await.unwrap();
+        for value in 0.. {
+            let began = rt::now();
+            let _ = write(&session, value % 8, value).await;
+            late.set(late.get() + u32::from(rt::now() - began > Duration::from_secs(1)));
+            rt::sleep(Duration::from_millis(50)).await;
+        }
+    }));
+    cluster.world.run_for(Duration::from_secs(25));
+    assert_eq!(slow.get(), 1, "hosts wait for it once in half a minute");
+}
+
 /// Found by the simulator: the slices whose disk did not fail, or had not been written to since, could be brought up to date, so that the copy was let in, and
 /// took itself out again, ten times a second.
 #[test]

@@ -65,7 +65,7 @@ impl Harms<'_> {
     }
 
     /// A host writes a block of a volume of which nobody speaks otherwise, through this node, until it is
-    /// answered well. Says then that it was.
+    /// answered well, or kept out. Says then that it was.
     pub(super) fn write_quietly(&self, volume: &Volume, by: usize) -> Rc<Cell<bool>> {
         let done = Rc::new(Cell::new(false));
         let (answered, history, portal) =
@@ -79,7 +79,12 @@ impl Harms<'_> {
                     let value = history.value();
                     let begun = history.begin_write(block..block + 1, value);
                     let write = async || session.write(lun, Lba(block), filled(value, 1, size), size).await;
-                    match attended(write).await {
+                    let written = attended(write).await;
+                    // Somebody has the volume to themselves, says the node: it is no less an answer.
+                    if is_conflict(&written) {
+                        return answered.set(true);
+                    }
+                    match written {
                         Ok(()) => {
                             history.end_write(&begun);
                             return answered.set(true);

@@ -10,6 +10,7 @@
 //! nothing and is not promoted before it knows, and before what was admitted earlier has come to its end. What was not answered, because its node was lost, is either brought to all by the next question, or
 //! forgotten with the members that had it. No change waits for the cluster's record.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,11 +22,12 @@ use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
 use super::super::HOLD_MAX;
+use super::super::SILENT_MAX;
 use super::super::ask::{Answer, Ask};
 use super::super::core::Copies;
 use super::{ClusterError, Keeper, Kept};
 use crate::canary::{Canary, makes};
-use crate::control::{Control, ControlError};
+use crate::control::Control;
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::{Unit, install_on_all_cores, until_orphans_ended, until_written};
 
@@ -336,12 +338,7 @@ impl Keeper {
             return true;
         }
         let durable = agreed.state.to_durable();
-        if durable != here.state.to_durable()
-            && !makes(Canary::NotStored)
-            && let Err(error) = Control::current().store_lu_state(id, durable).await
-        {
-            tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
-            self.note_unstored(id, &error).await;
+        if durable != here.state.to_durable() && !makes(Canary::NotStored) && !self.keep(id, durable).await {
             return false;
         }
         let Agreed { version, state, notices, abort, contains } = agreed;
@@ -375,22 +372,42 @@ impl Keeper {
         is_member
     }
 
-    /// The pool here does not store a change. While this copy is a member nobody could reserve, or give a reservation
-    /// up: it leaves if others are in sync; if not, the change fails.
-    async fn note_unstored(&self, id: VolumeId, error: &ControlError) {
-        let volume = {
-            let mut volumes = self.volumes.borrow_mut();
-            let Some(kept) = volumes.get_mut(&id).filter(|_| error.is_of_disk()) else { return };
-            let is_only = kept
-                .membership
-                .active()
-                .is_some_and(|config| self.is_in_sync(kept, config) && config.in_sync().len() == 1);
-            kept.agreement.unstored = is_only;
-            kept.entry.number
+    /// Stores what must survive of a change in the pool here; says whether it has. Where others are in sync it is not
+    /// waited for a disk that hangs: they would wait, too.
+    async fn keep(&self, id: VolumeId, durable: Vec<u8>) -> bool {
+        let control = Control::current();
+        let mut storing = pin!(control.store_lu_state(id, durable));
+        let stored = match rt::timeout(SILENT_MAX, storing.as_mut()).await {
+            Err(rt::Elapsed) if self.is_last(id) => storing.await,
+            Err(rt::Elapsed) => {
+                tracing::error!(volume = %id, "a pool has not stored a change of reservations or mode pages for seconds: other copies continue without this one");
+                self.give_up_disk(id, DiskFault::Silent).await;
+                return false;
+            }
+            Ok(stored) => stored,
         };
+        let Err(error) = stored else { return true };
+        tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
+        if error.is_of_disk() {
+            if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+                kept.agreement.unstored = kept
+                    .membership
+                    .active()
+                    .is_some_and(|config| self.is_in_sync(kept, config) && config.in_sync().len() == 1);
+            }
+            self.give_up_disk(id, DiskFault::Write).await;
+        }
+        false
+    }
+
+    /// The pool here does not store changes. While this copy is a member nobody could reserve, or give a reservation
+    /// up: it leaves if others are in sync.
+    async fn give_up_disk(&self, id: VolumeId, fault: DiskFault) {
+        let number = self.volumes.borrow().get(&id).map(|kept| kept.entry.number);
+        let Some(volume) = number else { return };
         on_all_cores(move || async move {
             for copy in Copies::current().slices_of(volume) {
-                copy.give_up_disk(DiskFault::Write);
+                copy.give_up_disk(fault);
             }
         })
         .await;

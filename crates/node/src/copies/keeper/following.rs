@@ -10,9 +10,10 @@ use cluster::{Event, Watch};
 use replica::{Activation, Membership, NodeId, Revision, SILENCE_MAX, Slot, Steward};
 use store::VolumeId;
 
+use super::super::cause::Cause;
 use super::super::core::{Copies, on_every_core};
 use super::super::entry::{
-    LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry, link_roles_key, peer,
+    LINK_ROLES, LinkRoles, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, link_roles_key, peer,
 };
 use super::super::strategy::strategy_key;
 use super::agreement::Agreement;
@@ -165,6 +166,13 @@ impl Keeper {
             {
                 kept.steward.forget(slot);
             }
+        }
+        if entry.reason == Cause::Overdue {
+            let is_out = |entry: &VolumeEntry, slot| {
+                entry.copy_in(slot).is_some_and(|copy| copy.standing == StandingEntry::Outside)
+            };
+            let taken_out = Slot::all().filter(|slot| is_out(&entry, *slot) && !is_out(&kept.entry, *slot));
+            taken_out.for_each(|slot| kept.steward.handle_overdue(rt::now(), slot));
         }
         (kept.entry, kept.revision, kept.proposing) = (entry, cluster::Revision(revision.0), false);
         let was = std::mem::replace(&mut kept.legible, legible);

@@ -14,6 +14,7 @@ use replica::{Apply, ApplyId, DiskFault, Payload, Unreadable};
 use rt::sync::{Sender, oneshot};
 use store::{BadBlock, SliceError};
 
+use super::super::SILENT_MAX;
 use super::super::fetch::NotFetched;
 use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
@@ -22,10 +23,6 @@ use crate::control::{note_bad_block_of_copy, note_repaired_block_of_copy, note_u
 /// A read that the disk has not answered for so long is asked of another copy, too. A disk that works takes a hundredth; one that reads again and again what it cannot read takes
 /// seconds, and initiators give a path up after five.
 const ASKED_ELSEWHERE_AFTER: Duration = Duration::from_secs(1);
-
-/// A copy whose disk has answered no read for so long leaves. Hosts have lost nothing but a second each; but what the disk does not write they wait for, and a copy that hangs
-/// is none when the other one is lost.
-const SILENT_MAX: Duration = Duration::from_secs(5);
 
 /// Repairs of a slice's copy that are under way at the same time. What is not repaired now is found by the next read.
 const REPAIRS_AT_ONCE_MAX: usize = 4;
