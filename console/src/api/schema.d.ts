@@ -30,8 +30,9 @@ export interface paths {
         };
         /**
          * The audit log of the queried node, or of others: who changed what, and when; newest first.
-         * @description Each node logs the requests that it received. With `node=all`, the logs of all nodes are merged by time. To page back, pass the number of the last entry as `before`, or for all nodes its time as `until`, and as `skip` how
-         *     many of that second you have; without `skip` these are repeated.
+         * @description Each node logs the requests that it received. With `node=all`, the logs of all nodes are merged by time.
+         *     To page back, pass the number of the last entry as `before`, or for all nodes its time as `until`, and as
+         *     `skip` how many of that second you have; without `skip` these are repeated.
          */
         get: operations["list_audit"];
         put?: never;
@@ -53,7 +54,8 @@ export interface paths {
         put?: never;
         /**
          * Creates a cluster that consists of this node.
-         * @description Its targets and host groups become those of the cluster. Other nodes join with tokens that this node creates.
+         * @description Its targets and host groups become those of the cluster. Other nodes join with tokens that this node
+         *     creates.
          */
         post: operations["init_cluster"];
         delete?: never;
@@ -73,7 +75,8 @@ export interface paths {
         put?: never;
         /**
          * Makes this node, the last survivor, a cluster of its own at its next start.
-         * @description All other nodes are given up: never start them again with their data; they must join as new nodes. Use this only if the voters are permanently lost.
+         * @description All other nodes are given up: never start them again with their data; they must join as new nodes. Use
+         *     this only if the voters are permanently lost.
          */
         post: operations["force_new_cluster"];
         delete?: never;
@@ -113,8 +116,9 @@ export interface paths {
         put?: never;
         /**
          * Makes this node leave its cluster at its next start.
-         * @description For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an active member of its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in their
-         *     pools and are no longer served. It can join a cluster again as a new node.
+         * @description For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an
+         *     active member of its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in
+         *     their pools and are no longer served. It can join a cluster again as a new node.
          */
         post: operations["leave_cluster"];
         delete?: never;
@@ -133,7 +137,8 @@ export interface paths {
         get?: never;
         /**
          * Sets the preferred node of two nodes without a witness.
-         * @description If the other node is lost, the preferred node continues. If the preferred node is lost, the other one waits for it.
+         * @description If the other node is lost, the preferred node continues. If the preferred node is lost, the other one
+         *     waits for it.
          */
         put: operations["prefer_node"];
         post?: never;
@@ -154,7 +159,8 @@ export interface paths {
         get: operations["sync_limit"];
         /**
          * Limits the resync traffic of all nodes together.
-         * @description The limit is shared evenly among the nodes that are sources of a resync. The nodes' own limits apply as well.
+         * @description The limit is shared evenly among the nodes that are sources of a resync. The nodes' own limits apply as
+         *     well.
          */
         put: operations["limit_syncs"];
         post?: never;
@@ -175,8 +181,8 @@ export interface paths {
         put?: never;
         /**
          * Creates a single-use join token.
-         * @description It is valid until it is used or expires, or until the node that created it is restarted. It is a secret. The node that created the cluster
-         *     creates it, whichever node is queried (`authority` in `list_nodes`).
+         * @description It is valid until it is used or expires, or until the node that created it is restarted. It is a secret.
+         *     The node that created the cluster creates it, whichever node is queried (`authority` in `list_nodes`).
          */
         post: operations["create_token"];
         delete?: never;
@@ -215,7 +221,8 @@ export interface paths {
         };
         /**
          * The block devices of a node's machine, by name, and what uses them.
-         * @description A pool can use those that are `unused` as they are. A disk without a known user is read at its start; `problem` says so if it does not respond within two seconds.
+         * @description A pool can use those that are `unused` as they are. A disk without a known user is read at its start;
+         *     `problem` says so if it does not respond within two seconds.
          */
         get: operations["list_disks"];
         put?: never;
@@ -235,8 +242,11 @@ export interface paths {
         };
         /**
          * Events, oldest first.
-         * @description The queried node reports what it has seen: from the cluster's record what all nodes see, and events of its own sessions, pools and disks. It keeps the last 4,096. With `node=all`, events of all nodes are merged by time; an event
-         *     reported by several nodes is listed once, with the nodes in `seen_by`. To page back, pass the time of the oldest event as `until`, and as `skip` how many of that second you have; without `skip` these are repeated.
+         * @description The queried node reports what it has seen: from the cluster's record what all nodes see, and events of its
+         *     own sessions, pools and disks. It keeps the last 4,096. With `node=all`, events of all nodes are merged by
+         *     time; an event reported by several nodes is listed once, with the nodes in `seen_by`. To page back, pass
+         *     the time of the oldest event as `until`, and as `skip` how many of that second you have; without `skip`
+         *     these are repeated.
          */
         get: operations["list_events"];
         put?: never;
@@ -255,13 +265,18 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Streams events of the queried node as they happen (server-sent events); with `node`, those of another node or of all nodes.
-         * @description Messages `event` contain an event as in `GET /v1/events`. A message `gap` (`{node, after}`) says that events after the given one are no longer stored. The stream ends
-         *     with the session, the token or the role that it was requested with. A node has at most 48 streams, 16 per user or token.
+         * Streams events of the queried node as they happen (server-sent events); with `node`, those of another node
+         *     or of all nodes.
+         * @description Messages `event` contain an event as in `GET /v1/events`. A message `gap` (`{node, after}`) says that
+         *     events after the given one are no longer stored. The stream ends with the session, the token or the role
+         *     that it was requested with. A node has at most 48 streams, 16 per user or token.
          *
-         *     With `node`, nodes are polled once a second. An event reported by several nodes is sent once; `seen_by` lists those that have reported it by then. A message `missing` (`{node, node_name, reason}`) says that a node's events do not arrive from
-         *     now on, and a message `back` (`{node, node_name}`) that they do again, including those that it has seen meanwhile. The reader's position (`id`, to be sent back as `Last-Event-ID`) follows the events in a message of its own; with
-         *     `node=all` it is one position for all nodes: a reader that resumes there misses nothing, and may receive a few events again.
+         *     With `node`, nodes are polled once a second. An event reported by several nodes is sent once; `seen_by`
+         *     lists those that have reported it by then. A message `missing` (`{node, node_name, reason}`) says that a
+         *     node's events do not arrive from now on, and a message `back` (`{node, node_name}`) that they do again,
+         *     including those that it has seen meanwhile. The reader's position (`id`, to be sent back as
+         *     `Last-Event-ID`) follows the events in a message of its own; with `node=all` it is one position for all
+         *     nodes: a reader that resumes there misses nothing, and may receive a few events again.
          */
         get: operations["stream_events"];
         put?: never;
@@ -281,13 +296,15 @@ export interface paths {
         };
         /**
          * All floating IPs of the cluster, and the node that holds each.
-         * @description Each node reports what is configured on its devices. If a holder does not answer within two seconds, this is unknown (`state`).
+         * @description Each node reports what is configured on its devices. If a holder does not answer within two seconds, this
+         *     is unknown (`state`).
          */
         get: operations["list_addresses"];
         put?: never;
         /**
          * Adds a floating IP: held by one node at a time, taken over by another when that node fails or stops.
-         * @description It is configured on a network device of the holder, which needs permission to do so (CAP_NET_ADMIN). `troubles` says why this failed.
+         * @description It is configured on a network device of the holder, which needs permission to do so (CAP_NET_ADMIN).
+         *     `troubles` says why this failed.
          */
         post: operations["add_address"];
         delete?: never;
@@ -322,8 +339,9 @@ export interface paths {
         };
         /**
          * When pools of the queried node, or of others, will be full if they keep filling as in the last days.
-         * @description The forecast is a straight line through the data of the last seven days, at least four hours of them; how uneven the growth was determines the uncertainty. It covers the first 16 pools
-         *     of each node that were open at some time in these days.
+         * @description The forecast is a straight line through the data of the last seven days, at least four hours of them; how
+         *     uneven the growth was determines the uncertainty. It covers the first 16 pools of each node that were open
+         *     at some time in these days.
          */
         get: operations["list_forecasts"];
         put?: never;
@@ -360,9 +378,13 @@ export interface paths {
         };
         /**
          * Performance history of the last seven days, of the queried node or others.
-         * @description Each node keeps values of ten seconds for six hours, and of a minute for seven days. Steps are as short as `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`, `read_bytes`,
-         *     `write_bytes` (all volumes, per second), `read_mean_us`, `write_mean_us`, `read_p99_us`, `write_p99_us` (the highest within ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean of the node's
-         *     cores), `out_of_sync_bytes` (of all copies of the cluster known to the node: of several nodes, use the largest value), and for each of a node's first 16 pools `pool_used_bytes` and `pool_size_bytes`.
+         * @description Each node keeps values of ten seconds for six hours, and of a minute for seven days. Steps are as short as
+         *     `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`,
+         *     `read_bytes`, `write_bytes` (all volumes, per second), `read_mean_us`, `write_mean_us`, `read_p99_us`,
+         *     `write_p99_us` (the highest within ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean
+         *     of the node's cores), `out_of_sync_bytes` (of all copies of the cluster known to the node: of several
+         *     nodes, use the largest value), and for each of a node's first 16 pools `pool_used_bytes` and
+         *     `pool_size_bytes`.
          */
         get: operations["show_history"];
         put?: never;
@@ -420,7 +442,10 @@ export interface paths {
         };
         /** Shows one host group. */
         get: operations["show_host"];
-        /** Replaces the settings of a host group with those sent. If `chap` is absent, it is unchanged; `null` removes it. */
+        /**
+         * Replaces the settings of a host group with those sent. If `chap` is absent, it is unchanged; `null`
+         *     removes it.
+         */
         put: operations["change_host"];
         post?: never;
         /** Deletes a host group that no LUN map uses. */
@@ -438,9 +463,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs in progress: those on copies in the whole cluster, and verifications and changes of the queried node; with `node=all`, of all nodes.
-         * @description With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications, changes that took longer than a second), since the reporting node was started. The
-         *     queried node reports those on copies.
+         * Jobs in progress: those on copies in the whole cluster, and verifications and changes of the queried node;
+         *     with `node=all`, of all nodes.
+         * @description With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications,
+         *     changes that took longer than a second), since the reporting node was started. The queried node reports
+         *     those on copies.
          */
         get: operations["list_jobs"];
         put?: never;
@@ -458,7 +485,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows one job of any node, in progress or ended. Ended jobs are kept for a day, until the node that reports them is restarted. */
+        /**
+         * Shows one job of any node, in progress or ended. Ended jobs are kept for a day, until the node that
+         *     reports them is restarted.
+         */
         get: operations["show_job"];
         put?: never;
         post?: never;
@@ -480,8 +510,8 @@ export interface paths {
         put?: never;
         /**
          * Pauses a resync until it is resumed; it stays paused across restarts of nodes. The dirty map is kept.
-         * @description The copy provides no redundancy until it is in sync: the volume has reduced redundancy meanwhile. A copy that already takes new writes still completes its resync.
-         *     Pausing a paused resync changes nothing.
+         * @description The copy provides no redundancy until it is in sync: the volume has reduced redundancy meanwhile. A copy
+         *     that already takes new writes still completes its resync. Pausing a paused resync changes nothing.
          */
         post: operations["pause_job"];
         delete?: never;
@@ -515,8 +545,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The links of the queried node with each other node; with `node=all`, the links of all nodes, as each of them sees them.
-         * @description Two nodes may see the links between them differently. Links of a node that does not answer are reported by the others only: it is in `missing`.
+         * The links of the queried node with each other node; with `node=all`, the links of all nodes, as each of
+         *     them sees them.
+         * @description Two nodes may see the links between them differently. Links of a node that does not answer are reported by
+         *     the others only: it is in `missing`.
          */
         get: operations["list_links"];
         put?: never;
@@ -535,9 +567,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Streams live I/O figures of the queried node once a second (server-sent events); with `node=all`, of each node of its cluster.
-         * @description Messages `sample` contain a sample. The first one comes after a second. With `node=all`, a message `missing` (`{node, node_name, reason}`) says that a node's samples do not arrive from now on, and a message `back` (`{node,
-         *     node_name}`) that they do again. Samples of other nodes may now and then be missing, or arrive two seconds late.
+         * Streams live I/O figures of the queried node once a second (server-sent events); with `node=all`, of each
+         *     node of its cluster.
+         * @description Messages `sample` contain a sample. The first one comes after a second. With `node=all`, a message
+         *     `missing` (`{node, node_name, reason}`) says that a node's samples do not arrive from now on, and a
+         *     message `back` (`{node, node_name}`) that they do again. Samples of other nodes may now and then be
+         *     missing, or arrive two seconds late.
          */
         get: operations["stream_live"];
         put?: never;
@@ -557,7 +592,8 @@ export interface paths {
         };
         /**
          * I/O figures of the last second: of the queried node; with `node`, of another one, or of `all`.
-         * @description Nodes sample only while somebody asks. A node that has not been queried within five seconds has no sample yet, and has one a second or two later.
+         * @description Nodes sample only while somebody asks. A node that has not been queried within five seconds has no sample
+         *     yet, and has one a second or two later.
          */
         get: operations["show_live"];
         put?: never;
@@ -579,8 +615,10 @@ export interface paths {
         put?: never;
         /**
          * Logs in with a password and returns the session cookie.
-         * @description The session ends after 30 minutes without a request, after 12 hours, and when the user's role or password changes. Changes authenticated by cookie require the header
-         *     `X-Ursa-Request: 1`. After five wrong passwords for an account, or twenty from an address, each further one lengthens the wait before the next attempt, up to a minute.
+         * @description The session ends after 30 minutes without a request, after 12 hours, and when the user's role or password
+         *     changes. Changes authenticated by cookie require the header `X-Ursa-Request: 1`. After five wrong
+         *     passwords for an account, or twenty from an address, each further one lengthens the wait before the next
+         *     attempt, up to a minute.
          */
         post: operations["log_in"];
         delete?: never;
@@ -687,8 +725,8 @@ export interface paths {
         get?: never;
         /**
          * Puts a node in maintenance, or ends its maintenance.
-         * @description A node in maintenance has no copies in sync, so that it can be stopped and no volume waits for it. When maintenance ends, its copies
-         *     are resynced. Maintenance persists across restarts.
+         * @description A node in maintenance has no copies in sync, so that it can be stopped and no volume waits for it. When
+         *     maintenance ends, its copies are resynced. Maintenance persists across restarts.
          */
         put: operations["maintain_node"];
         post?: never;
@@ -706,7 +744,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Changes the password of the logged-in user. All other sessions of the user end; a new session cookie is returned. */
+        /**
+         * Changes the password of the logged-in user. All other sessions of the user end; a new session cookie is
+         *     returned.
+         */
         put: operations["change_password"];
         post?: never;
         delete?: never;
@@ -724,7 +765,8 @@ export interface paths {
         };
         /**
          * All pools of the queried node, by name; with `node=all`, of all nodes.
-         * @description Pools of different nodes may have the same name: a pool name in a path means a pool of the queried node, or of the node given by `node`.
+         * @description Pools of different nodes may have the same name: a pool name in a path means a pool of the queried node,
+         *     or of the node given by `node`.
          */
         get: operations["list_pools"];
         put?: never;
@@ -781,8 +823,8 @@ export interface paths {
         put?: never;
         /**
          * Accepts the older data of a pool that was set back.
-         * @description For volumes that are unavailable because no other copy in sync continued with them: writes made since the pool's older state are lost, and all other
-         *     copies are fully resynced from it.
+         * @description For volumes that are unavailable because no other copy in sync continued with them: writes made since the
+         *     pool's older state are lost, and all other copies are fully resynced from it.
          */
         post: operations["accept_older_pool"];
         delete?: never;
@@ -822,7 +864,8 @@ export interface paths {
         put?: never;
         /**
          * Adds a disk to a pool while it is in use.
-         * @description Existing volumes are not moved. New volumes, and space that volumes grow by, go to the disk with most free space.
+         * @description Existing volumes are not moved. New volumes, and space that volumes grow by, go to the disk with most free
+         *     space.
          */
         post: operations["add_disk"];
         delete?: never;
@@ -900,8 +943,8 @@ export interface paths {
         put?: never;
         /**
          * Closes a pool that does not work (a disk failed to write, or it could not be opened), and opens it again.
-         * @description Initiators stay logged in and see its LUNs busy meanwhile. Writes that they did not flush may be lost; a unit attention
-         *     notifies them. If it cannot be opened, it becomes `unavailable`, and can be reopened again.
+         * @description Initiators stay logged in and see its LUNs busy meanwhile. Writes that they did not flush may be lost; a
+         *     unit attention notifies them. If it cannot be opened, it becomes `unavailable`, and can be reopened again.
          */
         post: operations["reopen_pool"];
         delete?: never;
@@ -978,7 +1021,8 @@ export interface paths {
         put?: never;
         /**
          * Creates the first user, an administrator, and logs in.
-         * @description `token` comes from the setup link, which the node prints when it starts while no user exists. It can be used once, within a day.
+         * @description `token` comes from the setup link, which the node prints when it starts while no user exists. It can be
+         *     used once, within a day.
          */
         post: operations["set_up"];
         delete?: never;
@@ -1021,8 +1065,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes a target's alias, or its CHAP credentials. What is absent stays the same; `null` removes it. Sessions continue:
-         *     a new secret takes effect at the next login.
+         * Changes a target's alias, or its CHAP credentials. What is absent stays the same; `null` removes it.
+         *     Sessions continue: a new secret takes effect at the next login.
          */
         patch: operations["change_target"];
         trace?: never;
@@ -1036,7 +1080,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Maps a volume to a host group as a LUN of a target. If several nodes have a local volume of that name, `node` selects one. */
+        /**
+         * Maps a volume to a host group as a LUN of a target. If several nodes have a local volume of that name,
+         *     `node` selects one.
+         */
         post: operations["create_map"];
         delete?: never;
         options?: never;
@@ -1140,16 +1187,19 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All volumes of the cluster, by name: volumes with copies, and local volumes (`node`). Several nodes may have local volumes of the same name.
-         * @description If the queried node has no copy of a volume, `pool` is that of a node that has one. `missing` lists nodes that did not answer within two seconds: their local volumes are missing then, and so is a volume
-         *     with copies of which nothing was known before.
+         * All volumes of the cluster, by name: volumes with copies, and local volumes (`node`). Several nodes may
+         *     have local volumes of the same name.
+         * @description If the queried node has no copy of a volume, `pool` is that of a node that has one. `missing` lists nodes
+         *     that did not answer within two seconds: their local volumes are missing then, and so is a volume with
+         *     copies of which nothing was known before.
          */
         get: operations["list_volumes"];
         put?: never;
         /**
          * Creates a volume and maps it, so that it can be used right away.
-         * @description Unless `map` is false, it becomes a LUN of `target` (created if it does not exist) for `host`. If that fails, the volume
-         *     is deleted again: all or nothing is done. If it cannot be placed, `candidates` of the problem lists all nodes and pools, with the rule that each of them fails.
+         * @description Unless `map` is false, it becomes a LUN of `target` (created if it does not exist) for `host`. If that
+         *     fails, the volume is deleted again: all or nothing is done. If it cannot be placed, `candidates` of the
+         *     problem lists all nodes and pools, with the rule that each of them fails.
          */
         post: operations["create_volume"];
         delete?: never;
@@ -1167,8 +1217,9 @@ export interface paths {
         };
         /**
          * Shows one volume, by name or ID.
-         * @description Names of local volumes are unique only on their node. A name means first a local volume of the queried node or a volume in the cluster's record, then a local volume of another node. If several other nodes have one,
-         *     `node` or the volume ID selects it. This applies to all calls that name a volume.
+         * @description Names of local volumes are unique only on their node. A name means first a local volume of the queried
+         *     node or a volume in the cluster's record, then a local volume of another node. If several other nodes have
+         *     one, `node` or the volume ID selects it. This applies to all calls that name a volume.
          */
         get: operations["show_volume"];
         put?: never;
@@ -1182,7 +1233,8 @@ export interface paths {
         head?: never;
         /**
          * Grows or renames a volume while it is in use.
-         * @description If there is no space to grow, `candidates` of the problem lists every node that has the volume and lacks space.
+         * @description If there is no space to grow, `candidates` of the problem lists every node that has the volume and lacks
+         *     space.
          */
         patch: operations["change_volume"];
         trace?: never;
@@ -1198,8 +1250,10 @@ export interface paths {
         put?: never;
         /**
          * Adds a copy to a volume while it is in use, or moves one.
-         * @description The new copy receives all data of the volume in the background; until it is in sync its state is not `in_sync`. With `instead_of`
-         *     the copy on that node is removed then. If repeated after a 504, it continues where it was. If the copy cannot be placed, `candidates` of the problem names the rule.
+         * @description The new copy receives all data of the volume in the background; until it is in sync its state is not
+         *     `in_sync`. With `instead_of` the copy on that node is removed then. If repeated after a 504, it continues
+         *     where it was. If the copy cannot be placed, `candidates` of the problem names the rule. A local volume
+         *     becomes a volume of the cluster first.
          */
         post: operations["add_copy"];
         delete?: never;
@@ -1236,7 +1290,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * I/O counters of a volume on a node: operations, bytes, and a latency histogram, since the node began to serve it.
+         * I/O counters of a volume on a node: operations, bytes, and a latency histogram, since the node began to
+         *     serve it.
          * @description From the queried node; if it does not have the volume, from a node that does.
          */
         get: operations["show_counters"];
@@ -1258,7 +1313,8 @@ export interface paths {
         get?: never;
         /**
          * Resolves a split brain: chooses which node's data of a volume to keep.
-         * @description Writes made only on the other node are discarded permanently: this is why `discard_other` is required. Its copy is resynced.
+         * @description Writes made only on the other node are discarded permanently: this is why `discard_other` is required. Its
+         *     copy is resynced.
          */
         put: operations["resolve_fork"];
         post?: never;
@@ -1278,8 +1334,9 @@ export interface paths {
         get?: never;
         /**
          * Sets the split-brain policy of a volume: what a node does when no other node and no quorum is reachable.
-         * @description With `heartbeat`, a node of two continues alone after about six seconds. The other node may do the same: then the copies diverge, and
-         *     an administrator must choose which one to keep. This is why `accept_split_brain` is required.
+         * @description With `heartbeat`, a node of two continues alone after about six seconds. The other node may do the same:
+         *     then the copies diverge, and an administrator must choose which one to keep. This is why
+         *     `accept_split_brain` is required.
          */
         put: operations["choose_strategy"];
         post?: never;
@@ -1301,8 +1358,10 @@ export interface paths {
         put?: never;
         /**
          * Verifies a volume: compares its copies that are in sync, by SHA-256, while hosts use it.
-         * @description It works part by part: commands of hosts to the part being read wait for some milliseconds. Differences are read three times. If a verification is already running, no other one is started. If the
-         *     queried node has no copy in sync, a node that has one verifies. The verification is a job of that node; every node can show and cancel it.
+         * @description It works part by part: commands of hosts to the part being read wait for some milliseconds. Differences
+         *     are read three times. If a verification is already running, no other one is started. If the queried node
+         *     has no copy in sync, a node that has one verifies. The verification is a job of that node; every node can
+         *     show and cancel it.
          */
         post: operations["verify_volume"];
         delete?: never;
@@ -1340,7 +1399,8 @@ export interface components {
             setup_needed: boolean;
         };
         /**
-         * @description State of a floating IP. The cluster's record says which node holds it; that node reports whether it is configured on a network device.
+         * @description State of a floating IP. The cluster's record says which node holds it; that node reports whether it is
+         *     configured on a network device.
          * @enum {string}
          */
         AddressState: "held" | "taking" | "nobody" | "unknown" | "unreadable";
@@ -1473,7 +1533,10 @@ export interface components {
             id: string;
             /** @description How its blocks are stored. */
             kind: components["schemas"]["VolumeKind"];
-            /** @description Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and where this is unknown. */
+            /**
+             * @description Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and
+             *     where this is unknown.
+             */
             losses?: components["schemas"]["Loss"][];
             /** @description Its LUN maps. */
             maps: components["schemas"]["VolumeMap"][];
@@ -1493,9 +1556,15 @@ export interface components {
              * @description Physical block size in bytes.
              */
             physical_block_size: number;
-            /** @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them has answered since. */
+            /**
+             * @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them
+             *     has answered since.
+             */
             pool: string;
-            /** @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
+            /**
+             * @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent
+             *     if it does. Other nodes serve it while they have a copy in sync.
+             */
             problem?: string | null;
             /** @description Reason for the last of these changes; absent without copies. */
             reason?: string | null;
@@ -1592,7 +1661,10 @@ export interface components {
         };
         /** @description A block device or partition of a node's machine, and what uses it. */
         BlockDevice: {
-            /** @description What it holds, judged by what is at its start: `nothing`, `an ext file system`, `a disk of a pool`. Absent: it is in use, or cannot be read. */
+            /**
+             * @description What it holds, judged by what is at its start: `nothing`, `an ext file system`, `a disk of a pool`.
+             *     Absent: it is in use, or cannot be read.
+             */
             holds?: string | null;
             /** @description Model, if the kernel reports it. */
             model?: string | null;
@@ -1608,7 +1680,8 @@ export interface components {
             /** @description Its partitions. */
             partitions?: string[];
             /**
-             * @description The path to use for a pool: under `/dev/disk/by-id` where possible, since `/dev/sdb` may be another device after a reboot.
+             * @description The path to use for a pool: under `/dev/disk/by-id` where possible, since `/dev/sdb` may be another
+             *     device after a reboot.
              * @example /dev/disk/by-id/ata-ST4000_Z3051
              */
             path: string;
@@ -1645,7 +1718,10 @@ export interface components {
             /** @description The same as text. */
             text: string;
         };
-        /** @description A change in progress. One that waits for a disk continues when the disk responds, and blocks no changes of anything else. */
+        /**
+         * @description A change in progress. One that waits for a disk continues when the disk responds, and blocks no changes of
+         *     anything else.
+         */
         Change: {
             /**
              * Format: int64
@@ -1697,7 +1773,10 @@ export interface components {
              * @description A join token from the cluster. It lets one node join, once.
              */
             token: string;
-            /** @description Join as a witness: it may vote, and never has volumes. Meant for the third of three machines, which may be small. */
+            /**
+             * @description Join as a witness: it may vote, and never has volumes. Meant for the third of three machines, which
+             *     may be small.
+             */
             witness?: boolean;
         };
         /** @description A node of a cluster, as the queried node sees it. */
@@ -1709,7 +1788,10 @@ export interface components {
              *     ]
              */
             addresses: string[];
-            /** @description It holds the cluster CA key, which join tokens are created with. It is the node that created the cluster. */
+            /**
+             * @description It holds the cluster CA key, which join tokens are created with. It is the node that created the
+             *     cluster.
+             */
             authority?: boolean;
             /**
              * Format: int64
@@ -1718,7 +1800,8 @@ export interface components {
             copies: number;
             /**
              * Format: int32
-             * @description Number of cores that it runs on, or ran on when it was last reachable; absent: it was never reachable, or its version does not report this.
+             * @description Number of cores that it runs on, or ran on when it was last reachable; absent: it was never reachable,
+             *     or its version does not report this.
              */
             cores?: number | null;
             down_since?: components["schemas"]["Since"] | null;
@@ -1749,7 +1832,8 @@ export interface components {
             maintenance?: boolean;
             /**
              * Format: int64
-             * @description In maintenance since, in seconds since 1970; absent: it is not in maintenance, or a version of Ursa that did not record the time put it there.
+             * @description In maintenance since, in seconds since 1970; absent: it is not in maintenance, or a version of Ursa
+             *     that did not record the time put it there.
              */
             maintenance_since?: number | null;
             /** @description Node name. */
@@ -1764,8 +1848,8 @@ export interface components {
             /** @description It is the preferred node of two nodes without a witness. */
             preferred?: boolean;
             /**
-             * @description Numbers of nodes that report that they reach it, although the queried node does not: it is not down; the network between the
-             *     two nodes is cut. Absent if it is up, or no node reaches it.
+             * @description Numbers of nodes that report that they reach it, although the queried node does not: it is not down;
+             *     the network between the two nodes is cut. Absent if it is up, or no node reaches it.
              */
             reached_by?: number[];
             record_stalled?: components["schemas"]["RecordStall"] | null;
@@ -1773,11 +1857,13 @@ export interface components {
             up: boolean;
             /**
              * Format: int64
-             * @description Seconds since it was started, by its own clock and that of the queried node; absent: it is not up, or its version does not report this.
+             * @description Seconds since it was started, by its own clock and that of the queried node; absent: it is not up, or
+             *     its version does not report this.
              */
             uptime?: number | null;
             /**
-             * @description Version of Ursa that it runs, or ran when it was last reachable; absent: it was never reachable, or its version does not report this.
+             * @description Version of Ursa that it runs, or ran when it was last reachable; absent: it was never reachable, or
+             *     its version does not report this.
              * @example 0.1.0
              */
             version?: string | null;
@@ -1788,7 +1874,10 @@ export interface components {
         };
         /** @description The record of a cluster, as the queried node reaches it. */
         ClusterRecord: {
-            /** @description It has quorum and can be changed. Without quorum volumes keep serving, but nothing in the record can change and no lost node is failed over. */
+            /**
+             * @description It has quorum and can be changed. Without quorum volumes keep serving, but nothing in the record can
+             *     change and no lost node is failed over.
+             */
             answers: boolean;
             /**
              * @description The etcd endpoints, if it is kept in etcd.
@@ -1819,7 +1908,8 @@ export interface components {
             last?: number | null;
             /**
              * Format: int64
-             * @description When the next scheduled verification is due, in seconds since 1970, provided all copies are in sync then; absent: never.
+             * @description When the next scheduled verification is due, in seconds since 1970, provided all copies are in sync
+             *     then; absent: never.
              */
             next?: number | null;
             /**
@@ -1884,7 +1974,8 @@ export interface components {
             since?: components["schemas"]["Since"] | null;
             /**
              * Format: int64
-             * @description Bytes to copy: what it missed when the resync began, plus what hosts have written since. Counted in regions of 64 KiB.
+             * @description Bytes to copy: what it missed when the resync began, plus what hosts have written since. Counted in
+             *     regions of 64 KiB.
              */
             total_bytes: number;
             /** @description What it waits for; absent if it makes progress. */
@@ -1978,7 +2069,8 @@ export interface components {
             code: string;
             /**
              * Format: int64
-             * @description Event number: grows with time, also across restarts of the node. Each node numbers its own events: this is the number on the first node of `seen_by`.
+             * @description Event number: grows with time, also across restarts of the node. Each node numbers its own events:
+             *     this is the number on the first node of `seen_by`.
              */
             id: number;
             /**
@@ -1989,17 +2081,22 @@ export interface components {
             range?: components["schemas"]["DiskRange"] | null;
             /**
              * Format: int64
-             * @description Revision of the cluster's record that it reports, which is the same on all nodes; absent: it is an observation of the node itself.
+             * @description Revision of the cluster's record that it reports, which is the same on all nodes; absent: it is an
+             *     observation of the node itself.
              */
             revision?: number | null;
-            /** @description Numbers of the nodes that report it, first one first. Events of the whole cluster list several if several nodes were queried. Absent without a cluster. */
+            /**
+             * @description Numbers of the nodes that report it, first one first. Events of the whole cluster list several if
+             *     several nodes were queried. Absent without a cluster.
+             */
             seen_by?: number[];
             /** @description Severity. */
             severity: components["schemas"]["Severity"];
             /** @description What it concerns, by the name that it had at the time. */
             subject?: string | null;
             /**
-             * @description ID of the volume that it concerns: it stays the same when the volume is renamed. Absent: it does not concern a volume.
+             * @description ID of the volume that it concerns: it stays the same when the volume is renamed. Absent: it does not
+             *     concern a volume.
              * @example 3f0a9c5e7d2b41868e6f1a2b3c4d5e6f
              */
             subject_id?: string | null;
@@ -2008,7 +2105,10 @@ export interface components {
         };
         /** @description Events, oldest first. */
         Events: {
-            /** @description Events between the one given and the first of these are no longer stored, or the one given is not an event of this node. */
+            /**
+             * @description Events between the one given and the first of these are no longer stored, or the one given is not an
+             *     event of this node.
+             */
             gap: boolean;
             /** @description Ordered by number; those of several nodes by time. */
             items: components["schemas"]["Event"][];
@@ -2016,11 +2116,16 @@ export interface components {
             missing?: components["schemas"]["Missing"][];
             /**
              * Format: int64
-             * @description The value for `after` in the next request: the number of the last event here, or of the last event of the node. Absent if all nodes were queried, since each has its own numbers, or if the queried node did not answer.
+             * @description The value for `after` in the next request: the number of the last event here, or of the last event of
+             *     the node. Absent if all nodes were queried, since each has its own numbers, or if the queried node did
+             *     not answer.
              */
             next?: number | null;
         };
-        /** @description A floating IP: one node of the cluster holds it at a time, and another node takes it over on failure. Initiators can always connect to it. */
+        /**
+         * @description A floating IP: one node of the cluster holds it at a time, and another node takes it over on failure.
+         *     Initiators can always connect to it.
+         */
         FloatingAddress: {
             /**
              * @description Address and prefix length; the address alone if the rest of the entry cannot be read (`state`).
@@ -2055,7 +2160,10 @@ export interface components {
             since?: number | null;
             /** @description Whether the holder confirms that the address is configured. */
             state: components["schemas"]["AddressState"];
-            /** @description Nodes whose last attempt to configure or release the address failed, and why. Nodes that do not answer are not listed. */
+            /**
+             * @description Nodes whose last attempt to configure or release the address failed, and why. Nodes that do not answer
+             *     are not listed.
+             */
             troubles?: components["schemas"]["AddressTrouble"][];
             /** @description The holder waits until the previous holder, which is unreachable, must have released the address. */
             waits: boolean;
@@ -2063,7 +2171,8 @@ export interface components {
         /** @description A floating IP to add. */
         FloatingAddressAdd: {
             /**
-             * @description An address that no machine uses, with its prefix length. Without prefix length: a single address (/32 or /128).
+             * @description An address that no machine uses, with its prefix length. Without prefix length: a single address (/32
+             *     or /128).
              * @example 192.0.2.10/24
              */
             address: string;
@@ -2106,7 +2215,8 @@ export interface components {
             full_in_s?: number | null;
             /**
              * Format: int64
-             * @description Average growth in bytes per day; 0: the pool is not filling up. Absent: not enough data for a forecast.
+             * @description Average growth in bytes per day; 0: the pool is not filling up. Absent: not enough data for a
+             *     forecast.
              */
             growth_per_day?: number | null;
             /**
@@ -2187,7 +2297,10 @@ export interface components {
             node?: number | null;
             /** @description Node name; absent without a cluster. */
             node_name?: string | null;
-            /** @description One point per step: the mean, or for `_p99_us` the maximum. `null`: nothing was recorded, or there was nothing to measure. */
+            /**
+             * @description One point per step: the mean, or for `_p99_us` the maximum. `null`: nothing was recorded, or there was
+             *     nothing to measure.
+             */
             points: (number | null)[];
             /** @description Pool name, for series of pools. */
             pool?: string | null;
@@ -2205,8 +2318,8 @@ export interface components {
          */
         HistoryUnit: "operations_per_second" | "bytes_per_second" | "microseconds" | "ratio" | "bytes";
         /**
-         * @description A host group: initiators that share access rights. An initiator belongs to it if its name is listed (or no name is) and its
-         *     address is listed (or no address is).
+         * @description A host group: initiators that share access rights. An initiator belongs to it if its name is listed (or no
+         *     name is) and its address is listed (or no address is).
          */
         Host: {
             /**
@@ -2245,7 +2358,10 @@ export interface components {
         };
         /** @description How to set up a host. */
         HostSetup: {
-            /** @description A script with a comment on each setting, to paste in whole or in part. It asks for the CHAP secret if there is one. */
+            /**
+             * @description A script with a comment on each setting, to paste in whole or in part. It asks for the CHAP secret if
+             *     there is one.
+             */
             text: string;
         };
         /**
@@ -2253,7 +2369,10 @@ export interface components {
          * @enum {string}
          */
         HypervisorSign: "cpu" | "firmware" | "device";
-        /** @description A job, in progress or ended recently. Ended jobs are kept for a day, up to a hundred of each kind, until the node that reports them is restarted. */
+        /**
+         * @description A job, in progress or ended recently. Ended jobs are kept for a day, up to a hundred of each kind, until
+         *     the node that reports them is restarted.
+         */
         Job: {
             /**
              * Format: int64
@@ -2288,7 +2407,8 @@ export interface components {
              */
             from_node?: number | null;
             /**
-             * @description Job ID. Another job on the same copy or volume has the same ID; that of a change is never reused, even after a restart of its node.
+             * @description Job ID. Another job on the same copy or volume has the same ID; that of a change is never reused, even
+             *     after a restart of its node.
              * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3
              */
             id: string;
@@ -2297,7 +2417,8 @@ export interface components {
             limited_by?: components["schemas"]["SyncRestraint"] | null;
             /**
              * Format: int32
-             * @description Number of the node that has the copy, or that runs the verification or change; absent without a cluster.
+             * @description Number of the node that has the copy, or that runs the verification or change; absent without a
+             *     cluster.
              */
             node?: number | null;
             paused?: components["schemas"]["SyncPaused"] | null;
@@ -2399,7 +2520,10 @@ export interface components {
             peer_name: string;
             /** @description The links for the data of volumes. */
             replication: components["schemas"]["RoleLinks"];
-            /** @description Cores of `node` that did not report their links within a second: `replication` and `state` may miss links that are up. */
+            /**
+             * @description Cores of `node` that did not report their links within a second: `replication` and `state` may miss
+             *     links that are up.
+             */
             silent_cores?: number[];
             /** @description Overall state. */
             state: components["schemas"]["LinkState"];
@@ -2494,7 +2618,10 @@ export interface components {
         List_BlockDevice: {
             /** @description Sorted by name or number. */
             items: {
-                /** @description What it holds, judged by what is at its start: `nothing`, `an ext file system`, `a disk of a pool`. Absent: it is in use, or cannot be read. */
+                /**
+                 * @description What it holds, judged by what is at its start: `nothing`, `an ext file system`, `a disk of a pool`.
+                 *     Absent: it is in use, or cannot be read.
+                 */
                 holds?: string | null;
                 /** @description Model, if the kernel reports it. */
                 model?: string | null;
@@ -2510,7 +2637,8 @@ export interface components {
                 /** @description Its partitions. */
                 partitions?: string[];
                 /**
-                 * @description The path to use for a pool: under `/dev/disk/by-id` where possible, since `/dev/sdb` may be another device after a reboot.
+                 * @description The path to use for a pool: under `/dev/disk/by-id` where possible, since `/dev/sdb` may be another
+                 *     device after a reboot.
                  * @example /dev/disk/by-id/ata-ST4000_Z3051
                  */
                 path: string;
@@ -2542,7 +2670,10 @@ export interface components {
                  *     ]
                  */
                 addresses: string[];
-                /** @description It holds the cluster CA key, which join tokens are created with. It is the node that created the cluster. */
+                /**
+                 * @description It holds the cluster CA key, which join tokens are created with. It is the node that created the
+                 *     cluster.
+                 */
                 authority?: boolean;
                 /**
                  * Format: int64
@@ -2551,7 +2682,8 @@ export interface components {
                 copies: number;
                 /**
                  * Format: int32
-                 * @description Number of cores that it runs on, or ran on when it was last reachable; absent: it was never reachable, or its version does not report this.
+                 * @description Number of cores that it runs on, or ran on when it was last reachable; absent: it was never reachable,
+                 *     or its version does not report this.
                  */
                 cores?: number | null;
                 down_since?: components["schemas"]["Since"] | null;
@@ -2582,7 +2714,8 @@ export interface components {
                 maintenance?: boolean;
                 /**
                  * Format: int64
-                 * @description In maintenance since, in seconds since 1970; absent: it is not in maintenance, or a version of Ursa that did not record the time put it there.
+                 * @description In maintenance since, in seconds since 1970; absent: it is not in maintenance, or a version of Ursa
+                 *     that did not record the time put it there.
                  */
                 maintenance_since?: number | null;
                 /** @description Node name. */
@@ -2597,8 +2730,8 @@ export interface components {
                 /** @description It is the preferred node of two nodes without a witness. */
                 preferred?: boolean;
                 /**
-                 * @description Numbers of nodes that report that they reach it, although the queried node does not: it is not down; the network between the
-                 *     two nodes is cut. Absent if it is up, or no node reaches it.
+                 * @description Numbers of nodes that report that they reach it, although the queried node does not: it is not down;
+                 *     the network between the two nodes is cut. Absent if it is up, or no node reaches it.
                  */
                 reached_by?: number[];
                 record_stalled?: components["schemas"]["RecordStall"] | null;
@@ -2606,11 +2739,13 @@ export interface components {
                 up: boolean;
                 /**
                  * Format: int64
-                 * @description Seconds since it was started, by its own clock and that of the queried node; absent: it is not up, or its version does not report this.
+                 * @description Seconds since it was started, by its own clock and that of the queried node; absent: it is not up, or
+                 *     its version does not report this.
                  */
                 uptime?: number | null;
                 /**
-                 * @description Version of Ursa that it runs, or ran when it was last reachable; absent: it was never reachable, or its version does not report this.
+                 * @description Version of Ursa that it runs, or ran when it was last reachable; absent: it was never reachable, or
+                 *     its version does not report this.
                  * @example 0.1.0
                  */
                 version?: string | null;
@@ -2659,7 +2794,10 @@ export interface components {
                 since?: number | null;
                 /** @description Whether the holder confirms that the address is configured. */
                 state: components["schemas"]["AddressState"];
-                /** @description Nodes whose last attempt to configure or release the address failed, and why. Nodes that do not answer are not listed. */
+                /**
+                 * @description Nodes whose last attempt to configure or release the address failed, and why. Nodes that do not answer
+                 *     are not listed.
+                 */
                 troubles?: components["schemas"]["AddressTrouble"][];
                 /** @description The holder waits until the previous holder, which is unreachable, must have released the address. */
                 waits: boolean;
@@ -2678,7 +2816,8 @@ export interface components {
                 full_in_s?: number | null;
                 /**
                  * Format: int64
-                 * @description Average growth in bytes per day; 0: the pool is not filling up. Absent: not enough data for a forecast.
+                 * @description Average growth in bytes per day; 0: the pool is not filling up. Absent: not enough data for a
+                 *     forecast.
                  */
                 growth_per_day?: number | null;
                 /**
@@ -2776,7 +2915,8 @@ export interface components {
                  */
                 from_node?: number | null;
                 /**
-                 * @description Job ID. Another job on the same copy or volume has the same ID; that of a change is never reused, even after a restart of its node.
+                 * @description Job ID. Another job on the same copy or volume has the same ID; that of a change is never reused, even
+                 *     after a restart of its node.
                  * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3
                  */
                 id: string;
@@ -2785,7 +2925,8 @@ export interface components {
                 limited_by?: components["schemas"]["SyncRestraint"] | null;
                 /**
                  * Format: int32
-                 * @description Number of the node that has the copy, or that runs the verification or change; absent without a cluster.
+                 * @description Number of the node that has the copy, or that runs the verification or change; absent without a
+                 *     cluster.
                  */
                 node?: number | null;
                 paused?: components["schemas"]["SyncPaused"] | null;
@@ -2833,7 +2974,10 @@ export interface components {
                 peer_name: string;
                 /** @description The links for the data of volumes. */
                 replication: components["schemas"]["RoleLinks"];
-                /** @description Cores of `node` that did not report their links within a second: `replication` and `state` may miss links that are up. */
+                /**
+                 * @description Cores of `node` that did not report their links within a second: `replication` and `state` may miss
+                 *     links that are up.
+                 */
                 silent_cores?: number[];
                 /** @description Overall state. */
                 state: components["schemas"]["LinkState"];
@@ -2892,7 +3036,8 @@ export interface components {
                 node_name?: string | null;
                 since?: components["schemas"]["Since"] | null;
                 /**
-                 * @description What it concerns, unless it is the node itself: a pool by name, a disk by path, another node by number.
+                 * @description What it concerns, unless it is the node itself: a pool by name, a disk by path, another node by
+                 *     number.
                  * @example default
                  */
                 subject?: string | null;
@@ -3068,7 +3213,10 @@ export interface components {
                 id: string;
                 /** @description How its blocks are stored. */
                 kind: components["schemas"]["VolumeKind"];
-                /** @description Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and where this is unknown. */
+                /**
+                 * @description Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and
+                 *     where this is unknown.
+                 */
                 losses?: components["schemas"]["Loss"][];
                 /** @description Its LUN maps. */
                 maps: components["schemas"]["VolumeMap"][];
@@ -3088,9 +3236,15 @@ export interface components {
                  * @description Physical block size in bytes.
                  */
                 physical_block_size: number;
-                /** @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them has answered since. */
+                /**
+                 * @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them
+                 *     has answered since.
+                 */
                 pool: string;
-                /** @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
+                /**
+                 * @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent
+                 *     if it does. Other nodes serve it while they have a copy in sync.
+                 */
                 problem?: string | null;
                 /** @description Reason for the last of these changes; absent without copies. */
                 reason?: string | null;
@@ -3138,7 +3292,8 @@ export interface components {
             bytes: number;
             /**
              * Format: double
-             * @description Mean latency in microseconds, from the arrival of all data to the response; absent if there were no operations.
+             * @description Mean latency in microseconds, from the arrival of all data to the response; absent if there were no
+             *     operations.
              */
             mean_us?: number | null;
             /**
@@ -3148,7 +3303,8 @@ export interface components {
             operations: number;
             /**
              * Format: double
-             * @description 99th percentile latency in microseconds, rounded up to the next power of two times 4 µs; absent if there were no operations, or it was more than 4.2 s.
+             * @description 99th percentile latency in microseconds, rounded up to the next power of two times 4 µs; absent if
+             *     there were no operations, or it was more than 4.2 s.
              */
             p99_us?: number | null;
         };
@@ -3310,7 +3466,8 @@ export interface components {
             node_name?: string | null;
             since?: components["schemas"]["Since"] | null;
             /**
-             * @description What it concerns, unless it is the node itself: a pool by name, a disk by path, another node by number.
+             * @description What it concerns, unless it is the node itself: a pool by name, a disk by path, another node by
+             *     number.
              * @example default
              */
             subject?: string | null;
@@ -3318,8 +3475,8 @@ export interface components {
             text: string;
         };
         /**
-         * @description An overcommitted file system: it has less free space than the sparse files of pools may still take. When it is full, writes
-         *     that need new space fail.
+         * @description An overcommitted file system: it has less free space than the sparse files of pools may still take. When
+         *     it is full, writes that need new space fail.
          */
         Overcommit: {
             /**
@@ -3432,7 +3589,10 @@ export interface components {
         };
         /** @description Options for forgetting a pool. */
         PoolForget: {
-            /** @description Delete the LUN maps of its volumes, too. Otherwise they stay, and work again after the pool is imported. */
+            /**
+             * @description Delete the LUN maps of its volumes, too. Otherwise they stay, and work again after the pool is
+             *     imported.
+             */
             unmap?: boolean;
         };
         /** @description A pool to import that was created elsewhere or earlier. */
@@ -3497,9 +3657,9 @@ export interface components {
          */
         ProvedBy: "session" | "token" | "local";
         /**
-         * @description Whether reads of volumes with two or more copies wait until other nodes have confirmed them: one round trip, shared
-         *     by all reads that arrive meanwhile. Without it, a node whose clock stopped, as in a virtual machine that was
-         *     paused, may answer reads with data that has since been overwritten through another node.
+         * @description Whether reads of volumes with two or more copies wait until other nodes have confirmed them: one round
+         *     trip, shared by all reads that arrive meanwhile. Without it, a node whose clock stopped, as in a virtual
+         *     machine that was paused, may answer reads with data that has since been overwritten through another node.
          */
         ReadConfirm: {
             hypervisor?: components["schemas"]["HypervisorSign"] | null;
@@ -3582,13 +3742,14 @@ export interface components {
             age?: number | null;
             /**
              * Format: int64
-             * @description Number of expected links: one for control; for data, as many as the larger of the two nodes has cores. 0: unknown, because none has been
-             *     up since the reporting node started.
+             * @description Number of expected links: one for control; for data, as many as the larger of the two nodes has cores.
+             *     0: unknown, because none has been up since the reporting node started.
              */
             of: number;
             /**
              * Format: int64
-             * @description Seconds since anything was received on any of them, even if it is down by now; absent: never since the reporting node started.
+             * @description Seconds since anything was received on any of them, even if it is down by now; absent: never since the
+             *     reporting node started.
              */
             silence?: number | null;
             /**
@@ -3681,7 +3842,10 @@ export interface components {
         Strategy: "prefer" | "heartbeat";
         /** @description A split-brain policy to set. */
         StrategyChoice: {
-            /** @description Required for `heartbeat`: accept that both nodes may continue, and that the data of one of them is then discarded. */
+            /**
+             * @description Required for `heartbeat`: accept that both nodes may continue, and that the data of one of them is
+             *     then discarded.
+             */
             accept_split_brain?: boolean;
             /** @description Who chooses it, for the record. */
             by?: string;
@@ -3756,7 +3920,10 @@ export interface components {
              * @description LUN.
              */
             lun: number;
-            /** @description Volume name; absent while its pool is not open, and if the volume is local to another node: `GET /v1/volumes` lists it then. */
+            /**
+             * @description Volume name; absent while its pool is not open, and if the volume is local to another node: `GET
+             *     /v1/volumes` lists it then.
+             */
             volume?: string | null;
             /** @description Volume ID. */
             volume_id: string;
@@ -3884,7 +4051,10 @@ export interface components {
             id: string;
             /** @description How its blocks are stored. */
             kind: components["schemas"]["VolumeKind"];
-            /** @description Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and where this is unknown. */
+            /**
+             * @description Failure tolerance: what the loss of each node with a copy would do now; absent without copies, and
+             *     where this is unknown.
+             */
             losses?: components["schemas"]["Loss"][];
             /** @description Its LUN maps. */
             maps: components["schemas"]["VolumeMap"][];
@@ -3904,9 +4074,15 @@ export interface components {
              * @description Physical block size in bytes.
              */
             physical_block_size: number;
-            /** @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them has answered since. */
+            /**
+             * @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them
+             *     has answered since.
+             */
             pool: string;
-            /** @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
+            /**
+             * @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent
+             *     if it does. Other nodes serve it while they have a copy in sync.
+             */
             problem?: string | null;
             /** @description Reason for the last of these changes; absent without copies. */
             reason?: string | null;
@@ -3983,8 +4159,8 @@ export interface components {
             block_size?: number;
             /**
              * Format: int32
-             * @description Number of copies, each on a different node, including this one if it has room. If `copies`, `nodes` and `local` are all absent: two in a
-             *     cluster of several nodes (not counting witnesses), otherwise one.
+             * @description Number of copies, each on a different node, including this one if it has room. If `copies`, `nodes`
+             *     and `local` are all absent: two in a cluster of several nodes (not counting witnesses), otherwise one.
              */
             copies?: number | null;
             /** @description The host group to map it to; absent: `local`. */
@@ -3992,7 +4168,8 @@ export interface components {
             /** @description How its blocks are stored. */
             kind?: components["schemas"]["VolumeKind"];
             /**
-             * @description A single copy on this node, kept out of the cluster's record: it is served without quorum, and can never get a second copy. Not together with `copies` or `nodes`.
+             * @description A single copy on this node, kept out of the cluster's record: it is served without quorum until it gets a
+             *     second copy. Not together with `copies` or `nodes`.
              * @default false
              */
             local?: boolean;
@@ -4039,7 +4216,10 @@ export interface components {
              * @description Since when, in seconds since 1970, by the clock of that node.
              */
             since: number;
-            /** @description Split brain: the other node has continued, too. The copies have diverged until an administrator chooses which one to keep. */
+            /**
+             * @description Split brain: the other node has continued, too. The copies have diverged until an administrator
+             *     chooses which one to keep.
+             */
             split: boolean;
         };
         /**
@@ -4897,7 +5077,10 @@ export interface operations {
     list_events: {
         parameters: {
             query?: {
-                /** @description Only events after the one with this number, of a single node; 0: from the oldest stored; absent: the newest. */
+                /**
+                 * @description Only events after the one with this number, of a single node; 0: from the oldest stored; absent: the
+                 *     newest.
+                 */
                 after?: number;
                 /** @description The newest events until then, in seconds since 1970; not with `after`. */
                 until?: number;
@@ -4907,7 +5090,10 @@ export interface operations {
                 limit?: number;
                 /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
-                /** @description Only events with this `subject` (the name that it had at the time) or `subject_id` (a volume ID, whatever the volume's name was). */
+                /**
+                 * @description Only events with this `subject` (the name that it had at the time) or `subject_id` (a volume ID,
+                 *     whatever the volume's name was).
+                 */
                 subject?: string;
                 /** @description Minimum severity. */
                 severity?: "info" | "warning" | "critical";
@@ -4964,11 +5150,17 @@ export interface operations {
     stream_events: {
         parameters: {
             query?: {
-                /** @description Start after the event with this number, of a single node; absent: with the next new event. A `Last-Event-ID` header takes precedence. */
+                /**
+                 * @description Start after the event with this number, of a single node; absent: with the next new event. A
+                 *     `Last-Event-ID` header takes precedence.
+                 */
                 after?: number;
                 /** @description A node number, or `all`; absent: the queried node. */
                 node?: string;
-                /** @description Only events with this `subject` (the name that it has at the time) or `subject_id` (a volume ID, whatever the volume's name is). */
+                /**
+                 * @description Only events with this `subject` (the name that it has at the time) or `subject_id` (a volume ID,
+                 *     whatever the volume's name is).
+                 */
                 subject?: string;
                 /** @description Minimum severity. */
                 severity?: "info" | "warning" | "critical";
@@ -5380,7 +5572,10 @@ export interface operations {
                 system: "linux" | "esxi" | "windows" | "proxmox";
                 /** @description The target's iSCSI name. */
                 target: string;
-                /** @description Addresses of nodes, with or without port, separated by commas: one for each network that the host is to use. */
+                /**
+                 * @description Addresses of nodes, with or without port, separated by commas: one for each network that the host is
+                 *     to use.
+                 */
                 portals: string;
                 /** @description The host's CHAP name, if its host group has a CHAP secret. */
                 chap_user?: string;
@@ -5666,7 +5861,10 @@ export interface operations {
     list_jobs: {
         parameters: {
             query?: {
-                /** @description A node number, or `all`: whose verifications and changes; absent: those of the queried node. Jobs on copies belong to the cluster, and are always listed. */
+                /**
+                 * @description A node number, or `all`: whose verifications and changes; absent: those of the queried node. Jobs on
+                 *     copies belong to the cluster, and are always listed.
+                 */
                 node?: string;
                 /** @description Jobs that ended recently, newest first, instead of those in progress. */
                 ended?: boolean;
@@ -8574,7 +8772,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `not_replicated`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
+            /** @description `no_cluster`, `volume_exists`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;

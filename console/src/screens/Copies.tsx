@@ -41,10 +41,18 @@ export function Copies({ name }: { name: string }) {
           Copies of {one.name}
         </Title>
       </div>
-      {(one.copies ?? []).length === 0 || !nodes.data ? (
+      {!nodes.data ? (
         <Panel title="Copies" at={volume.dataUpdatedAt}>
-          <Empty>This volume is local to one node and not in the cluster’s record, so copies cannot be added. Create a volume with copies, then copy the data over on a host.</Empty>
+          <Empty>Copies need a second node: create a cluster and let a node join it. This volume can then get a copy there while hosts use it.</Empty>
         </Panel>
+      ) : isLocal(one) ? (
+        <>
+          <Panel title="Current copies" at={volume.dataUpdatedAt}>
+            <Text size="sm">This volume is local to {one.node_name ?? 'one node'}. With the first copy on another node it becomes a volume of the cluster: every node serves it, and its name is unique in the cluster.</Text>
+          </Panel>
+          <Partners volume={one} nodes={nodes.data} at={nodes.dataUpdatedAt} />
+          <Change volume={one} nodes={nodes.data} />
+        </>
       ) : (
         <>
           <Now volume={one} nodes={nodes.data} at={volume.dataUpdatedAt} />
@@ -55,6 +63,15 @@ export function Copies({ name }: { name: string }) {
       )}
     </Stack>
   )
+}
+
+function isLocal(volume: Volume): boolean {
+  return (volume.copies ?? []).length === 0
+}
+
+/** Whether the node has the volume: a copy of it, or the volume itself if it is local. */
+function hasIt(volume: Volume, node: ClusterNode): boolean {
+  return isLocal(volume) ? volume.node === node.id : (volume.copies ?? []).some((copy) => copy.node === node.id)
 }
 
 function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
@@ -94,7 +111,7 @@ function Partners({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[];
               <Table.Td>
                 <State tone={!node.up ? 'critical' : node.maintenance ? 'warning' : 'ok'}>{!node.up ? 'down' : node.maintenance ? 'maintenance' : node.here ? 'this node' : 'up'}</State>
               </Table.Td>
-              <Table.Td>{copy ? copyState(copy.state) : 'no copy'}</Table.Td>
+              <Table.Td>{copy ? copyState(copy.state) : hasIt(volume, node) ? 'local' : 'no copy'}</Table.Td>
               <Table.Td>{node.addresses.map((address) => withRole(node, address)).join(', ')}</Table.Td>
               <Table.Td>{node.portals.join(', ') || 'none'}</Table.Td>
             </Table.Tr>
@@ -115,7 +132,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
   const { busy, error, run, forget } = useDoing()
   const copies = volume.copies ?? []
   const name = (id: number) => nodes.find((node) => node.id === id)?.name ?? `node ${id}`
-  const free = nodes.filter((node) => !node.witness && !copies.some((copy) => copy.node === node.id))
+  const free = nodes.filter((node) => !node.witness && !hasIt(volume, node))
   const isNew = deed === 'add' || deed === 'move'
   const gets = isNew ? to : deed === 'rebuild' ? from : null
   const there = (pools.data ?? []).filter((one) => gets !== null && one.node === Number(gets))
@@ -158,9 +175,13 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
         >
           <Stack gap={6} mt={6}>
             <Radio value="add" label="Add copy on another node" description="The new copy gets all data of the volume in the background while hosts use it" />
-            <Radio value="move" label="Move copy to another node" description="Adds a copy; the old copy is removed when the new one is in sync, so redundancy is never reduced" />
-            <Radio value="rebuild" label="Rebuild copy on its node" description="After a disk or pool was lost: the copy is discarded as it is and created again from the others, in a pool of the same node" />
-            <Radio value="remove" label="Remove copy" description="Deletes the copy and its data on its node; the last copy in sync cannot be removed" />
+            {!isLocal(volume) && (
+              <>
+                <Radio value="move" label="Move copy to another node" description="Adds a copy; the old copy is removed when the new one is in sync, so redundancy is never reduced" />
+                <Radio value="rebuild" label="Rebuild copy on its node" description="After a disk or pool was lost: the copy is discarded as it is and created again from the others, in a pool of the same node" />
+                <Radio value="remove" label="Remove copy" description="Deletes the copy and its data on its node; the last copy in sync cannot be removed" />
+              </>
+            )}
           </Stack>
         </Radio.Group>
         <Group align="flex-end">
@@ -211,7 +232,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
 function whyNot(deed: CopyDeed, volume: Volume, { nodes, from, there, pool }: { nodes: ClusterNode[]; from: string | null; there: Pool[]; pool: string | null }): string | undefined {
   const copies = volume.copies ?? []
   const isNew = deed === 'add' || deed === 'move'
-  if (isNew && nodes.every((node) => node.witness || copies.some((copy) => copy.node === node.id))) return 'Every node that can have volumes already has a copy.'
+  if (isNew && nodes.every((node) => node.witness || hasIt(volume, node))) return 'Every node that can have volumes already has a copy.'
   if (deed === 'add' && copies.length >= COPIES_MAX) return `The volume already has ${COPIES_MAX} copies, the maximum.`
   if (isNew || from === null) return undefined
   const inSync = copies.filter((copy) => copy.state === 'in_sync')
@@ -231,7 +252,7 @@ function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
   const leaving = copies.find((copy) => copy.node === Number(from))
   switch (deed) {
     case 'add':
-      return `When the new copy is in sync, the volume has ${plural(copies.length + 1, 'copy', 'copies')}; until then its failure tolerance does not change. Each write then goes to one more node.`
+      return `When the new copy is in sync, the volume has ${plural(Math.max(copies.length, 1) + 1, 'copy', 'copies')}; until then its failure tolerance does not change. Each write then goes to one more node.`
     case 'move':
       return 'The old copy counts until the move is complete. To stop the move, cancel it under “Jobs”, or remove the new copy before it is in sync.'
     case 'rebuild':

@@ -203,7 +203,7 @@ function Where({ draft, set, problems, known }: Step) {
         <Stack gap={6} mt={6}>
           <Radio value="copies" label="On several nodes, chosen by Ursa" description="All of them serve the volume at the same time; a write is acknowledged when all copies in sync have it" />
           <Radio value="nodes" label="On nodes that I choose" description="The same, on one to four nodes" />
-          <Radio value="alone" label="On this node only (local)" description={`Not in the cluster’s record: copies cannot be added later, and ${aloneMeans(draft.kind)}`} />
+          <Radio value="alone" label="On this node only (local)" description={`A copy on another node can be added later; until then ${aloneMeans(draft.kind)}`} />
         </Stack>
       </Radio.Group>
       {draft.place === 'copies' && (

@@ -43,7 +43,6 @@ impl Unit {
             read_only: false,
             atomic: AtomicWrites { blocks_max: 16, alignment: 1, granularity: 1 },
             unlisted: AccessState::ActiveOptimized,
-            shared: false,
             port_groups: vec![PortGroup {
                 id: 1,
                 state: AccessState::ActiveOptimized,

@@ -281,6 +281,9 @@ pub enum StoreError {
     /// It has no other copies.
     #[error("volume {0} is not a copy of a cluster's volume")]
     NotACopy(VolumeId),
+    /// It is one of several copies.
+    #[error("volume {0} is already a copy of a cluster's volume")]
+    AlreadyACopy(VolumeId),
     /// No copy can have this place.
     #[error("{0} is not a valid copy slot: a volume has at most {COPIES_MAX} copies, counted from 0")]
     SlotInvalid(u8),

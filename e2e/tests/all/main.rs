@@ -11,6 +11,7 @@ mod connections;
 mod cut_file;
 mod drill;
 mod etcd;
+mod first_copy;
 mod forks;
 mod full_disk;
 mod guest;

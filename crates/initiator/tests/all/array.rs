@@ -97,7 +97,6 @@ fn config(controllers: usize, naa: u8) -> LuConfig {
         read_only: false,
         atomic: AtomicWrites::default(),
         unlisted: AccessState::ActiveOptimized,
-        shared: false,
         port_groups: (1..=controllers as u16).map(group).collect(),
     }
 }

@@ -381,6 +381,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         ),
         // Steps of other changes, what is told where it is done, and what viewers are not shown.
         Doing::RenameVolume
+        | Doing::AdoptVolume
         | Doing::MakeCopy
         | Doing::GrowCopy
         | Doing::RenameCopy

@@ -1,7 +1,8 @@
 //! Volumes with copies on several nodes: found, grown, renamed and deleted; and targets and hosts, which all nodes of a cluster share.
 //!
-//! How they are made: [`creation`]. What nodes ask each other for on the way: [`asked`]. How the copy that is here is opened: [`opening`].
+//! How they are made: [`creation`]; of one that a node has alone: [`adoption`]. What nodes ask each other for on the way: [`asked`]. How the copy that is here is opened: [`opening`].
 
+mod adoption;
 mod asked;
 mod creation;
 mod opening;

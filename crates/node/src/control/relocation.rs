@@ -14,7 +14,7 @@ use super::change::{WaitsFor, Work};
 use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
 use super::doing::Doing;
 use super::turns::Thing;
-use super::{Control, ControlError};
+use super::{Control, ControlError, VolumeStatus};
 use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
     StandingEntry, SyncPause, VolumeEntry, json, node_key, volume_key,
@@ -47,12 +47,24 @@ pub struct AddedCopy {
 }
 
 impl Control {
-    /// Adds a copy to a volume, which is then brought up to date by itself; with `instead_of` one moves. The volume must have a copy here.
+    /// Adds a copy to a volume, which is then brought up to date by itself; with `instead_of` one moves. The volume must have a copy here, or be one that this
+    /// node has alone.
     ///
     /// # Errors
     /// A node that cannot have one, or has one; no free slot; what the node or the cluster's record says.
-    pub async fn add_copy(&self, volume: &str, added: AddedCopy) -> Result<(), ControlError> {
+    pub async fn add_copy(self: &Rc<Control>, volume: &str, added: AddedCopy) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
+        if self.is_alone(&keeper, volume) {
+            if added.node == keeper.me().0 {
+                return Err(ControlError::HasCopy { volume: volume.to_owned(), node: added.node });
+            }
+            once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
+            self.adopt_volume(&keeper, volume).await?;
+            // Nobody gets a copy before the one here is one.
+            if self.is_alone(&keeper, volume) {
+                return Err(ClusterError::Conflict(volume.to_owned()).into());
+            }
+        }
         let (id, entry) = self.replicated(&keeper, volume)?;
         if let Some(from) = added.instead_of {
             copy_on(&entry, from)?;
@@ -133,6 +145,22 @@ impl Control {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// What [`Control::add_copy`] would add a copy to, and the nodes that have one.
+    ///
+    /// # Errors
+    /// As there, but for what other nodes and the record say.
+    pub fn check_added_copy(&self, volume: &str) -> Result<(VolumeStatus, Vec<u16>), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        if self.is_alone(&keeper, volume) {
+            let status = self.volume(volume)?;
+            self.check_adoption(&keeper, &status.info)?;
+            return Ok((status, vec![keeper.me().0]));
+        }
+        let (_, entry) = self.replicated(&keeper, volume)?;
+        entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
+        Ok((self.volume(volume)?, entry.copies.iter().map(|copy| copy.node).collect()))
     }
 
     /// Takes a copy off its node; returns when that is done, or goes on by itself. `Ok(false)`: it goes on.

@@ -87,7 +87,10 @@ impl Control {
     /// The first volumes behind `after`, by identity, that this node alone has: made without copies, and in no record. A few in each turn of this core.
     pub async fn volumes_alone(&self, after: Option<VolumeId>, at_most: usize) -> Vec<VolumeStatus> {
         // It may be closed meanwhile, and is not kept.
-        let info = |id, pool: &str| self.pool_named(pool).ok()?.volume(id).filter(|info| info.copy.is_none());
+        let keeper = self.keeper();
+        let is_recorded = |id| keeper.as_ref().is_some_and(|keeper| keeper.has(id));
+        let is_alone = |info: &VolumeInfo| info.copy.is_none() && !is_recorded(info.id);
+        let info = |id, pool: &str| self.pool_named(pool).ok()?.volume(id).filter(is_alone);
         let (mut all, mut after) = (Vec::new(), after);
         loop {
             let (found, known_to) = self.look_for_alone(after);

@@ -49,6 +49,8 @@ macro_rules! causes {
 causes! {
     /// The volume was made.
     VolumeCreated = "volume_created", "volume created";
+    /// A volume that one node had alone got into the record, and has one copy.
+    VolumeAdopted = "volume_adopted", "volume added to the cluster's record";
     /// The volume was made larger.
     VolumeResized = "volume_resized", "volume grown";
     /// Somebody wanted another copy.

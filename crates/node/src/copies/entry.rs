@@ -319,6 +319,12 @@ impl VolumeEntry {
         VolumeEntry { epoch: config.epoch.0, copies, reason, missed, unread, paused, ..self.clone() }
     }
 
+    /// The record has just got the volume from the one node that has it, whose pool may not call it a copy yet.
+    /// Any change of the configuration comes after that.
+    pub fn is_being_adopted(&self) -> bool {
+        self.reason == Cause::VolumeAdopted
+    }
+
     /// The copies whose syncs are paused.
     pub fn paused_slots(&self) -> Slots {
         self.paused.keys().filter_map(|slot| Slot::new(usize::from(*slot))).collect()

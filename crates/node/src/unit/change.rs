@@ -90,7 +90,7 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
             Err(rt::Elapsed) => return unit.brain().borrow().in_progress(),
         },
     };
-    if unit.brain().borrow().config().shared
+    if unit.is_replicated()
         && let Some(keeper) = Control::current().keeper()
     {
         // Every write is durable before it is answered: there is nothing to flush.

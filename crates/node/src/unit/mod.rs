@@ -50,6 +50,8 @@ pub enum Waiting {
 pub struct Unit {
     volume: Rc<Volume>,
     brain: RefCell<LogicalUnit>,
+    /// Its mode pages and reservations are agreed on with the nodes that have copies, or may get one.
+    replicated: Cell<bool>,
     /// What its port groups are made from, together with the targets.
     paths: RefCell<Paths>,
     /// Commands of this core's sessions that are at the volume, by nexus. Commands that wait for a change are not counted:
@@ -69,6 +71,7 @@ impl Unit {
     pub fn new(volume: Rc<Volume>, config: LuConfig, paths: Paths, state: LuState) -> Unit {
         Unit {
             volume,
+            replicated: Cell::new(false),
             paths: RefCell::new(paths),
             brain: RefCell::new(LogicalUnit::new(config, state)),
             at_volume: RefCell::default(),
@@ -92,6 +95,16 @@ impl Unit {
     /// The SCSI brain on this core; borrowed for the moment only, never over an `await`.
     pub fn brain(&self) -> &RefCell<LogicalUnit> {
         &self.brain
+    }
+
+    /// Whether its mode pages and reservations are agreed on with other nodes.
+    pub fn is_replicated(&self) -> bool {
+        self.replicated.get()
+    }
+
+    /// See [`Unit::is_replicated`].
+    pub fn set_replicated(&self, replicated: bool) {
+        self.replicated.set(replicated);
     }
 
     /// The ways to it.

@@ -86,6 +86,11 @@ impl Volume {
         }
     }
 
+    /// One of this core's slices.
+    pub fn slice(&self, number: u16) -> Option<Rc<Slice>> {
+        self.slices.get(usize::from(number))?.clone()
+    }
+
     /// The capacity after [`Volume::grow`].
     pub fn set_blocks(&self, blocks: BlockCount) {
         self.blocks.set(blocks);

@@ -1,5 +1,6 @@
 //! A slice: one core's part of a volume. Everything that is done to its bytes is done here.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -14,8 +15,8 @@ use crate::copies::{Opening, RangeLock, SliceCopy};
 /// One slice on its core. Offsets are bytes of the slice.
 pub struct Slice {
     layout: Rc<store::Slice>,
-    /// If other nodes have copies of it.
-    copy: Option<Rc<SliceCopy>>,
+    /// If other nodes have copies of it, or may.
+    copy: OnceCell<Rc<SliceCopy>>,
     order: Rc<Order>,
 }
 
@@ -43,7 +44,7 @@ fn bytes(offset: ByteOffset, len: ByteLen) -> Range<u64> {
 impl Slice {
     /// The slice that this layout keeps, and that no other node has.
     pub fn new(layout: store::Slice) -> Slice {
-        Slice { layout: Rc::new(layout), copy: None, order: Rc::default() }
+        Slice { layout: Rc::new(layout), copy: OnceCell::new(), order: Rc::default() }
     }
 
     /// The slice that this layout keeps a copy of.
@@ -51,13 +52,37 @@ impl Slice {
     /// # Errors
     /// What the layout says.
     pub async fn open_copy(layout: store::Slice, opening: Opening) -> Result<Slice, SliceError> {
-        let (layout, order) = (Rc::new(layout), Rc::default());
+        let slice = Slice::new(layout);
+        slice.open_as_copy(opening).await?;
+        Ok(slice)
+    }
+
+    async fn open_as_copy(&self, opening: Opening) -> Result<(), SliceError> {
         // An empty one has nothing to agree on.
-        let copy = match opening.stripe.slice_len(layout.index(), opening.size).0 == 0 {
-            true => None,
-            false => Some(SliceCopy::open(Rc::clone(&layout), opening, Rc::clone(&order)).await?),
-        };
-        Ok(Slice { layout, copy, order })
+        if opening.stripe.slice_len(self.index(), opening.size).0 > 0 {
+            let copy = SliceCopy::open(Rc::clone(&self.layout), opening, Rc::clone(&self.order)).await?;
+            // Nobody else opens it.
+            let _ = self.copy.set(copy);
+        }
+        Ok(())
+    }
+
+    /// Other nodes may have copies from now on; it has room for its dirty map by `spec`. What hosts do here
+    /// ends first, and goes on when the copy serves.
+    ///
+    /// # Errors
+    /// What the layout says: its disk is out of service, and so is the slice.
+    pub async fn become_copy(
+        &self,
+        spec: SliceSpec,
+        disks: &CoreDisks,
+        opening: Opening,
+    ) -> Result<(), SliceError> {
+        let _all = self.order.exclusive(0..self.layout.len().0).await;
+        self.layout.grow(spec, disks);
+        self.open_as_copy(opening).await?;
+        self.copy.get().inspect(|copy| copy.serves_soon());
+        Ok(())
     }
 
     /// Which slice of its volume it is.
@@ -67,12 +92,12 @@ impl Slice {
 
     /// How long it is.
     pub fn len(&self) -> ByteLen {
-        self.copy.as_ref().map_or(self.layout.len(), |copy| copy.len())
+        self.copy.get().map_or(self.layout.len(), |copy| copy.len())
     }
 
     /// The copy of it here, if other nodes have some as well.
     pub fn copy(&self) -> Option<&Rc<SliceCopy>> {
-        self.copy.as_ref()
+        self.copy.get()
     }
 
     /// What is on this node's disk, whoever may serve it. Blocks that it does not read are written again with what another copy holds, if that can be.
@@ -80,7 +105,7 @@ impl Slice {
     /// # Errors
     /// What the layout says.
     pub async fn read_repaired(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
-        match (self.layout.read(offset, len).await, &self.copy) {
+        match (self.layout.read(offset, len).await, self.copy.get()) {
             (Err(SliceError::Unreadable(bad)), Some(copy)) => copy.read_repaired(bad, offset, len).await,
             (read, _) => read,
         }
@@ -97,10 +122,19 @@ impl Slice {
     /// [`SliceError::Unavailable`] if other nodes do not give it.
     pub async fn take(&self, offset: ByteOffset, len: ByteLen) -> Result<TakenRange, SliceError> {
         let range = bytes(offset, len);
-        Ok(match &self.copy {
-            None => TakenRange::Here { _exclusive: self.order.exclusive(range).await },
-            Some(copy) => TakenRange::Everywhere { _lock: copy.lock(range).await? },
-        })
+        let exclusive = match self.copy.get() {
+            None => Some(self.order.exclusive(range.clone()).await),
+            Some(_) => None,
+        };
+        match (self.copy.get(), exclusive) {
+            (None, Some(_exclusive)) => Ok(TakenRange::Here { _exclusive }),
+            // It may have become one meanwhile.
+            (copy, exclusive) => {
+                drop(exclusive);
+                let copy = copy.ok_or(SliceError::Unavailable)?;
+                Ok(TakenRange::Everywhere { _lock: copy.lock(range).await? })
+            }
+        }
     }
 
     /// Reads.
@@ -117,7 +151,7 @@ impl Slice {
             Standing::Ordinary => Some(self.order.read(bytes(offset, len)).await),
             Standing::Holder => None,
         };
-        match &self.copy {
+        match self.copy.get() {
             None => self.layout.read(offset, len).await,
             Some(copy) => copy.read(offset, len).await,
         }
@@ -139,7 +173,7 @@ impl Slice {
             Standing::Ordinary => Some(self.order.write(bytes(offset, ByteLen(data.len() as u64))).await),
             Standing::Holder => None,
         };
-        match &self.copy {
+        match self.copy.get() {
             None => self.layout.write(offset, data, durability).await,
             // Durable on all members before it is acknowledged (R3), whatever the initiator asked for.
             Some(copy) => {
@@ -158,7 +192,7 @@ impl Slice {
     /// What the layout says.
     pub async fn zero(&self, came: Instant, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         let _under_way = self.order.write(bytes(offset, len)).await;
-        match &self.copy {
+        match self.copy.get() {
             None => self.layout.zero(offset, len).await,
             Some(copy) => copy.write(came, offset, len, Payload::Zeros).await,
         }
@@ -169,7 +203,7 @@ impl Slice {
     /// # Errors
     /// What the layout says.
     pub async fn flush(&self) -> Result<(), SliceError> {
-        match &self.copy {
+        match self.copy.get() {
             None => self.layout.flush().await,
             // What was acknowledged is on all members' disks.
             Some(_) => Ok(()),
@@ -182,7 +216,7 @@ impl Slice {
     /// # Errors
     /// [`SliceError::Offline`].
     pub fn test_ready(&self) -> Result<(), SliceError> {
-        let refuses = match &self.copy {
+        let refuses = match self.copy.get() {
             None => self.layout.is_offline(),
             Some(copy) => copy.has_failed(),
         };
@@ -200,7 +234,7 @@ impl Slice {
         len: ByteLen,
         max: usize,
     ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
-        match &self.copy {
+        match self.copy.get() {
             None => self.layout.allocated(offset, len, max).await,
             Some(copy) => copy.allocated(offset, len, max).await,
         }

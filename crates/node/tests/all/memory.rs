@@ -148,10 +148,10 @@ fn many_read_modify_writes_stay_within_their_session_s_memory() {
     at_once("ORWRITE", or_write, 64 * 4096);
     let compare_and_write = |session: Rc<Session>, out: Transfer| async move {
         let mut cdb = cdb16([0x89, 0], 0);
-        cdb.0[13] = 32;
+        cdb.0[13] = 1;
         session.command(Lun(0), cdb, out).await.unwrap();
     };
-    at_once("COMPARE AND WRITE", compare_and_write, 2 * 32 * 4096);
+    at_once("COMPARE AND WRITE", compare_and_write, 2 * 4096);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod addresses;
+mod adopting;
 mod all_paths;
 mod bad_blocks;
 mod budget;

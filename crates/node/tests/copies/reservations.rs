@@ -22,14 +22,17 @@ use crate::seeds::each_seed;
 
 const KIND: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
 
-async fn reserve(session: &Session, command: PersistentReserveOut) -> Result<(), initiator::Error> {
+pub(super) async fn reserve(
+    session: &Session,
+    command: PersistentReserveOut,
+) -> Result<(), initiator::Error> {
     match session.reserve(LUN, command).await {
         Err(error) if error.is_unit_attention() => session.reserve(LUN, command).await,
         done => done,
     }
 }
 
-async fn keys(session: &Session) -> BTreeSet<u64> {
+pub(super) async fn keys(session: &Session) -> BTreeSet<u64> {
     let keys = match session.send(LUN, &ReadKeys).await {
         Err(error) if error.is_unit_attention() => session.send(LUN, &ReadKeys).await,
         done => done,

@@ -15,17 +15,17 @@ const BLOCKS: std::ops::Range<u64> = 0..64;
 const FEW: std::ops::Range<u64> = 1024..1030;
 
 impl Cluster {
-    fn image(&self, index: usize) -> DiskImage {
+    pub(super) fn image(&self, index: usize) -> DiskImage {
         self.world.disk_image(self.servers[index], DISK)
     }
 
-    fn put_back(&self, index: usize, image: DiskImage) {
+    pub(super) fn put_back(&self, index: usize, image: DiskImage) {
         self.world.remove_disk(self.servers[index], DISK);
         self.world.put_disk(self.servers[index], DISK, image);
     }
 
-    /// Writes through a node.
-    fn fill(&self, index: usize, blocks: std::ops::Range<u64>, value: u64) {
+    /// Writes through a node, durably.
+    pub(super) fn fill(&self, index: usize, blocks: std::ops::Range<u64>, value: u64) {
         let (client, portal) = (self.client("writer"), self.portal(index));
         self.world.block_on(client, CoreId(0), move || async move {
             let session = log_in_at_last(portal).await;
@@ -34,11 +34,12 @@ impl Cluster {
                     rt::sleep(Duration::from_millis(100)).await;
                 }
             }
+            session.flush(LUN).await.unwrap();
         });
     }
 
     /// What blocks hold, read through a node.
-    fn holds(&self, index: usize, blocks: std::ops::Range<u64>) -> Vec<u64> {
+    pub(super) fn holds(&self, index: usize, blocks: std::ops::Range<u64>) -> Vec<u64> {
         let (client, portal) = (self.client("reader"), self.portal(index));
         self.world.block_on(client, CoreId(0), move || async move {
             let session = log_in_at_last(portal).await;

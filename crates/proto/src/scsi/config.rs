@@ -47,8 +47,6 @@ pub struct LuConfig {
     pub port_groups: Vec<PortGroup>,
     /// How it can be used through a port that is in no group, because it is just being taken away.
     pub unlisted: AccessState,
-    /// Other nodes serve the same volume, too.
-    pub shared: bool,
 }
 
 impl LuConfig {

@@ -3,8 +3,6 @@
 
 use base::{BlockCount, BlockSize};
 
-use super::LuConfig;
-
 /// Bytes that one command may transfer (MAXIMUM TRANSFER LENGTH), verify or OR.
 ///
 /// 8 MiB is what Linux' own target announces for files, so ESXi (up to 4 MiB in practice), Windows (up to 2 MiB) and
@@ -39,14 +37,10 @@ pub const UNMAP_DESCRIPTORS_MAX: u32 = 256;
 /// Bytes that are given back together (OPTIMAL UNMAP GRANULARITY): a page of the file systems below us.
 pub const UNMAP_BYTES_OPTIMAL: u64 = 4096;
 
-/// Blocks that one COMPARE AND WRITE may cover (MAXIMUM COMPARE AND WRITE LENGTH, a field of one byte). Clustered file
-/// systems use one block; 32 of them are at most 128 KiB to compare while all else waits.
-pub const COMPARE_AND_WRITE_BLOCKS_MAX: u8 = 32;
-
-/// The same for this unit: one if other nodes serve the volume as well. One block is one write, which is on all of them or on none.
-pub fn compare_and_write_blocks(config: &LuConfig) -> u8 {
-    if config.shared { 1 } else { COMPARE_AND_WRITE_BLOCKS_MAX }
-}
+/// Blocks that one COMPARE AND WRITE may cover (MAXIMUM COMPARE AND WRITE LENGTH, a field of one byte). One block is one
+/// write, which is on all copies of a volume or on none; and a volume with one copy may get more while it is in use.
+/// Clustered file systems use one block.
+pub const COMPARE_AND_WRITE_BLOCKS_MAX: u8 = 1;
 
 /// Descriptors of one GET LBA STATUS, whatever the allocation length is: 8 + 1,024 * 16 = 16,392 bytes.
 pub const LBA_STATUS_DESCRIPTORS_MAX: usize = 1024;

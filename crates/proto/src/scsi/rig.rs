@@ -42,7 +42,6 @@ pub(super) fn config() -> LuConfig {
         read_only: false,
         atomic: AtomicWrites::default(),
         unlisted: AccessState::ActiveOptimized,
-        shared: false,
         port_groups: vec![PortGroup {
             id: 1,
             state: AccessState::ActiveOptimized,

@@ -142,7 +142,7 @@ fn block_limits(config: &LuConfig) -> Vec<u8> {
     let blocks = |bytes| limits::blocks_of(bytes, config.block_size).0;
     let blocks_32 = |bytes| u32::try_from(blocks(bytes)).unwrap_or(u32::MAX);
     let if_unmap = |value| if config.unmap { value } else { 0 };
-    let mut page = vec![u8::from(limits::WRITE_SAME_NON_ZERO), limits::compare_and_write_blocks(config)];
+    let mut page = vec![u8::from(limits::WRITE_SAME_NON_ZERO), limits::COMPARE_AND_WRITE_BLOCKS_MAX];
     // OPTIMAL TRANSFER LENGTH GRANULARITY: the physical block.
     page.extend_from_slice(&(1u16 << config.physical_exponent.min(15)).to_be_bytes());
     let fields = [

@@ -88,6 +88,8 @@ enum Act {
     AddDisk,
     /// A volume that is a copy, blank.
     CreateCopy(char, u64),
+    /// A volume becomes a copy.
+    MakeCopy(char),
     SetCopy(char, CopyState),
     /// The pool has come so far.
     Mark(u64),
@@ -145,6 +147,8 @@ const LIFE_OF_COPIES: &[Act] = &[
     Act::Grow('b', 5 * EXTENT),
     Act::LuState('a', 700),
     Act::Delete('b'),
+    Act::MakeCopy('a'),
+    Act::WriteMap('a', 1),
     Act::Mark(2),
     Act::Mark(3),
     Act::Create('c', 3 * EXTENT),
@@ -154,6 +158,9 @@ const LIFE_OF_COPIES: &[Act] = &[
     Act::WriteMap('d', 0),
     Act::Delete('a'),
 ];
+
+/// Which copy one is that is made.
+const COPY: CopyOf = CopyOf { cluster: ClusterId([9; 16]), slot: 2, state: CopyState::Blank };
 
 /// Sectors of a volume's map, in the numbers of sectors: behind those of any volume.
 const MAP_SECTORS: u64 = 1 << 50;
@@ -236,8 +243,7 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
     };
     match act {
         Act::Create(name, capacity) | Act::CreateCopy(name, capacity) => {
-            let copy = CopyOf { cluster: ClusterId([9; 16]), slot: 2, state: CopyState::Blank };
-            let copy = matches!(act, Act::CreateCopy(..)).then_some(copy);
+            let copy = matches!(act, Act::CreateCopy(..)).then_some(COPY);
             let spec = VolumeSpec {
                 name: name.into(),
                 kind: VolumeKind::Thick,
@@ -316,6 +322,12 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
             let known = state.get_mut(&id).unwrap();
             let cached = std::mem::take(&mut known.cached);
             known.durable.extend(cached);
+        }
+        Act::MakeCopy(name) => {
+            let id = find(state, name);
+            let copy = CopyOf { state: CopyState::Trusted { epoch: 1 }, ..COPY };
+            pool.make_copy(id, copy).await.unwrap();
+            state.get_mut(&id).unwrap().copy = Some(copy);
         }
         Act::SetCopy(name, worth) => {
             let id = find(state, name);

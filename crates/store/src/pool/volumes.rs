@@ -152,7 +152,39 @@ impl Pool {
         watch: ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
         let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.grow_volume(id, capacity, &watch).await }).await
+        let grow = move |volume: &mut VolumeEntry| {
+            check_capacity(capacity, volume.block_size)?;
+            if capacity < volume.capacity {
+                return Err(StoreError::Shrink { from: volume.capacity, to: capacity });
+            }
+            volume.capacity = capacity;
+            Ok(())
+        };
+        to_the_end(async move { inner.enlarge(id, grow, &watch).await }).await
+    }
+
+    /// Makes a volume a copy, which other nodes may have as well: from now on it has a dirty map for each slice, in
+    /// which no bit is set. Then give the slices that are open their new specifications ([`Slice::grow`](crate::Slice::grow)).
+    ///
+    /// # Errors
+    /// [`StoreError::AlreadyACopy`], no space for the map, or what writing the metadata met.
+    pub async fn make_copy(&self, id: VolumeId, copy: CopyOf) -> Result<VolumeInfo, StoreError> {
+        let inner = Rc::clone(&self.0);
+        let become_copy = move |volume: &mut VolumeEntry| become_copy(id, volume, copy);
+        to_the_end(async move { inner.enlarge(id, become_copy, &ZeroingWatch::default()).await }).await
+    }
+
+    /// Whether [`Pool::make_copy`] would find space now.
+    ///
+    /// # Errors
+    /// As there, but for what writing the metadata meets.
+    pub fn check_make_copy(&self, id: VolumeId, copy: CopyOf) -> Result<(), StoreError> {
+        let before = self.0.entry(id)?;
+        let mut after = VolumeEntry::clone(&before);
+        become_copy(id, &mut after, copy)?;
+        let space = self.0.take_space(&before, &after)?;
+        self.0.put_back(&space.runs());
+        Ok(())
     }
 
     /// Deletes a volume, and gives its space back. Its slices must have been closed on all cores.
@@ -317,6 +349,18 @@ fn check_id(catalog: &Catalog, id: VolumeId) -> Result<(), StoreError> {
     if catalog.volumes.contains_key(&id) { Err(StoreError::VolumeExists(id)) } else { Ok(()) }
 }
 
+fn become_copy(id: VolumeId, volume: &mut VolumeEntry, copy: CopyOf) -> Result<(), StoreError> {
+    check_slot(copy)?;
+    match volume.copy.replace(copy) {
+        Some(_) => Err(StoreError::AlreadyACopy(id)),
+        None => Ok(()),
+    }
+}
+
+fn check_slot(copy: CopyOf) -> Result<(), StoreError> {
+    if copy.slot < COPIES_MAX { Ok(()) } else { Err(StoreError::SlotInvalid(copy.slot)) }
+}
+
 fn check_capacity(capacity: ByteLen, block_size: BlockSize) -> Result<(), StoreError> {
     let fits = capacity.0 > 0
         && capacity <= CAPACITY_MAX
@@ -359,9 +403,7 @@ impl Inner {
         let state = self.state.borrow();
         check_name(&state.catalog, &spec.name, None)?;
         spec.id.map_or(Ok(()), |id| check_id(&state.catalog, id))?;
-        if let Some(copy) = spec.copy.filter(|copy| copy.slot >= COPIES_MAX) {
-            return Err(StoreError::SlotInvalid(copy.slot));
-        }
+        spec.copy.map_or(Ok(()), check_slot)?;
         let piece = match spec.kind {
             VolumeKind::Thick => self.extent_bytes,
             VolumeKind::Ram => STRIPE_UNIT.0,
@@ -399,7 +441,8 @@ impl Inner {
         let _change = self.begin_change()?;
         let id = spec.id.unwrap_or_else(VolumeId::random);
         let mut volume = self.new_entry(spec)?;
-        let space = self.take_space(&volume, ByteLen(0), volume.capacity)?;
+        let nothing = VolumeEntry { capacity: ByteLen(0), ..volume.clone() };
+        let space = self.take_space(&nothing, &volume)?;
         let runs = space.runs();
         if let Err(error) = self.prepare(&space, watch).await {
             self.put_back(&runs);
@@ -428,24 +471,23 @@ impl Inner {
         Ok(info)
     }
 
-    async fn grow_volume(
+    /// Changes a volume to one that takes more space, and gives it that.
+    async fn enlarge(
         self: Rc<Inner>,
         id: VolumeId,
-        capacity: ByteLen,
+        change: impl Fn(&mut VolumeEntry) -> Result<(), StoreError>,
         watch: &ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
         let _change = self.begin_change()?;
         loop {
             let before = self.entry(id)?;
-            check_capacity(capacity, before.block_size)?;
-            if capacity < before.capacity {
-                return Err(StoreError::Shrink { from: before.capacity, to: capacity });
-            }
+            let mut after = VolumeEntry::clone(&before);
+            change(&mut after)?;
             if before.kind == VolumeKind::Ram {
                 // Of a pool that was opened since: what it has must be set aside before what it gets.
                 self.grants(id, &before)?;
             }
-            let space = self.take_space(&before, before.capacity, capacity)?;
+            let space = self.take_space(&before, &after)?;
             let runs = space.runs();
             if let Err(error) = self.prepare(&space, watch).await {
                 self.put_back(&runs);
@@ -459,13 +501,16 @@ impl Inner {
                 self.put_back(&runs);
                 return Err(StoreError::NoSuchVolume(id));
             };
-            if now.capacity != before.capacity {
+            if (now.capacity, now.copy.is_some()) != (before.capacity, before.copy.is_some()) {
                 // Somebody else was faster: what we took does not fit any more.
                 self.put_back(&runs);
                 continue;
             }
             let volume = Rc::make_mut(&mut now);
-            volume.capacity = capacity;
+            if let Err(error) = change(volume) {
+                self.put_back(&runs);
+                return Err(error);
+            }
             for (runs, added) in volume.slices.iter_mut().zip(&space.slices) {
                 added.iter().for_each(|run| append(runs, *run));
             }
@@ -524,29 +569,32 @@ impl Inner {
         Ok(info)
     }
 
-    /// Takes what `volume` needs to go from one capacity to another.
-    fn take_space(&self, volume: &VolumeEntry, from: ByteLen, to: ByteLen) -> Result<Space, StoreError> {
+    /// Takes what a volume needs to become what it is `after` a change.
+    fn take_space(&self, before: &VolumeEntry, after: &VolumeEntry) -> Result<Space, StoreError> {
         let extent_bytes = self.extent_bytes;
-        let wanted = |slice: u16| {
-            volume.extents_wanted(slice, to, extent_bytes) - volume.extents_wanted(slice, from, extent_bytes)
-        };
-        let mut wanted: Vec<u64> = (0..volume.stripe.slices()).map(wanted).collect();
-        let map = volume.map_extents_wanted(to, extent_bytes) - volume.map_extents_wanted(from, extent_bytes);
+        let of_slice =
+            |volume: &VolumeEntry, slice| volume.extents_wanted(slice, volume.capacity, extent_bytes);
+        let of_map = |volume: &VolumeEntry| volume.map_extents_wanted(volume.capacity, extent_bytes);
+        let slices = after.stripe.slices();
+        let mut wanted: Vec<u64> =
+            (0..slices).map(|slice| of_slice(after, slice) - of_slice(before, slice)).collect();
+        let map = of_map(after) - of_map(before);
         wanted.extend((map > 0).then_some(map));
         let mut state = self.state.borrow_mut();
-        let mut slices = state.allocator.allocate(&wanted).ok_or_else(|| StoreError::NoSpace {
+        let mut given = state.allocator.allocate(&wanted).ok_or_else(|| StoreError::NoSpace {
             wanted: ByteLen(wanted.iter().sum::<u64>().saturating_mul(extent_bytes)),
             free: ByteLen(state.allocator.free() * extent_bytes),
         })?;
-        let grant = match volume.kind {
+        let grant = match after.kind {
             VolumeKind::Thick => None,
             VolumeKind::Ram => {
-                let more = volume.memory_wanted(to).0 - volume.memory_wanted(from).0;
+                let memory = |volume: &VolumeEntry| volume.memory_wanted(volume.capacity).0;
+                let more = memory(after) - memory(before);
                 Some(self.ram.reserve(ByteLen(more))?)
             }
         };
-        let map = slices.split_off(volume.stripe.slices().into()).pop().unwrap_or_default();
-        Ok(Space { slices, map, grant })
+        let map = given.split_off(slices.into()).pop().unwrap_or_default();
+        Ok(Space { slices: given, map, grant })
     }
 
     fn put_back(&self, runs: &[ExtentRun]) {

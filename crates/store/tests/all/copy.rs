@@ -165,6 +165,28 @@ fn a_copy_is_who_it_is_told_to_be() {
         assert_eq!(pool.volume(ID).unwrap().copy, Some(blank(3)));
         assert_eq!(Volume::open(&pool, other.id).slices[0].map_pages(), 0);
 
+        // A volume that was none becomes one while it is open, and keeps what it holds.
+        let open = Volume::open(&pool, other.id);
+        let slice = &open.slices[0];
+        slice.write(ByteOffset(512), Chain::copy_of(&[7; 512]), Durability::Cached).await.unwrap();
+        let free = pool.usage().free;
+        let state = CopyState::Trusted { epoch: 1 };
+        let second = CopyOf { state, ..blank(1) };
+        assert!(matches!(pool.make_copy(other.id, blank(4)).await, Err(StoreError::SlotInvalid(4))));
+        pool.check_make_copy(other.id, second).unwrap();
+        assert_eq!(pool.usage().free, free, "that takes nothing");
+        let info = pool.make_copy(other.id, second).await.unwrap();
+        assert_eq!((info.copy, free.0 - pool.usage().free.0), (Some(second), 1 << 16));
+        let again = pool.make_copy(other.id, second).await;
+        assert!(matches!(again, Err(StoreError::AlreadyACopy(id)) if id == other.id), "{again:?}");
+        let disks = pool.share_disks().attach();
+        slice.grow(pool.volume_slices(other.id, CORE, 1).unwrap().remove(0), &disks);
+        assert_eq!(slice.map_pages(), 1);
+        assert_eq!(slice.read_map_page(0).await.unwrap(), [0; store::MAP_PAGE_BYTES]);
+        let held = slice.read(ByteOffset(0), ByteLen(1024)).await.unwrap().to_vec();
+        assert_eq!((&held[..512], &held[512..]), (&[0; 512][..], &[7; 512][..]));
+        drop(open);
+
         // The same again, once the first is gone.
         pool.delete_volume(ID).await.unwrap();
         pool.delete_volume(other.id).await.unwrap();

@@ -99,7 +99,8 @@ pub enum Command {
 /// Of which node.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct OfNode {
-    /// Node of the volume, by number, if several nodes have a local volume of that name [default: the node contacted, then the cluster's volume, then the only one]
+    /// Node of the volume, by number, if several nodes have a local volume of that name [default: the node
+    /// contacted, then the cluster's volume, then the only one]
     #[arg(long, value_name = "NUMBER")]
     pub node: Option<u16>,
 }
@@ -133,7 +134,8 @@ pub struct Create {
     /// Nodes to put a copy on, by number: 1,2
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     on: Vec<u16>,
-    /// Local volume: a single copy on this node, not in the cluster's record; needs no quorum, and can never have a second copy
+    /// Local volume: a single copy on this node, not in the cluster's record; needs no quorum until
+    /// `ursa volume copy add` gives it a second copy
     #[arg(long, conflicts_with_all = ["copies", "on"])]
     local: bool,
     /// Target, created if it does not exist [default: iqn.2026-11.io.ursa:NAME]

@@ -117,7 +117,8 @@ impl Control {
             return Err(made.why_too_few(&ranking));
         }
         changing.waits_for(WaitsFor::ClusterRecord);
-        if let Err(error) = record_volume(&keeper, id, name.as_str(), size, &made).await {
+        let entry = NewEntry { id, name: name.as_str(), size, reason: Cause::VolumeCreated, made: &made };
+        if let Err(error) = record_volume(&keeper, &entry).await {
             // Where nobody knows whether the volume is there its copies stay: it would be one without data.
             if !matches!(&error, ControlError::Cluster(error) if error.may_be_committed()) {
                 drop_copies(&keeper, &touched, id, Some(asker)).await;
@@ -199,7 +200,7 @@ fn rank_nodes(keeper: &Keeper, placement: &Placement) -> Result<Ranking, Control
 
 /// What has come of asking nodes for the copies of a new volume.
 #[derive(Debug, Default)]
-struct Made {
+pub(super) struct Made {
     /// The nodes that have made one, by slot, and in which of their lives.
     copies: Vec<(NodeId, u64)>,
     /// The nodes that have not, and why.
@@ -209,6 +210,11 @@ struct Made {
 }
 
 impl Made {
+    /// One on this node, in this life.
+    pub fn here(keeper: &Keeper) -> Made {
+        Made { copies: vec![(keeper.me(), keeper.incarnation().0)], ..Made::default() }
+    }
+
     /// All nodes that have a copy, or may have one.
     fn all_nodes(&self) -> impl Iterator<Item = NodeId> {
         let copies = self.copies.iter().map(|(node, _)| *node);
@@ -252,26 +258,29 @@ where
     made
 }
 
-/// Commits the new volume; all of its copies are in sync, since all are empty.
+/// A volume that the record gets. All of its copies are in sync: they are empty, or there is one.
+pub(super) struct NewEntry<'a> {
+    pub id: VolumeId,
+    pub name: &'a str,
+    pub size: u64,
+    pub reason: Cause,
+    pub made: &'a Made,
+}
+
+/// Commits a new volume.
 ///
 /// Nodes that make volumes at the same time draw their numbers from one key: who comes second draws again.
-async fn record_volume(
-    keeper: &Keeper,
-    id: VolumeId,
-    name: &str,
-    size: u64,
-    made: &Made,
-) -> Result<(), ControlError> {
+pub(super) async fn record_volume(keeper: &Keeper, new: &NewEntry<'_>) -> Result<(), ControlError> {
     let until = rt::now() + RECORD_DEADLINE;
     loop {
         let drawn = Drawn::now(keeper);
-        match keeper.commit(new_volume(&drawn, id, name, size, made)).await {
+        match keeper.commit(new_volume(&drawn, new)).await {
             Err(ClusterError::Conflict(key)) if key == NEXT_NUMBER && rt::now() < until => {
                 let is_drawn = || keeper.revision_of(NEXT_NUMBER) != drawn.revision;
                 keeper.until(DRAWN_WITHIN, is_drawn).await;
             }
             Err(error) if error.may_be_committed() => {
-                return match is_committed_after_all(keeper, id, &drawn).await {
+                return match is_committed_after_all(keeper, new.id, &drawn).await {
                     Some(true) => Ok(()),
                     Some(false) => Err(ClusterError::Record(cluster::Error::NoLeader).into()),
                     None => Err(error.into()),
@@ -329,7 +338,8 @@ async fn is_committed_after_all(keeper: &Keeper, id: VolumeId, drawn: &Drawn) ->
     None
 }
 
-fn new_volume(drawn: &Drawn, id: VolumeId, name: &str, size: u64, made: &Made) -> Transaction {
+fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
+    let NewEntry { id, name, size, reason, made } = new;
     let copies = made.copies.iter().enumerate().map(|(slot, (node, life))| CopyEntry {
         slot: slot as u8,
         node: node.0,
@@ -344,11 +354,11 @@ fn new_volume(drawn: &Drawn, id: VolumeId, name: &str, size: u64, made: &Made) -
     let entry = VolumeEntry {
         id: id.to_string(),
         number: drawn.number,
-        name: name.to_owned(),
-        size,
+        name: (*name).to_owned(),
+        size: *size,
         epoch: 1,
         copies: copies.collect(),
-        reason: Cause::VolumeCreated,
+        reason: reason.clone(),
         dropped: dropped.collect(),
         missed: BTreeMap::new(),
         unread: BTreeMap::new(),
@@ -356,8 +366,8 @@ fn new_volume(drawn: &Drawn, id: VolumeId, name: &str, size: u64, made: &Made) -
     };
     drawn
         .transaction()
-        .expect(&volume_key(id), None)
+        .expect(&volume_key(*id), None)
         .expect(&volume_name_key(name), None)
-        .put(&volume_key(id), json(&entry))
+        .put(&volume_key(*id), json(&entry))
         .put(&volume_name_key(name), json(&id.to_string()))
 }

@@ -23,8 +23,9 @@ impl Control {
             changing.concerns(volume.id);
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, volume) = control.volume_still(&volume)?;
-            if let Some(keeper) = control.keeper().filter(|_| volume.copy.is_some()) {
-                keeper.check_entry(&volume_key(volume.id))?;
+            match control.keeper() {
+                Some(keeper) if volume.copy.is_some() => keeper.check_entry(&volume_key(volume.id))?,
+                _ => control.check_alone(&volume)?,
             }
             control.unmap_volume(&changing, &volume, force).await?;
             if volume.copy.is_some() && control.is_recorded(volume.id).await? {

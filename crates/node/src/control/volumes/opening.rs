@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::{BlockCount, BlockSize};
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{AccessState, LuConfig, LuState};
-use store::{Pool, PoolId, SliceSpec, Stripe, VolumeInfo};
+use store::{CoreDisks, Pool, PoolId, SliceError, SliceSpec, Stripe, VolumeInfo};
 
 use super::super::change::{Changing, WaitsFor};
 use super::super::copies::Worth;
@@ -28,8 +28,18 @@ pub(in crate::control) struct Opening {
     config: LuConfig,
     paths: Paths,
     state: LuState,
-    /// If it is a copy: which, and what its content is worth.
+    /// Its pool calls it a copy.
+    replicated: bool,
+    /// Which, and what its content is worth, if the cluster says so.
     copy: Option<(CopyOpening, Worth)>,
+}
+
+impl Opening {
+    /// How a slice of it is to be opened, if it is a copy.
+    fn of_slice(&self, slice: u16) -> Option<crate::copies::Opening> {
+        let (copy, worth) = self.copy.as_ref()?;
+        Some(copy.of_slice(slice, self.block_size, self.stripe, *worth))
+    }
 }
 
 impl Control {
@@ -38,7 +48,8 @@ impl Control {
         let mut openings = Vec::new();
         // A copy is opened when the cluster's record says what it is; without a cluster it is shown, and cannot be used.
         let in_cluster = self.place().is_some();
-        for info in pool.volumes().into_iter().filter(|info| !(in_cluster && info.copy.is_some())) {
+        for info in pool.volumes().into_iter().filter(|info| !(in_cluster && self.is_served_by_record(info)))
+        {
             match self.opening(pool, &info, None) {
                 Ok(opening) => openings.push(opening),
                 Err(error) => {
@@ -88,6 +99,7 @@ impl Control {
             config: paths.in_config(info.id, &self.access(), numbers, &lu_config(info)),
             paths,
             state,
+            replicated: info.copy.is_some(),
             copy,
         })
     }
@@ -140,34 +152,60 @@ pub(in crate::control) async fn open_on_all_cores(openings: Vec<Opening>) {
 async fn open_here(opening: &Opening) {
     let shard = Shard::current();
     let Some(disks) = shard.disks(opening.pool) else { return };
+    if let Some(unit) = shard.unit(opening.id) {
+        become_copy_here(opening, &unit, &disks).await;
+        return;
+    }
     let specs = opening.specs[usize::from(rt::core().0)].iter().cloned();
     let mut slices = Vec::new();
     for layout in specs.map(|spec| spec.open(&disks)) {
-        let Some((copy, worth)) = &opening.copy else {
+        let number = layout.index();
+        let Some(copy) = opening.of_slice(number) else {
             slices.push(Slice::new(layout));
             continue;
         };
-        let number = layout.index();
-        match Slice::open_copy(layout, copy.of_slice(number, opening.block_size, opening.stripe, *worth))
-            .await
-        {
+        match Slice::open_copy(layout, copy).await {
             Ok(slice) => {
-                if let (Some(copies), Some(copy)) = (shard.copies(), slice.copy()) {
-                    copies.add(Rc::clone(copy));
-                }
+                add_copy_of(&shard, &slice);
                 slices.push(slice);
             }
             // Its core answers for it as for a disk that is out of service.
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::error!(volume = %opening.id, slice = number, error, "the dirty map of a slice cannot be read");
-            }
+            Err(error) => tell_no_map(opening, number, &error),
         }
     }
     let volume = Volume::new(opening.id, opening.block_size, opening.blocks, opening.stripe, slices);
     let (config, paths) = (opening.config.clone(), opening.paths.clone());
     let unit = Unit::new(Rc::new(volume), config, paths, opening.state.clone());
+    unit.set_replicated(opening.replicated);
     shard.add_unit(Rc::new(unit));
+}
+
+/// The volume is in use, and was no copy until now.
+async fn become_copy_here(opening: &Opening, unit: &Unit, disks: &CoreDisks) {
+    let shard = Shard::current();
+    for spec in opening.specs[usize::from(rt::core().0)].iter().cloned() {
+        let number = spec.index();
+        let (Some(slice), Some(copy)) = (unit.volume().slice(number), opening.of_slice(number)) else {
+            continue;
+        };
+        match slice.become_copy(spec, disks, copy).await {
+            Ok(()) => add_copy_of(&shard, &slice),
+            // Only a disk that is out of service does that, until its pool is opened again.
+            Err(error) => tell_no_map(opening, number, &error),
+        }
+    }
+    unit.set_replicated(opening.replicated);
+}
+
+fn add_copy_of(shard: &Shard, slice: &Slice) {
+    if let (Some(copies), Some(copy)) = (shard.copies(), slice.copy()) {
+        copies.add(Rc::clone(copy));
+    }
+}
+
+fn tell_no_map(opening: &Opening, slice: u16, error: &SliceError) {
+    let error = error as &dyn std::error::Error;
+    tracing::error!(volume = %opening.id, slice, error, "the dirty map of a slice cannot be read");
 }
 
 /// How a volume shows itself over SCSI, but for the ways that lead to it.
@@ -184,6 +222,5 @@ fn lu_config(info: &VolumeInfo) -> LuConfig {
         atomic: AtomicWrites::default(),
         port_groups: Vec::new(),
         unlisted: AccessState::Unavailable,
-        shared: info.copy.is_some(),
     }
 }

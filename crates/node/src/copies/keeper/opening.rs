@@ -226,6 +226,11 @@ impl Keeper {
         let Some(control) = Control::try_current() else { return };
         self.opening.acquire(1).await;
         for (id, opening) in self.to_be_opened() {
+            if let Err(error) = control.adopt_what_is_recorded(self, id).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(volume = %id, error, "the pool of a volume does not make it a copy yet");
+                continue;
+            }
             if !control.may_open_copy(self, id) {
                 continue;
             }

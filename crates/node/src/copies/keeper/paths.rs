@@ -16,7 +16,7 @@ impl Keeper {
     pub fn some_paths(&self, after: Option<VolumeId>) -> (Vec<(VolumeId, Paths)>, Option<VolumeId>) {
         let mut some = Vec::new();
         let next = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
-            if kept.open {
+            if self.is_shown(kept) {
                 some.push((id, self.paths_to(kept)));
             }
         });
@@ -25,7 +25,17 @@ impl Keeper {
 
     /// The ways to one of them.
     pub fn paths_of(&self, id: VolumeId) -> Option<Paths> {
-        self.volumes.borrow().get(&id).filter(|kept| kept.open).map(|kept| self.paths_to(kept))
+        self.volumes.borrow().get(&id).filter(|kept| self.is_shown(kept)).map(|kept| self.paths_to(kept))
+    }
+
+    /// Not in the moment before a copy acts that is in sync in this life: what hosts are told stays, of a volume that
+    /// they could use before it had copies.
+    fn is_shown(&self, kept: &Kept) -> bool {
+        let acts_soon = || {
+            let newest = kept.membership.newest();
+            kept.membership.active().is_none() && newest.is_some_and(|config| self.is_in_sync(kept, config))
+        };
+        kept.open && !acts_soon()
     }
 
     /// As this node acts. Hosts count on it: of a node through which the volume is said to be unavailable nothing takes effect any more.

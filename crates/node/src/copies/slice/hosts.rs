@@ -102,7 +102,9 @@ impl SliceCopy {
     /// be it again. By then its initiator may have sent it again through another node, and something else since, or have been fenced off.
     /// Who has waited while it was lost and came back is not seen here: a copy that comes back waits for the end of such commands before it is promoted.
     pub(in crate::copies) fn may_wait(&self) -> bool {
-        matches!(self.replica.borrow().standing(), Standing::InSync(_)) || makes(Canary::GoOnAfterLoss)
+        self.serves_soon.get()
+            || matches!(self.replica.borrow().standing(), Standing::InSync(_))
+            || makes(Canary::GoOnAfterLoss)
     }
 
     /// The parts of the range that take space, as [`crate::volume::Slice::allocated`] has it, when this copy may be read.

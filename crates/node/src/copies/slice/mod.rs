@@ -70,6 +70,9 @@ pub struct SliceCopy {
     given_up: Cell<bool>,
     /// Nothing is said to other copies and nothing is taken from them: see [`SliceCopy::detach`].
     detached: Cell<bool>,
+    /// Nobody else has the volume, and hosts were served until it became a copy: before it acts in its first
+    /// configuration, too, their writes wait.
+    serves_soon: Cell<bool>,
     /// Hosts are not served, whatever it could do.
     frozen: Cell<bool>,
     /// A host has read or written here since the configuration that is acted in.
@@ -154,6 +157,7 @@ impl SliceCopy {
             validates: Cell::new(false),
             given_up: Cell::new(false),
             detached: Cell::new(false),
+            serves_soon: Cell::new(false),
             frozen: Cell::new(false),
             served: Cell::new(false),
             cache_policy: Cell::new(CachePolicy::WriteThrough),
@@ -185,6 +189,11 @@ impl SliceCopy {
     pub fn is_readable(&self, offset: ByteOffset, len: ByteLen) -> bool {
         let blocks = self.blocks(offset, len);
         !self.frozen.get() && self.ask(|replica, now, leases| replica.readable(now, leases, blocks)).is_ok()
+    }
+
+    /// Hosts were served here until now, and are to be as soon as it acts in a configuration.
+    pub fn serves_soon(&self) {
+        self.serves_soon.set(true);
     }
 
     /// What the protocol knows, to look at.
@@ -253,6 +262,7 @@ impl SliceCopy {
         for (slot, copy) in activation.config.copies() {
             nodes[slot.index()] = Some(copy.node);
         }
+        self.serves_soon.set(false);
         let before = self.nodes.replace(nodes);
         self.locks.enter(activation.config.epoch);
         self.repairs.forget();

@@ -10,7 +10,7 @@ pub(super) fn compare_and_write(unit: &mut LogicalUnit, request: Request) -> Res
     gates::no_protection(cdb)?;
     gates::writable(unit)?;
     let extent = Extent { lba: cdb.u64(2), count: u64::from(cdb.u8(13)), count_at: 13 };
-    let Some(range) = extent.within(config, u64::from(limits::compare_and_write_blocks(config)))? else {
+    let Some(range) = extent.within(config, u64::from(limits::COMPARE_AND_WRITE_BLOCKS_MAX))? else {
         // 256 blocks leave zero in the field: the data shows that no blocks were not meant.
         if !request.data_out.is_empty() {
             return Err(Sense::invalid_field_in_cdb(extent.count_at, 7));

@@ -277,14 +277,17 @@ impl Planner<'_> {
     /// On which nodes its copies are. One that is about to be taken away is none.
     fn copies(&mut self, volume: &VolumeDeclared, present: &Volume) {
         let name = &volume.name;
-        let is: BTreeSet<u16> =
+        let mut is: BTreeSet<u16> =
             present.copies.iter().filter(|copy| !copy.leaves).map(|copy| copy.node).collect();
+        if present.copies.is_empty() {
+            // A local volume gets copies as one with a single copy does.
+            is.extend(present.node);
+        }
         let on = numbers(&is.iter().copied().collect::<Vec<_>>());
         let several = volume.on.len().max(usize::from(volume.copies.unwrap_or_default())) > 1;
-        if present.copies.is_empty() && (several || !volume.on.is_empty()) {
-            self.conflicts.push(format!(
-                "volume {name:?}: it is a local volume (a single copy, not in the cluster's record) and cannot get more copies"
-            ));
+        if is.is_empty() && (several || !volume.on.is_empty()) {
+            self.conflicts
+                .push(format!("volume {name:?}: it cannot get copies, as the node is not in a cluster"));
             return;
         }
         if volume.local && !present.copies.is_empty() {

@@ -35,6 +35,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         E::NoSuchVolume(_) => (StatusCode::NOT_FOUND, "volume_not_found"),
         E::VolumeExists(_) | E::NameTaken(_) => (StatusCode::CONFLICT, "volume_exists"),
         E::NotACopy(_) => (StatusCode::CONFLICT, "not_a_copy"),
+        E::AlreadyACopy(_) => (StatusCode::CONFLICT, "already_a_copy"),
         E::SlotInvalid(_) => (StatusCode::UNPROCESSABLE_ENTITY, "field_invalid"),
         E::NameInvalid(_) => (StatusCode::UNPROCESSABLE_ENTITY, "name_invalid"),
         E::CapacityInvalid(_) => (StatusCode::UNPROCESSABLE_ENTITY, "field_invalid"),

@@ -57,7 +57,7 @@ fn what_a_node_has_alone_is_seen_and_changed_through_another() {
     for dry_run in ["", "?dry_run=true"] {
         let copies = "/v1/volumes/mine/copies";
         for rig in [&first, &second] {
-            rig.post(&format!("{copies}{dry_run}"), json!({"node": 2})).refused(409, "not_replicated");
+            rig.post(&format!("{copies}{dry_run}"), json!({"node": 1})).refused(409, "copy_exists");
         }
         first.delete(&format!("{copies}/1{dry_run}")).refused(409, "not_replicated");
         let problem = second.delete(&format!("{copies}/1{dry_run}")).refused(409, "not_replicated");

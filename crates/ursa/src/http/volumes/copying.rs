@@ -21,8 +21,10 @@ use crate::http::there::AskedOfNode;
 
 /// Adds a copy to a volume while it is in use, or moves one.
 ///
-/// The new copy receives all data of the volume in the background; until it is in sync its state is not `in_sync`. With `instead_of`
-/// the copy on that node is removed then. If repeated after a 504, it continues where it was. If the copy cannot be placed, `candidates` of the problem names the rule.
+/// The new copy receives all data of the volume in the background; until it is in sync its state is not
+/// `in_sync`. With `instead_of` the copy on that node is removed then. If repeated after a 504, it continues
+/// where it was. If the copy cannot be placed, `candidates` of the problem names the rule. A local volume
+/// becomes a volume of the cluster first.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/copies", tag = "volumes", operation_id = "add_copy",
     params(("name" = String, Path, description = "Volume name or ID"), AskedOfNode),
@@ -31,7 +33,7 @@ use crate::http::there::AskedOfNode;
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "The volume; the copy is being created", body = Volume, headers(("Location" = String, description = "The job that shows progress and result"))),
         (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `not_replicated`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `volume_exists`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = GATEWAY_TIMEOUT, description = "`node_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -88,21 +90,15 @@ async fn would_add_copy(
 ) -> Result<Response, Refusal> {
     let look = move |control: Rc<Control>| async move {
         control.check_is_here(of_node)?;
-        control.volume_entry(&name)?;
-        control.volume(&name)
+        control.check_added_copy(&name)
     };
-    let volume = state.call(look).await?;
+    let (volume, nodes) = state.call(look).await?;
     let name = volume.info.name.clone();
-    let Some(copies) = &volume.copies else { return Err(ControlError::NotReplicated(name).into()) };
-    let has = |node: u16| copies.entry.copies.iter().any(|copy| copy.node == node);
-    if has(copy.node) {
+    if nodes.contains(&copy.node) {
         return Err(ControlError::HasCopy { volume: name, node: copy.node }.into());
     }
-    if let Some(node) = copy.instead_of.filter(|node| !has(*node)) {
+    if let Some(node) = copy.instead_of.filter(|node| !nodes.contains(node)) {
         return Err(ControlError::HasNoCopy { volume: name, node }.into());
-    }
-    if copies.entry.free_slot().is_none() {
-        return Err(ControlError::FourCopies(name).into());
     }
     let asked = as_made(&volume, &copy);
     let found = candidates_for(state, &asked).await?;

@@ -23,7 +23,7 @@ fn commands() -> Vec<([u8; 16], usize)> {
         (cdb(0x55, &[(1, &[0x10]), (8, &[28])]), 28),   // MODE SELECT (10)
         (cdb(0x5f, &[(8, &[24])]), 24),                 // PERSISTENT RESERVE OUT
         (cdb(0x83, &[(13, &[108])]), 108),              // EXTENDED COPY
-        (cdb(0x89, &[(13, &[2])]), 2048),               // COMPARE AND WRITE
+        (cdb(0x89, &[(13, &[1])]), 1024),               // COMPARE AND WRITE
         (cdb(0x8a, &[(9, &[7]), (13, &[3])]), 1536),    // WRITE (16)
         (cdb(0x8b, &[(13, &[2])]), 1024),               // ORWRITE (16)
         (cdb(0x8e, &[(1, &[0x02]), (13, &[3])]), 1536), // WRITE AND VERIFY (16)

@@ -40,7 +40,6 @@ fn config(block_size: BlockSize) -> LuConfig {
         atomic: AtomicWrites::default(),
         port_groups: Vec::new(),
         unlisted: crate::scsi::AccessState::ActiveOptimized,
-        shared: false,
     }
 }
 
@@ -134,13 +133,12 @@ fn every_command_is_in_the_document() {
 }
 
 #[test]
-fn what_is_compared_on_several_nodes_is_one_block() {
-    let mut shared = unit_of(LuConfig { shared: true, ..config(BlockSize::B512) });
+fn what_is_compared_is_one_block() {
+    let mut unit = unit(BlockSize::B512);
     let limits = cdb(0x12, &[(1, &[1]), (2, &[0xb0]), (4, &[64])]);
-    let announced = |unit: &mut LogicalUnit| done(start(unit, &limits, &[])).data_in.to_vec()[5];
-    assert_eq!((announced(&mut shared), announced(&mut unit(BlockSize::B512))), (1, 32));
+    assert_eq!(done(start(&mut unit, &limits, &[])).data_in.to_vec()[5], 1);
     let compare = |blocks: u8| cdb(0x89, &[(13, &[blocks])]);
-    let (_, op) = block(start(&mut shared, &compare(1), &[0; 1024]));
+    let (_, op) = block(start(&mut unit, &compare(1), &[0; 1024]));
     assert!(matches!(op, BlockOp::CompareAndWrite { .. }));
-    assert_sense(start(&mut shared, &compare(2), &[0; 2048]), SenseKey::IllegalRequest, 0x2400);
+    assert_sense(start(&mut unit, &compare(2), &[0; 2048]), SenseKey::IllegalRequest, 0x2400);
 }

@@ -63,7 +63,7 @@ fn rows() -> Vec<Row> {
         row("VERIFY(16) BYTCHK 11b", 0x8f, 0x06, LONG, ONE, TRANSFER, Zero::Nothing),
         row("WRITE SAME(10)", 0x41, 0, SHORT, ONE, SAME, Zero::Refused),
         row("WRITE SAME(16)", 0x93, 0, LONG, ONE, SAME, Zero::Refused),
-        row("COMPARE AND WRITE", 0x89, 0, ((2, 8), (13, 1)), TWICE, [32; 2], Zero::Nothing),
+        row("COMPARE AND WRITE", 0x89, 0, ((2, 8), (13, 1)), TWICE, [1; 2], Zero::Nothing),
         row("ORWRITE(16)", 0x8b, 0, LONG, ALL, TRANSFER, Zero::Nothing),
         row("WRITE ATOMIC(16)", 0x9c, 0, ((2, 8), (12, 2)), ALL, [256; 2], Zero::Nothing),
         row("PRE-FETCH(10)", 0x34, 0, SHORT, NONE, UNBOUNDED, Zero::Rest),
@@ -107,8 +107,9 @@ fn for_each_row(check: impl Fn(&Row, BlockSize, &mut dyn FnMut(u64, u64) -> Step
 
 #[test]
 fn the_last_blocks_are_inside() {
-    for_each_row(|_, _, run| {
-        for count in [1, 2, 31] {
+    for_each_row(|row, block_size, run| {
+        let max = row.max[usize::from(block_size == BlockSize::B4096)];
+        for count in [1, 2, 31].into_iter().filter(|count| *count <= max) {
             let (_, op) = block(run(END - count, count));
             match op {
                 BlockOp::Flush => {}

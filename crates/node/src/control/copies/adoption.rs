@@ -1,0 +1,154 @@
+//! A volume that this node has alone gets into the cluster's record, as one with a single copy, while it is in use.
+//!
+//! The record comes first: from then on the volume is the cluster's. Then its pool calls it a copy and gives it a dirty
+//! map, and then its slices become copies, each when what hosts do there has ended. Until then it is served as before,
+//! and may be: nobody else can have a copy, since one is added only when this one serves as a copy. A node that crashes in
+//! between opens the volume alone, and goes on when it opens what the record names ([`Control::adopt_what_is_recorded`]).
+//!
+//! A pool that has no copy where the record has had one for longer was set back to the time before. What it holds is
+//! taken for such a copy, and not served (`docs/why/replication.md`, *Copies that were set back*).
+
+use std::rc::Rc;
+
+use store::{ClusterId, CopyOf, CopyState, StoreError, VolumeInfo};
+
+use super::super::change::{WaitsFor, Work};
+use super::super::doing::Doing;
+use super::super::turns::Thing;
+use super::super::{Control, ControlError};
+use super::creation::{Made, NewEntry, record_volume};
+use crate::copies::{Cause, ClusterError, CopyEntry, Keeper, VolumeEntry, volume_key, volume_name_key};
+use crate::shard::{Shard, on_all_cores};
+use crate::volume::VolumeId;
+
+impl Control {
+    /// Gives the cluster's record a volume that this node has alone; returns when it serves as a copy.
+    ///
+    /// # Errors
+    /// [`ControlError::Exists`]: another volume of the cluster has its name. No space for its dirty map; what the
+    /// cluster's record says.
+    pub(in crate::control) async fn adopt_volume(
+        self: &Rc<Control>,
+        keeper: &Rc<Keeper>,
+        name: &str,
+    ) -> Result<(), ControlError> {
+        let (control, keeper, (_, before)) = (Rc::clone(self), Rc::clone(keeper), self.volume_named(name)?);
+        self.change(Work::new(Doing::AdoptVolume, &before.name), |changing| async move {
+            changing.concerns(before.id);
+            let _volume = changing.hold([Thing::Volume(before.id)]).await?;
+            let (pool, volume) = control.volume_still(&before)?;
+            control.check_adoption(&keeper, &volume)?;
+            if keeper.revision_of(&volume_key(volume.id)).is_none() {
+                pool.check_make_copy(volume.id, first_copy(&keeper, CopyState::Blank))?;
+                changing.waits_for(WaitsFor::ClusterRecord);
+                let made = Made::here(&keeper);
+                let new = NewEntry {
+                    id: volume.id,
+                    name: &volume.name,
+                    size: volume.capacity.0,
+                    reason: Cause::VolumeAdopted,
+                    made: &made,
+                };
+                record_volume(&keeper, &new).await?;
+                keeper.until_known(&volume_key(volume.id)).await;
+            }
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            control.adopt_what_is_recorded(&keeper, volume.id).await?;
+            keeper.open_volumes_soon();
+            changing.waits_for(WaitsFor::Cores);
+            keeper.until_serves(volume.id).await;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Whether this node has a volume alone, or its pool does not call it a copy yet.
+    pub(in crate::control) fn is_alone(&self, keeper: &Keeper, name: &str) -> bool {
+        match keeper.entry_named(name) {
+            Some((id, _)) => self.copies_of(id).iter().any(|(_, info)| info.copy.is_none()),
+            None => self.volume_named(name).is_ok_and(|(_, info)| info.copy.is_none()),
+        }
+    }
+
+    /// Whether the record could get a volume that this node has alone.
+    ///
+    /// # Errors
+    /// As [`Control::adopt_volume`], but for what the record says.
+    pub(in crate::control) fn check_adoption(
+        &self,
+        keeper: &Keeper,
+        volume: &VolumeInfo,
+    ) -> Result<(), ControlError> {
+        let named = keeper.get::<String>(&volume_name_key(&volume.name));
+        if named.is_some_and(|(id, _)| id != volume.id.to_string()) {
+            return Err(ControlError::Exists { kind: "volume", name: volume.name.clone() });
+        }
+        Ok(())
+    }
+
+    /// Has the pool here call a volume a copy which it does not call one, and the record does.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub(crate) async fn adopt_what_is_recorded(
+        &self,
+        keeper: &Keeper,
+        id: VolumeId,
+    ) -> Result<(), ControlError> {
+        let Some(entry) = keeper.volume(id).map(|volume| volume.entry) else { return Ok(()) };
+        let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(()) };
+        let found = self.copies_of(id);
+        let [(pool, info)] = found.as_slice() else { return Ok(()) };
+        if info.copy.is_some() {
+            return Ok(());
+        }
+        let state = state_of(&entry, copy);
+        if matches!(state, CopyState::SetBack { .. }) {
+            tracing::error!(
+                volume = entry.name,
+                pool = pool.name(),
+                "a pool was set back to the time before the volume got copies: its data is not served"
+            );
+            on_all_cores(move || async move { Shard::current().remove_unit(id).await }).await;
+        }
+        let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, state) };
+        match pool.make_copy(id, kept).await {
+            // Who has recorded it and who opens what is recorded both do this.
+            Ok(_) | Err(StoreError::AlreadyACopy(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.unvouched.notify();
+        Ok(())
+    }
+
+    /// Whether the record decides when a volume of an open pool is served.
+    pub(in crate::control) fn is_served_by_record(&self, info: &VolumeInfo) -> bool {
+        let is_recorded = |keeper: Rc<Keeper>| {
+            let entry = keeper.volume(info.id).map(|volume| volume.entry);
+            entry.is_some_and(|entry| !entry.is_being_adopted() && entry.copy_on(keeper.me()).is_some())
+        };
+        info.copy.is_some() || self.keeper().is_some_and(is_recorded)
+    }
+
+    /// Whether a volume that no pool here calls a copy may be changed as one that this node has alone.
+    ///
+    /// # Errors
+    /// It is getting into the cluster's record.
+    pub(in crate::control) fn check_alone(&self, info: &VolumeInfo) -> Result<(), ControlError> {
+        match self.keeper().filter(|keeper| keeper.revision_of(&volume_key(info.id)).is_some()) {
+            Some(_) => Err(ClusterError::Conflict(info.name.clone()).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The first copy of a volume.
+fn first_copy(keeper: &Keeper, state: CopyState) -> CopyOf {
+    CopyOf { cluster: ClusterId(keeper.cluster().0), slot: 0, state }
+}
+
+/// What a volume is worth that its pool does not call a copy.
+fn state_of(entry: &VolumeEntry, copy: &CopyEntry) -> CopyState {
+    let epoch = copy.made;
+    if entry.is_being_adopted() { CopyState::Trusted { epoch } } else { CopyState::SetBack { epoch } }
+}

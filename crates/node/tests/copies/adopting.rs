@@ -1,0 +1,210 @@
+//! A volume that a node has alone gets a copy on another node, while hosts use it.
+
+use initiator::command::PersistentReserveOut;
+use node::control::{AddedCopy, ControlError};
+
+use super::reservations::{keys, reserve};
+use super::*;
+
+const BLOCKS: std::ops::Range<u64> = 0..64;
+
+impl Cluster {
+    /// Makes a volume of 8 MiB that only the first node has, and maps it.
+    fn add_alone(&self, kind: VolumeKind) {
+        self.control(0, move |control| async move {
+            let shape = Shape { kind, ..Shape::thick() };
+            control.create_volume(new_volume(POOL, shape)).await.unwrap();
+            map(&control, shape.name, 0).await.unwrap();
+        });
+        self.world.run_for(Duration::from_millis(100));
+    }
+
+    fn replicate(&self) -> Result<(), ControlError> {
+        self.control(0, |control| async move { control.add_copy(Shape::thick().name, second_node()).await })
+    }
+
+    /// Whether the first node's pool calls the volume a copy.
+    fn is_copy(&self) -> bool {
+        self.control(
+            0,
+            |control| async move { control.volume(Shape::thick().name).unwrap().info.copy.is_some() },
+        )
+    }
+
+    fn volumes_in_record(&self) -> usize {
+        self.control(0, |control| async move { control.keeper().unwrap().volumes().len() })
+    }
+}
+
+fn second_node() -> AddedCopy {
+    AddedCopy { node: 2, pool: None, instead_of: None }
+}
+
+#[test]
+fn a_volume_that_a_node_has_alone_gets_a_copy_while_hosts_use_it() {
+    each_seed(6, |seed| {
+        let kind = if seed % 2 == 0 { VolumeKind::Thick } else { VolumeKind::Ram };
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_alone(kind);
+        let [portal, other] = [0, 1].map(|index| cluster.portal(index));
+        let (client, ended) = (cluster.client("host"), Rc::new(Cell::new(false)));
+        let slowest = Rc::new(Cell::new(Duration::ZERO));
+        let (ends, slow) = (Rc::clone(&ended), Rc::clone(&slowest));
+        let host = cluster.world.spawn_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            // Not to survive a loss of power: only the unit knows of it.
+            reserve(&session, PersistentReserveOut::register(7)).await.unwrap();
+            let mut value = 0;
+            while !ends.get() {
+                value += 1;
+                let (lba, began) = (value % BLOCKS.end, rt::now());
+                write(&session, lba, value).await.unwrap();
+                assert_eq!(read(&session, lba).await.unwrap(), value);
+                slow.set(slow.get().max(rt::now() - began));
+            }
+            value
+        });
+        cluster.world.run_for(Duration::from_millis(200));
+        assert_eq!(cluster.volumes_in_record(), 0);
+        cluster.replicate().unwrap();
+        cluster.wait_until_in_sync(0, 2);
+        cluster.world.run_for(Duration::from_millis(500));
+        ended.set(true);
+        let last = cluster.world.wait_for(host).unwrap();
+        assert!(last > 100, "{last} writes");
+        assert!(slowest.get() < Duration::from_millis(500), "{:?}", slowest.get());
+        let found = cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(other, "host").await.unwrap();
+            assert_eq!(keys(&session).await, [7].into());
+            let mut found = Vec::new();
+            for lba in BLOCKS {
+                found.push(read(&session, lba).await.unwrap());
+            }
+            found
+        });
+        let newest = |lba| (0..=last).rev().find(|value| value % BLOCKS.end == lba).unwrap();
+        assert_eq!(found, BLOCKS.map(newest).collect::<Vec<u64>>());
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
+
+#[test]
+fn a_crash_while_a_volume_gets_its_first_copy_loses_nothing() {
+    let (mut alone, mut between, mut copy) = (0, 0, 0);
+    for cut in 0..40 {
+        let cluster = Cluster::new(cut, 2, 1);
+        cluster.add_alone(VolumeKind::Thick);
+        cluster.fill(0, BLOCKS, 1);
+        drop(cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
+            let _ = Control::current().add_copy(Shape::thick().name, second_node()).await;
+        }));
+        cluster.world.run_for(Duration::from_micros(150 * cut * cut));
+        match (cluster.volumes_in_record() > 0, cluster.is_copy()) {
+            (false, _) => alone += 1,
+            (true, false) => between += 1,
+            (true, true) => copy += 1,
+        }
+        cluster.world.crash(cluster.servers[0]);
+        cluster.start(0);
+        assert_eq!(cluster.holds(0, BLOCKS), [1], "cut {cut}");
+        cluster.fill(0, 0..BLOCKS.end / 2, 2);
+        cluster.world.run_for(Duration::from_secs(3));
+        match cluster.replicate() {
+            Ok(()) | Err(ControlError::HasCopy { .. }) => {}
+            Err(error) => panic!("cut {cut}: {error}"),
+        }
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        assert_eq!(cluster.holds(1, BLOCKS), [2, 1], "cut {cut}");
+    }
+    assert!(between > 3 && copy > 3, "{alone} alone, {between} in between, {copy} a copy");
+}
+
+/// What hosts have written before may be in a cache, and they do not flush what is a copy.
+#[test]
+fn what_was_written_before_is_on_the_disk_when_it_is_flushed() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_alone(VolumeKind::Thick);
+        let (client, portal) = (cluster.client("host"), cluster.portal(0));
+        let session = cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            for lba in BLOCKS {
+                write(&session, lba, 5).await.unwrap();
+            }
+            session
+        });
+        cluster.replicate().unwrap();
+        cluster.world.block_on(client, CoreId(0), move || async move { session.flush(LUN).await.unwrap() });
+        cluster.servers.iter().for_each(|server| cluster.world.crash(*server));
+        (0..2).for_each(|index| cluster.start(index));
+        assert_eq!(cluster.holds(0, BLOCKS), [5]);
+    });
+}
+
+/// What the pool says then is that nobody else has the volume.
+#[test]
+fn a_pool_that_was_set_back_to_before_a_volume_got_copies_is_not_served() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_alone(VolumeKind::Thick);
+        cluster.fill(0, BLOCKS, 1);
+        let image = cluster.image(0);
+        cluster.replicate().unwrap();
+        cluster.wait_until_in_sync(0, 2);
+        cluster.fill(0, BLOCKS, 2);
+        cluster.world.crash(cluster.servers[0]);
+        cluster.world.run_for(Duration::from_secs(2));
+        cluster.put_back(0, image);
+        cluster.start(0);
+        assert_eq!(cluster.holds(0, BLOCKS), [2]);
+        cluster.wait_until_in_sync(1, 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
+
+#[test]
+fn what_cannot_get_into_the_record_stays_as_it_is() {
+    let cluster = Cluster::new(1, 2, 1);
+    cluster.add_alone(VolumeKind::Thick);
+    cluster.fill(0, BLOCKS, 1);
+    let itself = AddedCopy { node: 1, ..second_node() };
+    let refused =
+        cluster.control(0, |control| async move { control.add_copy(Shape::thick().name, itself).await });
+    assert!(matches!(refused, Err(ControlError::HasCopy { node: 1, .. })), "{refused:?}");
+    let nobody = AddedCopy { node: 3, ..second_node() };
+    let refused =
+        cluster.control(0, |control| async move { control.add_copy(Shape::thick().name, nobody).await });
+    assert!(matches!(refused, Err(ControlError::NodeNotThere(3))), "{refused:?}");
+    // The cluster has another volume of that name, on the other node.
+    cluster.control(1, |control| async move {
+        let new = new_volume(POOL, Shape::thick());
+        let placement = Some(Placement::Nodes(vec![2]));
+        control.create_volume(node::control::NewVolume { copies: placement, ..new }).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_millis(200));
+    let id = cluster.control(0, |control| async move {
+        let volumes = control.volumes().await;
+        volumes.iter().find(|volume| volume.info.copy.is_none()).unwrap().info.id.to_string()
+    });
+    let of_id = id.clone();
+    let refused = cluster.control(0, |control| async move { control.add_copy(&of_id, second_node()).await });
+    assert!(matches!(refused, Err(ControlError::Exists { kind: "volume", .. })), "{refused:?}");
+    assert_eq!((cluster.volumes_in_record(), cluster.holds(0, BLOCKS)), (1, vec![1]));
+    // And with another name there is no space for its dirty map.
+    cluster.control(0, |control| async move {
+        control.rename_volume(&id, "other").await.unwrap();
+        let free = control.pool(POOL).unwrap().state.unwrap().usage.free;
+        let fills =
+            node::control::NewVolume { name: "fills".into(), size: free, ..new_volume(POOL, Shape::thick()) };
+        control.create_volume(fills).await.unwrap();
+        let refused = control.add_copy("other", second_node()).await;
+        assert!(
+            matches!(refused, Err(ControlError::Store(store::StoreError::NoSpace { .. }))),
+            "{refused:?}"
+        );
+        control.delete_volume("fills", false).await.unwrap();
+        control.add_copy("other", second_node()).await.unwrap();
+    });
+    assert_eq!(cluster.volumes_in_record(), 2);
+}
