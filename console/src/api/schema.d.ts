@@ -8804,7 +8804,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            507: components["responses"]["Full"];
+            /** @description `no_space`, `no_memory`: of a local volume's pool, for its map of changed regions */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     remove_copy: {

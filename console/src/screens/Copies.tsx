@@ -43,7 +43,7 @@ export function Copies({ name }: { name: string }) {
       </div>
       {!nodes.data ? (
         <Panel title="Copies" at={volume.dataUpdatedAt}>
-          <Empty>Copies need a second node: create a cluster and let a node join it. This volume can then get a copy there while hosts use it.</Empty>
+          <Empty>{nodes.error ? 'Copies need a second node: create a cluster and let a node join it. This volume can then get a copy there while hosts use it.' : 'Loading nodes.'}</Empty>
         </Panel>
       ) : isLocal(one) ? (
         <>

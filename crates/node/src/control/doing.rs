@@ -23,7 +23,7 @@ doings! {
     GrowVolume = "growing volume";
     RenameVolume = "renaming volume";
     DeleteVolume = "deleting volume";
-    AdoptVolume = "adding to the cluster's record volume";
+    AdoptVolume = "adding to the cluster's record: volume";
     MakeCopy = "creating a copy of volume";
     GrowCopy = "growing the copy of volume";
     RenameCopy = "renaming the copy of volume";

@@ -347,6 +347,11 @@ pub enum ControlError {
         /// The pool that has it.
         pool: String,
     },
+    /// It is in the cluster's record, and its pool does not call it a copy yet.
+    #[error(
+        "volume {0:?} is being added to the cluster's record: run `ursa volume copy add` again to complete that; its pool needs free space for a map of changed regions"
+    )]
+    BeingAdopted(String),
     /// There is no slot.
     #[error("volume {0:?} has four copies, the maximum: remove one first (`ursa volume copy remove`)")]
     FourCopies(String),

@@ -58,11 +58,12 @@ impl Control {
             if added.node == keeper.me().0 {
                 return Err(ControlError::HasCopy { volume: volume.to_owned(), node: added.node });
             }
+            self.check_first_copy(&keeper, volume, added.instead_of)?;
             once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
             self.adopt_volume(&keeper, volume).await?;
             // Nobody gets a copy before the one here is one.
             if self.is_alone(&keeper, volume) {
-                return Err(ClusterError::Conflict(volume.to_owned()).into());
+                return Err(ControlError::BeingAdopted(volume.to_owned()));
             }
         }
         let (id, entry) = self.replicated(&keeper, volume)?;
@@ -151,11 +152,14 @@ impl Control {
     ///
     /// # Errors
     /// As there, but for what other nodes and the record say.
-    pub fn check_added_copy(&self, volume: &str) -> Result<(VolumeStatus, Vec<u16>), ControlError> {
+    pub fn check_added_copy(
+        &self,
+        volume: &str,
+        instead_of: Option<u16>,
+    ) -> Result<(VolumeStatus, Vec<u16>), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         if self.is_alone(&keeper, volume) {
-            let status = self.volume(volume)?;
-            self.check_adoption(&keeper, &status.info)?;
+            let status = self.check_first_copy(&keeper, volume, instead_of)?;
             return Ok((status, vec![keeper.me().0]));
         }
         let (_, entry) = self.replicated(&keeper, volume)?;

@@ -185,7 +185,7 @@ impl Control {
         if found.is_empty() { None } else { Some(found.swap_remove(current.unwrap_or(0))) }
     }
 
-    fn volume_status(&self, info: VolumeInfo, pool: &str) -> VolumeStatus {
+    pub(super) fn volume_status(&self, info: VolumeInfo, pool: &str) -> VolumeStatus {
         let maps = self.maps_of_volume(info.id);
         let failed = self.keeper().filter(|keeper| keeper.has_failed(info.id)).map(|_| {
             format!(

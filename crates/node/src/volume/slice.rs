@@ -79,7 +79,10 @@ impl Slice {
         opening: Opening,
     ) -> Result<(), SliceError> {
         let _all = self.order.exclusive(0..self.layout.len().0).await;
-        self.layout.grow(spec, disks);
+        // Whoever makes the volume larger meanwhile gives it room for its map, too.
+        if self.layout.map_pages() == 0 && spec.len() >= self.layout.len() {
+            self.layout.grow(spec, disks);
+        }
         self.open_as_copy(opening).await?;
         self.copy.get().inspect(|copy| copy.serves_soon());
         Ok(())

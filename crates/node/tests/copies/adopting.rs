@@ -120,6 +120,64 @@ fn a_crash_while_a_volume_gets_its_first_copy_loses_nothing() {
     assert!(between > 3 && copy > 3, "{alone} alone, {between} in between, {copy} a copy");
 }
 
+/// What was in memory is gone with the process. What hosts write after that is kept.
+#[test]
+fn a_crash_while_a_volume_in_memory_gets_its_first_copy_ends_well() {
+    let mut between = 0;
+    for cut in 0..20 {
+        let cluster = Cluster::new(cut, 2, 1);
+        cluster.add_alone(VolumeKind::Ram);
+        drop(cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
+            let _ = Control::current().add_copy(Shape::thick().name, second_node()).await;
+        }));
+        cluster.world.run_for(Duration::from_micros(20 * cut * cut));
+        cluster.world.crash(cluster.servers[0]);
+        cluster.start(0);
+        // The only copy, and it was in memory.
+        if cluster.is_copy() {
+            continue;
+        }
+        between += u32::from(cluster.volumes_in_record() > 0);
+        cluster.fill(0, BLOCKS, 3);
+        cluster.world.run_for(Duration::from_secs(3));
+        assert_eq!(cluster.holds(0, BLOCKS), [3], "cut {cut}");
+        match cluster.replicate() {
+            Ok(()) | Err(ControlError::HasCopy { .. }) => {}
+            Err(error) => panic!("cut {cut}: {error}"),
+        }
+        cluster.wait_until_in_sync(0, 2);
+        assert_eq!(cluster.holds(1, BLOCKS), [3], "cut {cut}");
+    }
+    assert!(between > 0, "never in between");
+}
+
+/// Hosts would use the volume of an earlier day beside that of the cluster: it has the same identity.
+#[test]
+fn a_pool_that_was_set_back_is_not_served_where_the_volume_has_no_copy_any_more() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_alone(VolumeKind::Thick);
+    cluster.fill(0, BLOCKS, 1);
+    let image = cluster.image(0);
+    cluster.replicate().unwrap();
+    cluster.wait_until_in_sync(0, 2);
+    cluster.fill(1, BLOCKS, 2);
+    cluster.control(1, |control| async move { control.remove_copy(Shape::thick().name, 1).await.unwrap() });
+    cluster.world.run_for(Duration::from_secs(5));
+    cluster.world.crash(cluster.servers[0]);
+    cluster.put_back(0, image);
+    cluster.start(0);
+    cluster.world.run_for(Duration::from_secs(1));
+    let portal = cluster.portal(0);
+    let served = cluster.world.block_on(cluster.client("host"), CoreId(0), move || async move {
+        match log_in(portal, "host").await {
+            Some(session) => read(&session, 0).await.is_ok(),
+            None => false,
+        }
+    });
+    assert!(!served);
+    assert_eq!(cluster.holds(1, BLOCKS), [2]);
+}
+
 /// What hosts have written before may be in a cache, and they do not flush what is a copy.
 #[test]
 fn what_was_written_before_is_on_the_disk_when_it_is_flushed() {

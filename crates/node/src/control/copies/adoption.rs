@@ -2,22 +2,23 @@
 //!
 //! The record comes first: from then on the volume is the cluster's. Then its pool calls it a copy and gives it a dirty
 //! map, and then its slices become copies, each when what hosts do there has ended. Until then it is served as before,
-//! and may be: nobody else can have a copy, since one is added only when this one serves as a copy. A node that crashes in
-//! between opens the volume alone, and goes on when it opens what the record names ([`Control::adopt_what_is_recorded`]).
+//! and may be: nobody else can have a copy, since one is added only when the pool here calls its own one. A node that
+//! crashes in between opens the volume alone, and goes on when it opens what the record names
+//! ([`Control::adopt_what_is_recorded`]).
 //!
 //! A pool that has no copy where the record has had one for longer was set back to the time before. What it holds is
 //! taken for such a copy, and not served (`docs/why/replication.md`, *Copies that were set back*).
 
 use std::rc::Rc;
 
-use store::{ClusterId, CopyOf, CopyState, StoreError, VolumeInfo};
+use store::{ClusterId, CopyOf, CopyState, Pool, StoreError, VolumeInfo};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
-use super::super::{Control, ControlError};
+use super::super::{Control, ControlError, VolumeStatus};
 use super::creation::{Made, NewEntry, record_volume};
-use crate::copies::{Cause, ClusterError, CopyEntry, Keeper, VolumeEntry, volume_key, volume_name_key};
+use crate::copies::{Cause, CopyEntry, Keeper, VolumeEntry, json, volume_key, volume_name_key};
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
@@ -32,14 +33,14 @@ impl Control {
         keeper: &Rc<Keeper>,
         name: &str,
     ) -> Result<(), ControlError> {
-        let (control, keeper, (_, before)) = (Rc::clone(self), Rc::clone(keeper), self.volume_named(name)?);
+        let (control, keeper, (pool, before)) =
+            (Rc::clone(self), Rc::clone(keeper), self.volume_named(name)?);
         self.change(Work::new(Doing::AdoptVolume, &before.name), |changing| async move {
             changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id)]).await?;
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, volume) = control.volume_still(&before)?;
-            control.check_adoption(&keeper, &volume)?;
-            if keeper.revision_of(&volume_key(volume.id)).is_none() {
-                pool.check_make_copy(volume.id, first_copy(&keeper, CopyState::Blank))?;
+            control.check_adoption(&keeper, &pool, &volume)?;
+            if !keeper.has(volume.id) {
                 changing.waits_for(WaitsFor::ClusterRecord);
                 let made = Made::here(&keeper);
                 let new = NewEntry {
@@ -74,19 +75,36 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::adopt_volume`], but for what the record says.
-    pub(in crate::control) fn check_adoption(
-        &self,
-        keeper: &Keeper,
-        volume: &VolumeInfo,
-    ) -> Result<(), ControlError> {
+    fn check_adoption(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<(), ControlError> {
         let named = keeper.get::<String>(&volume_name_key(&volume.name));
         if named.is_some_and(|(id, _)| id != volume.id.to_string()) {
             return Err(ControlError::Exists { kind: "volume", name: volume.name.clone() });
         }
-        Ok(())
+        match volume.copy {
+            Some(_) => Ok(()),
+            None => Ok(pool.check_make_copy(volume.id, first_copy(keeper, CopyState::Blank))?),
+        }
     }
 
-    /// Has the pool here call a volume a copy which it does not call one, and the record does.
+    /// Whether a volume that this node has alone could get a copy elsewhere.
+    ///
+    /// # Errors
+    /// As [`Control::adopt_volume`], but for what the record says; a copy that is to move from another node.
+    pub(in crate::control) fn check_first_copy(
+        &self,
+        keeper: &Keeper,
+        volume: &str,
+        instead_of: Option<u16>,
+    ) -> Result<VolumeStatus, ControlError> {
+        let (pool, info) = self.volume_named(volume)?;
+        self.check_adoption(keeper, &pool, &info)?;
+        match instead_of.filter(|node| *node != keeper.me().0) {
+            Some(node) => Err(ControlError::HasNoCopy { volume: info.name, node }),
+            None => Ok(self.volume_status(info, &pool.name())),
+        }
+    }
+
+    /// The record has a copy of a volume here: has its pool call it one, too, if it does not yet.
     ///
     /// # Errors
     /// What the pool says.
@@ -95,21 +113,25 @@ impl Control {
         keeper: &Keeper,
         id: VolumeId,
     ) -> Result<(), ControlError> {
-        let Some(entry) = keeper.volume(id).map(|volume| volume.entry) else { return Ok(()) };
+        let Some((entry, revision)) = keeper.get::<VolumeEntry>(&volume_key(id)) else { return Ok(()) };
         let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(()) };
         let found = self.copies_of(id);
         let [(pool, info)] = found.as_slice() else { return Ok(()) };
         if info.copy.is_some() {
             return Ok(());
         }
+        if entry.is_being_adopted() && copy.incarnation != keeper.incarnation().0 {
+            // It was recorded in an earlier life. In this one it is served already, and is in sync from the beginning.
+            let mut next = VolumeEntry { epoch: entry.epoch + 1, ..entry.clone() };
+            next.copies.iter_mut().for_each(|copy| copy.incarnation = keeper.incarnation().0);
+            let transaction = Keeper::transaction()
+                .expect(&volume_key(id), Some(revision))
+                .put(&volume_key(id), json(&next));
+            return Ok(keeper.commit(transaction).await?);
+        }
         let state = state_of(&entry, copy);
         if matches!(state, CopyState::SetBack { .. }) {
-            tracing::error!(
-                volume = entry.name,
-                pool = pool.name(),
-                "a pool was set back to the time before the volume got copies: its data is not served"
-            );
-            on_all_cores(move || async move { Shard::current().remove_unit(id).await }).await;
+            self.serve_no_more(pool, info).await;
         }
         let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, state) };
         match pool.make_copy(id, kept).await {
@@ -121,11 +143,31 @@ impl Control {
         Ok(())
     }
 
-    /// Whether the record decides when a volume of an open pool is served.
+    /// A volume of the cluster has no copy here, as the record says. What a pool here has of it, that does not call it a
+    /// copy, is from the time before it was the cluster's.
+    pub(crate) async fn note_no_copy(&self, id: VolumeId) {
+        let older = self.copies_of(id).into_iter().find(|(_, info)| info.copy.is_none());
+        if let Some((pool, info)) = older {
+            self.serve_no_more(&pool, &info).await;
+        }
+    }
+
+    async fn serve_no_more(&self, pool: &Pool, info: &VolumeInfo) {
+        let (id, volume, pool) = (info.id, info.name.clone(), pool.name());
+        tracing::error!(
+            volume,
+            pool,
+            "a pool holds a volume as it was before other nodes got copies: it is not served"
+        );
+        on_all_cores(move || async move { Shard::current().remove_unit(id).await }).await;
+        self.unserved.borrow_mut().insert(id, ControlError::OldCopy { volume, pool });
+    }
+
+    /// Whether the record decides when, and whether, a volume of an open pool is served.
     pub(in crate::control) fn is_served_by_record(&self, info: &VolumeInfo) -> bool {
         let is_recorded = |keeper: Rc<Keeper>| {
             let entry = keeper.volume(info.id).map(|volume| volume.entry);
-            entry.is_some_and(|entry| !entry.is_being_adopted() && entry.copy_on(keeper.me()).is_some())
+            entry.is_some_and(|entry| !entry.is_being_adopted() || entry.copy_on(keeper.me()).is_none())
         };
         info.copy.is_some() || self.keeper().is_some_and(is_recorded)
     }
@@ -133,11 +175,14 @@ impl Control {
     /// Whether a volume that no pool here calls a copy may be changed as one that this node has alone.
     ///
     /// # Errors
-    /// It is getting into the cluster's record.
-    pub(in crate::control) fn check_alone(&self, info: &VolumeInfo) -> Result<(), ControlError> {
-        match self.keeper().filter(|keeper| keeper.revision_of(&volume_key(info.id)).is_some()) {
-            Some(_) => Err(ClusterError::Conflict(info.name.clone()).into()),
+    /// It is getting into the cluster's record, or is older than what that has.
+    pub(in crate::control) fn check_alone(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
+        let recorded = self.keeper().and_then(|keeper| Some((keeper.volume(info.id)?.entry, keeper.me())));
+        let volume = info.name.clone();
+        match recorded {
             None => Ok(()),
+            Some((entry, me)) if entry.copy_on(me).is_some() => Err(ControlError::BeingAdopted(volume)),
+            Some(_) => Err(ControlError::OldCopy { volume, pool: pool.name() }),
         }
     }
 }

@@ -13,11 +13,14 @@ use super::super::doing::Doing;
 use super::super::volumes::open_on_all_cores;
 use super::super::{Control, ControlError};
 use crate::copies::{Address, Copies, SliceCopy};
-use crate::shard::on_all_cores;
+use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
 /// How often it is looked whether the map of a new copy is on its disk.
 const MAP_WRITTEN_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a volume that is in use waits for a change of its reservations to end before it becomes a copy; then it is tried again later.
+const TURN_MAX: Duration = Duration::from_secs(2);
 
 /// How a copy on this node is to be opened.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +93,16 @@ impl Control {
         }
         let untrusted = state.is_untrusted();
         let blank = untrusted || !copy.new && info.kind == VolumeKind::Ram;
+        let mut _turn = None;
+        if let Some(unit) = Shard::current().unit(id) {
+            // No change of its reservations is carried out by this node alone from here on.
+            match rt::timeout(TURN_MAX, Shard::current().changes(id)).await {
+                Ok(turn) => _turn = Some(turn),
+                Err(rt::Elapsed) => return None,
+            }
+            // The less there is to flush while hosts wait for it.
+            let _flushed = unit.volume().flush().await;
+        }
         match self.opening(&pool, &info, Some((copy, Worth { blank, untrusted }))) {
             Ok(opening) => {
                 self.unserved.borrow_mut().remove(&id);

@@ -40,7 +40,7 @@ impl Control {
                 control.grow_replicated(&before, size).await?;
                 return control.volume(&before.id.to_string());
             }
-            control.check_alone(&before)?;
+            control.check_alone(&pool, &before)?;
             let capacity = whole_blocks(size, before.block_size)?;
             if capacity < before.capacity {
                 let (volume, from) = (before.name, before.capacity);
@@ -113,7 +113,7 @@ impl Control {
                 let _followed = pool.rename_volume(before.id, new_name.as_str()).await;
                 return control.volume(&before.id.to_string());
             }
-            control.check_alone(&before)?;
+            control.check_alone(&pool, &before)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             let info = pool.rename_volume(before.id, new_name.as_str()).await?;
             // Of one with copies the cluster's record tells it, in the same words.

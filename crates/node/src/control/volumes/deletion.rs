@@ -25,7 +25,7 @@ impl Control {
             let (pool, volume) = control.volume_still(&volume)?;
             match control.keeper() {
                 Some(keeper) if volume.copy.is_some() => keeper.check_entry(&volume_key(volume.id))?,
-                _ => control.check_alone(&volume)?,
+                _ => control.check_alone(&pool, &volume)?,
             }
             control.unmap_volume(&changing, &volume, force).await?;
             if volume.copy.is_some() && control.is_recorded(volume.id).await? {

@@ -377,7 +377,10 @@ impl Keeper {
     async fn keep(&self, id: VolumeId, durable: Vec<u8>) -> bool {
         let control = Control::current();
         let mut storing = pin!(control.store_lu_state(id, durable));
-        let stored = match rt::timeout(SILENT_MAX, storing.as_mut()).await {
+        // Not all at once: what keeps every disk waiting must leave somebody in sync.
+        let slot = self.volumes.borrow().get(&id).map_or(0, |kept| kept.slot.index());
+        let silent_max = SILENT_MAX + Duration::from_secs(slot as u64);
+        let stored = match rt::timeout(silent_max, storing.as_mut()).await {
             Err(rt::Elapsed) if self.is_last(id) => storing.await,
             Err(rt::Elapsed) => {
                 tracing::error!(volume = %id, "a pool has not stored a change of reservations or mode pages for seconds: other copies continue without this one");

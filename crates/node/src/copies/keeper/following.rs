@@ -110,7 +110,13 @@ impl Keeper {
             Reading::Nothing { epoch } => return self.hold_unreadable(id, epoch).await,
         };
         let here = entry.copy_on(self.me()).map(|(slot, copy)| (slot, copy.made));
-        let Some((slot, made)) = here else { return self.forget(id).await };
+        let Some((slot, made)) = here else {
+            self.forget(id).await;
+            if let Some(control) = Control::try_current() {
+                control.note_no_copy(id).await;
+            }
+            return;
+        };
         if self.volumes.borrow().get(&id).is_some_and(|kept| (kept.slot, kept.made) != (slot, made)) {
             // It was taken off this node and put there again while nobody told this node so.
             self.forget(id).await;

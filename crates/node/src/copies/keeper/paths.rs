@@ -28,13 +28,12 @@ impl Keeper {
         self.volumes.borrow().get(&id).filter(|kept| self.is_shown(kept)).map(|kept| self.paths_to(kept))
     }
 
-    /// Not in the moment before a copy acts that is in sync in this life: what hosts are told stays, of a volume that
-    /// they could use before it had copies.
+    /// Not before it acts where it is the only member: of a volume that hosts could use before it had copies, what they
+    /// are told stays.
     fn is_shown(&self, kept: &Kept) -> bool {
-        let acts_soon = || {
-            let newest = kept.membership.newest();
-            kept.membership.active().is_none() && newest.is_some_and(|config| self.is_in_sync(kept, config))
-        };
+        let is_only = |config: &Config| config.members().without(kept.slot).is_empty();
+        let acts_soon =
+            || kept.membership.active().is_none() && kept.membership.newest().is_some_and(is_only);
         kept.open && !acts_soon()
     }
 

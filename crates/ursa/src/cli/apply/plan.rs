@@ -285,9 +285,8 @@ impl Planner<'_> {
         }
         let on = numbers(&is.iter().copied().collect::<Vec<_>>());
         let several = volume.on.len().max(usize::from(volume.copies.unwrap_or_default())) > 1;
-        if is.is_empty() && (several || !volume.on.is_empty()) {
-            self.conflicts
-                .push(format!("volume {name:?}: it cannot get copies, as the node is not in a cluster"));
+        if present.copies.is_empty() && (is.is_empty() && several || volume.on.len() == 1) {
+            self.conflicts.push(format!("volume {name:?}: it is a local volume (local = true)"));
             return;
         }
         if volume.local && !present.copies.is_empty() {

@@ -422,8 +422,8 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
     );
     let mut alone = self::present();
     alone.volumes = vec![volume("db", &[])];
-    conflicts(FILE, &alone, "it cannot get copies, as the node is not in a cluster");
-    conflicts(&FILE.replace("on = [2, 1]", "copies = 2"), &alone, "it cannot get copies");
+    conflicts(FILE, &alone, "it is a local volume");
+    conflicts(&FILE.replace("on = [2, 1]", "copies = 2"), &alone, "it is a local volume");
     changes(&FILE.replace("on = [2, 1]", "local = true"), &alone, false, &[]);
     let in_other_pool = FILE.replace("on = [2, 1]", "pool = \"fast\"");
     conflicts(&in_other_pool, &alone, "its pool is default");
@@ -432,6 +432,7 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
     changes(FILE, &alone, false, &["+ copy of volume db on node 2"]);
     let number = FILE.replace("on = [2, 1]", "copies = 2");
     conflicts(&number, &alone, "it has copies on nodes 1: to change their number");
+    conflicts(&FILE.replace("on = [2, 1]", "on = [1]"), &alone, "it is a local volume");
 }
 
 #[test]

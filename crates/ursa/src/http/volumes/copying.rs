@@ -36,6 +36,7 @@ use crate::http::there::AskedOfNode;
         (status = CONFLICT, description = "`no_cluster`, `volume_exists`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = GATEWAY_TIMEOUT, description = "`node_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`: of a local volume's pool, for its map of changed regions", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn add_copy(
@@ -88,9 +89,10 @@ async fn would_add_copy(
     (of_node, name): (Option<u16>, String),
     copy: CopyCreate,
 ) -> Result<Response, Refusal> {
+    let instead_of = copy.instead_of;
     let look = move |control: Rc<Control>| async move {
         control.check_is_here(of_node)?;
-        control.check_added_copy(&name)
+        control.check_added_copy(&name, instead_of)
     };
     let (volume, nodes) = state.call(look).await?;
     let name = volume.info.name.clone();
@@ -107,7 +109,11 @@ async fn would_add_copy(
         let code = bad.rule.clone().unwrap_or_default();
         return Err(Refusal::new(StatusCode::CONFLICT, code, detail).candidates(found));
     }
-    let mut steps = vec![format!("node {} receives all {} of volume {name}", copy.node, ByteLen(asked.size))];
+    let mut steps = Vec::new();
+    if volume.copies.is_none() {
+        steps.push(format!("volume {name} becomes a volume of the cluster, and cannot be local again"));
+    }
+    steps.push(format!("node {} receives all {} of volume {name}", copy.node, ByteLen(asked.size)));
     if let Some(from) = copy.instead_of {
         steps.push(format!("then the copy on node {from} is deleted"));
     }
