@@ -15,6 +15,8 @@ fn added() -> (Copies, Config) {
     let two = Config::initial(&[1, 2].map(|node| (NodeId(node), LIFE)), Revision(1));
     let mut all = Copies::new(&two);
     all.budget = u32::MAX;
+    // Until then all is finished.
+    wait(&mut all, WARM_TICKS);
     all.cut(0, 1);
     all.write(7);
     let three = two.add(slot(2), NodeId(3)).unwrap();
