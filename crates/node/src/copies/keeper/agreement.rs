@@ -379,15 +379,22 @@ impl Keeper {
         let mut storing = pin!(control.store_lu_state(id, durable));
         // Not all at once: what keeps every disk waiting must leave somebody in sync.
         let slot = self.volumes.borrow().get(&id).map_or(0, |kept| kept.slot.index());
-        let silent_max = SILENT_MAX + Duration::from_secs(slot as u64);
-        let stored = match rt::timeout(silent_max, storing.as_mut()).await {
-            Err(rt::Elapsed) if self.is_last(id) => storing.await,
-            Err(rt::Elapsed) => {
+        let mut stored = None;
+        // Second by second: of a process that stood still one counts.
+        for _ in 0..SILENT_MAX.as_secs() + slot as u64 {
+            stored = rt::timeout(Duration::from_secs(1), storing.as_mut()).await.ok();
+            if stored.is_some() {
+                break;
+            }
+        }
+        let stored = match stored {
+            Some(stored) => stored,
+            None if self.is_last(id) => storing.await,
+            None => {
                 tracing::error!(volume = %id, "a pool has not stored a change of reservations or mode pages for seconds: other copies continue without this one");
                 self.give_up_disk(id, DiskFault::Silent).await;
                 return false;
             }
-            Ok(stored) => stored,
         };
         let Err(error) = stored else { return true };
         tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
