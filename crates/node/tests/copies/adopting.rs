@@ -23,6 +23,17 @@ impl Cluster {
         self.control(0, |control| async move { control.add_copy(Shape::thick().name, second_node()).await })
     }
 
+    /// Makes a volume of which both nodes have a copy.
+    fn add_other(&self) {
+        self.control(0, |control| async move {
+            let shape = Shape { name: "other", ..Shape::thick() };
+            let new = new_volume(POOL, shape);
+            let copies = Some(Placement::Count(2));
+            control.create_volume(node::control::NewVolume { copies, ..new }).await.unwrap();
+        });
+        self.world.run_for(Duration::from_secs(1));
+    }
+
     /// Whether the first node's pool calls the volume a copy.
     fn is_copy(&self) -> bool {
         self.control(
@@ -214,6 +225,10 @@ fn a_pool_that_was_set_back_to_before_a_volume_got_copies_is_not_served() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_alone(VolumeKind::Thick);
+        if seed % 2 == 0 {
+            // The pool is compared with the record for the sake of another copy, too.
+            cluster.add_other();
+        }
         cluster.fill(0, BLOCKS, 1);
         let image = cluster.image(0);
         cluster.replicate().unwrap();

@@ -1,13 +1,15 @@
-//! A volume that this node has alone gets into the cluster's record, as one with a single copy, while it is in use.
+//! A volume that this node has alone gets into the cluster's record, as one with a single copy, while hosts use
+//! it.
 //!
-//! The record comes first: from then on the volume is the cluster's. Then its pool calls it a copy and gives it a dirty
-//! map, and then its slices become copies, each when what hosts do there has ended. Until then it is served as before,
-//! and may be: nobody else can have a copy, since one is added only when the pool here calls its own one. A node that
-//! crashes in between opens the volume alone, and goes on when it opens what the record names
+//! The record comes first: from then on the volume is the cluster's. Then its pool calls it a copy and gives it
+//! a dirty map, and then its slices become copies, each when what hosts do there has ended. Until then it is
+//! served as before, and may be: a copy is added elsewhere only when the pool here calls its own a copy. A node
+//! that crashes in between opens the volume alone, and completes this when it opens what the record names
 //! ([`Control::adopt_what_is_recorded`]).
 //!
-//! A pool that has no copy where the record has had one for longer was set back to the time before. What it holds is
-//! taken for such a copy, and not served (`docs/why/replication.md`, *Copies that were set back*).
+//! A pool without a copy where the record has had one for longer was set back to the time before. What it holds
+//! is taken for such a copy, and not served (`docs/why/replication.md`, *Copies that were set back*). The pool's
+//! mark does not show that: it was compared before the pool had this copy, if it has others.
 
 use std::rc::Rc;
 
@@ -113,13 +115,13 @@ impl Control {
         keeper: &Keeper,
         id: VolumeId,
     ) -> Result<(), ControlError> {
-        let Some((entry, revision)) = keeper.get::<VolumeEntry>(&volume_key(id)) else { return Ok(()) };
-        let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(()) };
         let found = self.copies_of(id);
         let [(pool, info)] = found.as_slice() else { return Ok(()) };
         if info.copy.is_some() {
             return Ok(());
         }
+        let Some((entry, revision)) = keeper.get::<VolumeEntry>(&volume_key(id)) else { return Ok(()) };
+        let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(()) };
         if entry.is_being_adopted() && copy.incarnation != keeper.incarnation().0 {
             // It was recorded in an earlier life. In this one it is served already, and is in sync from the beginning.
             let mut next = VolumeEntry { epoch: entry.epoch + 1, ..entry.clone() };
