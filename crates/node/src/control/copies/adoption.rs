@@ -9,7 +9,7 @@
 //!
 //! A pool without a copy where the record has had one for longer was set back to the time before. What it holds
 //! is taken for such a copy, and not served (`docs/why/replication.md`, *Copies that were set back*). The pool's
-//! mark does not show that: it was compared before the pool had this copy, if it has others.
+//! mark shows that, too, but not where it was compared before the pool had this copy: for the sake of others.
 
 use std::rc::Rc;
 
