@@ -96,7 +96,7 @@ it('makes a volume by the wizard', async () => {
   await page.keyboard.press('Enter')
 
   await page.getByText('Step 2 of 4').waitFor()
-  await until('the step has the focus', async () => (await focused()) === 'On several nodes, chosen by Ursa')
+  await until('the step has the focus', async () => (await focused()) === 'On nodes chosen by Ursa')
   await page.keyboard.press('ArrowDown')
   expect(await focused()).toBe('On nodes that I choose')
   for (const number of [1, 2]) {

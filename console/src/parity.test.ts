@@ -30,28 +30,24 @@ const NOT_ON_THE_COMMAND_LINE: Record<string, string> = {
   stream_live: '`ursa top` reads the metrics, and samples of other nodes',
 }
 
-const BY_IDENTITY = 'it names volumes by their identity: there is one of it in the cluster'
+const ANY_NODE = 'whichever node has a copy in sync may do it'
 const BY_TIME = 'it goes back by time, which all nodes have: numbers are each node’s own'
 const MANY_AT_ONCE = 'it shows so many at once that a second seldom has more'
 const AS_TYPED = 'it would be asked for anew with each letter that is typed; the dialog says what becomes of it'
 
 /** What can stand behind the question mark of a call that the console makes, and never does. */
 const NO_PARAMETER_OF_THE_CONSOLE: Record<string, string> = {
-  'add_copy node': BY_IDENTITY,
   'change_host dry_run': AS_TYPED,
   'change_target dry_run': AS_TYPED,
   'change_user dry_run': AS_TYPED,
   'change_volume dry_run': AS_TYPED,
-  'change_volume node': BY_IDENTITY,
   'choose_strategy dry_run': 'the panel says what each choice does',
-  'create_map node': BY_IDENTITY,
-  'delete_volume node': BY_IDENTITY,
   'list_audit before': BY_TIME,
   'list_audit skip': MANY_AT_ONCE,
   'list_events after': BY_TIME,
   'list_events skip': MANY_AT_ONCE,
-  'show_verification node': BY_IDENTITY,
-  'verify_volume node': BY_IDENTITY,
+  'show_verification node': ANY_NODE,
+  'verify_volume node': ANY_NODE,
 }
 
 const TAKES_NOTHING_AWAY = '`--dry-run` goes with what destroys something or takes it away'
@@ -60,7 +56,6 @@ const TAKES_NOTHING_AWAY = '`--dry-run` goes with what destroys something or tak
 const NO_PARAMETER_OF_THE_COMMAND_LINE: Record<string, string> = {
   'change_volume dry_run': TAKES_NOTHING_AWAY,
   'choose_strategy dry_run': TAKES_NOTHING_AWAY,
-  'delete_volume node': '`--node` says whose it is when its identity is asked for; it is deleted by that',
 }
 
 /** Fields of requests that no file of the command line names. */

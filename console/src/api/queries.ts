@@ -96,7 +96,7 @@ export const useLinks = (cluster: boolean) => useQuery({ ...LINKS, select: items
 /** Floating addresses, and which node has each; only in a cluster. */
 export const useAddresses = () => useQuery({ ...ADDRESSES, select: itemsOf })
 
-/** The nodes whose volumes (those that they have alone), pools, sessions, problems or links are not in the list, and why. */
+/** The nodes whose volumes, pools, sessions, problems or links are not in the list, and why. */
 export const useMissingVolumes = () => useQuery({ ...VOLUMES, select: missingOf }).data ?? NONE
 export const useMissingPools = () => useQuery({ ...POOLS, select: missingOf }).data ?? NONE
 /** `seldom`: there may be many, and most screens do not show them. */
@@ -105,11 +105,10 @@ export const useMissingSessions = (often: 'often' | 'seldom' = 'often') =>
 export const useMissingProblems = () => useQuery({ ...PROBLEMS, select: missingOf }).data ?? NONE
 export const useMissingLinks = (cluster: boolean) => useQuery({ ...LINKS, select: missingOf, enabled: cluster }).data ?? NONE
 
-/** A volume by name, or what the node of this number calls so. */
-export const useVolume = (name: string, node?: number) =>
+export const useVolume = (name: string) =>
   useQuery({
-    queryKey: ['volumes', name, node],
-    queryFn: () => data(api.GET('/v1/volumes/{name}', { params: { path: { name }, query: node === undefined ? {} : { node } } })),
+    queryKey: ['volumes', name],
+    queryFn: () => data(api.GET('/v1/volumes/{name}', { params: { path: { name } } })),
     refetchInterval: SOON,
   })
 

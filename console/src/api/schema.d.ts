@@ -117,8 +117,8 @@ export interface paths {
         /**
          * Makes this node leave its cluster at its next start.
          * @description For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an
-         *     active member of its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in
-         *     their pools and are no longer served. It can join a cluster again as a new node.
+         *     active member of its cluster. Its pools stay, and volumes that only it has ever had a copy of are served;
+         *     other copies stay in their pools and are no longer served. It can join a cluster again as a new node.
          */
         post: operations["leave_cluster"];
         delete?: never;
@@ -1080,10 +1080,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * Maps a volume to a host group as a LUN of a target. If several nodes have a local volume of that name,
-         *     `node` selects one.
-         */
+        /** Maps a volume to a host group as a LUN of a target. */
         post: operations["create_map"];
         delete?: never;
         options?: never;
@@ -1187,11 +1184,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All volumes of the cluster, by name: volumes with copies, and local volumes (`node`). Several nodes may
-         *     have local volumes of the same name.
+         * All volumes of the cluster, by name.
          * @description If the queried node has no copy of a volume, `pool` is that of a node that has one. `missing` lists nodes
-         *     that did not answer within two seconds: their local volumes are missing then, and so is a volume with
-         *     copies of which nothing was known before.
+         *     that did not answer within two seconds: a volume of which nothing was known before is missing then.
          */
         get: operations["list_volumes"];
         put?: never;
@@ -1215,12 +1210,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * Shows one volume, by name or ID.
-         * @description Names of local volumes are unique only on their node. A name means first a local volume of the queried
-         *     node or a volume in the cluster's record, then a local volume of another node. If several other nodes have
-         *     one, `node` or the volume ID selects it. This applies to all calls that name a volume.
-         */
+        /** Shows one volume, by name or ID. */
         get: operations["show_volume"];
         put?: never;
         post?: never;
@@ -1252,8 +1242,7 @@ export interface paths {
          * Adds a copy to a volume while it is in use, or moves one.
          * @description The new copy receives all data of the volume in the background; until it is in sync its state is not
          *     `in_sync`. With `instead_of` the copy on that node is removed then. If repeated after a 504, it continues
-         *     where it was. If the copy cannot be placed, `candidates` of the problem names the rule. A local volume
-         *     becomes a volume of the cluster first.
+         *     where it was. If the copy cannot be placed, `candidates` of the problem names the rule.
          */
         post: operations["add_copy"];
         delete?: never;
@@ -1516,7 +1505,7 @@ export interface components {
              */
             block_size: number;
             comparison?: components["schemas"]["Comparison"] | null;
-            /** @description Its copies, by slot; empty if it is local to one node and not in the cluster's record. */
+            /** @description Its copies, by slot; empty if its node is in no cluster. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
              * Format: int64
@@ -1542,15 +1531,8 @@ export interface components {
             maps: components["schemas"]["VolumeMap"][];
             /** @description NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
             naa: string;
-            /** @description Name: unique in the cluster for volumes with copies, otherwise unique on the node that has it. */
+            /** @description Name: unique in the cluster. */
             name: string;
-            /**
-             * Format: int32
-             * @description Number of the node that it is local to; absent for volumes with copies, and without a cluster.
-             */
-            node?: number | null;
-            /** @description Name of that node. */
-            node_name?: string | null;
             /**
              * Format: int32
              * @description Physical block size in bytes.
@@ -1561,10 +1543,7 @@ export interface components {
              *     has answered since.
              */
             pool: string;
-            /**
-             * @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent
-             *     if it does. Other nodes serve it while they have a copy in sync.
-             */
+            /** @description Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
             problem?: string | null;
             /** @description Reason for the last of these changes; absent without copies. */
             reason?: string | null;
@@ -3196,7 +3175,7 @@ export interface components {
                  */
                 block_size: number;
                 comparison?: components["schemas"]["Comparison"] | null;
-                /** @description Its copies, by slot; empty if it is local to one node and not in the cluster's record. */
+                /** @description Its copies, by slot; empty if its node is in no cluster. */
                 copies?: components["schemas"]["VolumeCopy"][];
                 /**
                  * Format: int64
@@ -3222,15 +3201,8 @@ export interface components {
                 maps: components["schemas"]["VolumeMap"][];
                 /** @description NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
                 naa: string;
-                /** @description Name: unique in the cluster for volumes with copies, otherwise unique on the node that has it. */
+                /** @description Name: unique in the cluster. */
                 name: string;
-                /**
-                 * Format: int32
-                 * @description Number of the node that it is local to; absent for volumes with copies, and without a cluster.
-                 */
-                node?: number | null;
-                /** @description Name of that node. */
-                node_name?: string | null;
                 /**
                  * Format: int32
                  * @description Physical block size in bytes.
@@ -3241,10 +3213,7 @@ export interface components {
                  *     has answered since.
                  */
                 pool: string;
-                /**
-                 * @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent
-                 *     if it does. Other nodes serve it while they have a copy in sync.
-                 */
+                /** @description Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
                 problem?: string | null;
                 /** @description Reason for the last of these changes; absent without copies. */
                 reason?: string | null;
@@ -3920,10 +3889,7 @@ export interface components {
              * @description LUN.
              */
             lun: number;
-            /**
-             * @description Volume name; absent while its pool is not open, and if the volume is local to another node: `GET
-             *     /v1/volumes` lists it then.
-             */
+            /** @description Volume name; absent if it is unknown: the volume is not in the cluster's record, and its pool is not open. */
             volume?: string | null;
             /** @description Volume ID. */
             volume_id: string;
@@ -4034,7 +4000,7 @@ export interface components {
              */
             block_size: number;
             comparison?: components["schemas"]["Comparison"] | null;
-            /** @description Its copies, by slot; empty if it is local to one node and not in the cluster's record. */
+            /** @description Its copies, by slot; empty if its node is in no cluster. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
              * Format: int64
@@ -4060,15 +4026,8 @@ export interface components {
             maps: components["schemas"]["VolumeMap"][];
             /** @description NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
             naa: string;
-            /** @description Name: unique in the cluster for volumes with copies, otherwise unique on the node that has it. */
+            /** @description Name: unique in the cluster. */
             name: string;
-            /**
-             * Format: int32
-             * @description Number of the node that it is local to; absent for volumes with copies, and without a cluster.
-             */
-            node?: number | null;
-            /** @description Name of that node. */
-            node_name?: string | null;
             /**
              * Format: int32
              * @description Physical block size in bytes.
@@ -4079,10 +4038,7 @@ export interface components {
              *     has answered since.
              */
             pool: string;
-            /**
-             * @description Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent
-             *     if it does. Other nodes serve it while they have a copy in sync.
-             */
+            /** @description Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
             problem?: string | null;
             /** @description Reason for the last of these changes; absent without copies. */
             reason?: string | null;
@@ -4159,20 +4115,14 @@ export interface components {
             block_size?: number;
             /**
              * Format: int32
-             * @description Number of copies, each on a different node, including this one if it has room. If `copies`, `nodes`
-             *     and `local` are all absent: two in a cluster of several nodes (not counting witnesses), otherwise one.
+             * @description Number of copies, each on a different node, including this one if it has room. If `copies` and `nodes`
+             *     are both absent: two in a cluster of several nodes (not counting witnesses), otherwise one.
              */
             copies?: number | null;
             /** @description The host group to map it to; absent: `local`. */
             host?: string | null;
             /** @description How its blocks are stored. */
             kind?: components["schemas"]["VolumeKind"];
-            /**
-             * @description A single copy on this node, kept out of the cluster's record: it is served without quorum until it gets a
-             *     second copy. Not together with `copies` or `nodes`.
-             * @default false
-             */
-            local?: boolean;
             /**
              * Format: int32
              * @description LUN; absent: the lowest free one.
@@ -7945,10 +7895,7 @@ export interface operations {
     };
     create_map: {
         parameters: {
-            query?: {
-                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
-                node?: number;
-            };
+            query?: never;
             header?: {
                 /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
                 "Idempotency-Key"?: string;
@@ -7977,7 +7924,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `target_not_found`, `volume_not_found`, `host_not_found`, `node_not_found` */
+            /** @description `target_not_found`, `volume_not_found`, `host_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -7986,7 +7933,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `lun_taken`, `target_full`, `volume_ambiguous`, `no_cluster` */
+            /** @description `lun_taken`, `target_full`, `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8519,10 +8466,7 @@ export interface operations {
     };
     show_volume: {
         parameters: {
-            query?: {
-                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
-                node?: number;
-            };
+            query?: never;
             header?: never;
             path: {
                 /** @description Volume name or ID */
@@ -8544,17 +8488,8 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `volume_not_found`, `node_not_found` */
+            /** @description `volume_not_found` */
             404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `volume_ambiguous`: `candidates` lists the nodes; `no_cluster` */
-            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8580,8 +8515,6 @@ export interface operations {
             query?: {
                 /** @description Delete its LUN maps, too. */
                 force?: boolean;
-                /** @description Number of the node that has the volume and carries out the call; absent: the queried node. */
-                node?: number;
                 /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
@@ -8613,7 +8546,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `volume_not_found`, `node_not_found` */
+            /** @description `volume_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8622,7 +8555,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_mapped`, `volume_in_use`, `volume_ambiguous`, `no_cluster` */
+            /** @description `volume_mapped`, `volume_in_use`, `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8642,8 +8575,6 @@ export interface operations {
     change_volume: {
         parameters: {
             query?: {
-                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
-                node?: number;
                 /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
@@ -8672,7 +8603,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `volume_not_found`, `node_not_found` */
+            /** @description `volume_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8681,7 +8612,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_exists`, `volume_ambiguous`, `forked`, `no_cluster` */
+            /** @description `volume_exists`, `forked`, `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8719,8 +8650,6 @@ export interface operations {
     add_copy: {
         parameters: {
             query?: {
-                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
-                node?: number;
                 /** @description Dry run: show what would be done, and change nothing. */
                 dry_run?: boolean;
             };
@@ -8772,7 +8701,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `volume_exists`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
+            /** @description `no_cluster`, `volume_exists`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8804,7 +8733,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_space`, `no_memory`: of a local volume's pool, for its map of changed regions */
+            /** @description `no_space`, `no_memory`: for the map of changed regions that a single copy does not have yet */
             507: {
                 headers: {
                     [name: string]: unknown;
@@ -8930,7 +8859,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_ambiguous`, `no_cluster` */
+            /** @description `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9137,7 +9066,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_ambiguous`, `no_cluster` */
+            /** @description `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9201,7 +9130,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `not_replicated`, `volume_ambiguous`, `no_cluster` */
+            /** @description `not_replicated`, `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;

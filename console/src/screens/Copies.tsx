@@ -43,16 +43,8 @@ export function Copies({ name }: { name: string }) {
       </div>
       {!nodes.data ? (
         <Panel title="Copies" at={volume.dataUpdatedAt}>
-          <Empty>{nodes.error ? 'Copies need a second node: create a cluster and let a node join it. This volume can then get a copy there while hosts use it.' : 'Loading nodes.'}</Empty>
+          <Empty>{nodes.data === null || nodes.error ? 'Copies need a second node: create a cluster and let a node join it. This volume can then get a copy there while hosts use it.' : 'Loading nodes.'}</Empty>
         </Panel>
-      ) : isLocal(one) ? (
-        <>
-          <Panel title="Current copies" at={volume.dataUpdatedAt}>
-            <Text size="sm">This volume is local to {one.node_name ?? 'one node'}. With the first copy on another node it becomes a volume of the cluster: every node serves it, and its name is unique in the cluster.</Text>
-          </Panel>
-          <Partners volume={one} nodes={nodes.data} at={nodes.dataUpdatedAt} />
-          <Change volume={one} nodes={nodes.data} />
-        </>
       ) : (
         <>
           <Now volume={one} nodes={nodes.data} at={volume.dataUpdatedAt} />
@@ -65,14 +57,8 @@ export function Copies({ name }: { name: string }) {
   )
 }
 
-function isLocal(volume: Volume): boolean {
-  return (volume.copies ?? []).length === 0
-}
-
-/** Whether the node has the volume: a copy of it, or the volume itself if it is local. */
-function hasIt(volume: Volume, node: ClusterNode): boolean {
-  return isLocal(volume) ? volume.node === node.id : (volume.copies ?? []).some((copy) => copy.node === node.id)
-}
+/** The copy that a node has of the volume. */
+const copyOn = (volume: Volume, node: ClusterNode) => volume.copies?.find((copy) => copy.node === node.id)
 
 function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
   const loss = (node: number) => volume.losses?.find((one) => one.node === node)?.text
@@ -99,19 +85,18 @@ function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: 
 /** The nodes that have copies, or could, and by which links. */
 function Partners({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
   const here = nodes.find((node) => node.here)
-  const has = (node: ClusterNode) => volume.copies?.find((copy) => copy.node === node.id)
   return (
     <Panel title="Partners and links" at={at} note={`All nodes that can have volumes, as ${here?.name ?? 'this node'} sees them. Links between nodes carry replication, heartbeats and the cluster’s record; an address marked (replication) or (heartbeat) is reserved for that.`}>
       <Rows width={620} head={['Node', 'Link', 'Copy', 'Between nodes', 'For hosts (iSCSI)']} dense>
         {nodes.filter((node) => !node.witness).map((node) => {
-          const copy = has(node)
+          const copy = copyOn(volume, node)
           return (
             <Table.Tr key={node.id}>
               <Table.Td>{node.name}</Table.Td>
               <Table.Td>
                 <State tone={!node.up ? 'critical' : node.maintenance ? 'warning' : 'ok'}>{!node.up ? 'down' : node.maintenance ? 'maintenance' : node.here ? 'this node' : 'up'}</State>
               </Table.Td>
-              <Table.Td>{copy ? copyState(copy.state) : hasIt(volume, node) ? 'local' : 'no copy'}</Table.Td>
+              <Table.Td>{copy ? copyState(copy.state) : 'no copy'}</Table.Td>
               <Table.Td>{node.addresses.map((address) => withRole(node, address)).join(', ')}</Table.Td>
               <Table.Td>{node.portals.join(', ') || 'none'}</Table.Td>
             </Table.Tr>
@@ -132,7 +117,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
   const { busy, error, run, forget } = useDoing()
   const copies = volume.copies ?? []
   const name = (id: number) => nodes.find((node) => node.id === id)?.name ?? `node ${id}`
-  const free = nodes.filter((node) => !node.witness && !hasIt(volume, node))
+  const free = nodes.filter((node) => !node.witness && !copyOn(volume, node))
   const isNew = deed === 'add' || deed === 'move'
   const gets = isNew ? to : deed === 'rebuild' ? from : null
   const there = (pools.data ?? []).filter((one) => gets !== null && one.node === Number(gets))
@@ -175,13 +160,9 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
         >
           <Stack gap={6} mt={6}>
             <Radio value="add" label="Add copy on another node" description="The new copy gets all data of the volume in the background while hosts use it" />
-            {!isLocal(volume) && (
-              <>
-                <Radio value="move" label="Move copy to another node" description="Adds a copy; the old copy is removed when the new one is in sync, so redundancy is never reduced" />
-                <Radio value="rebuild" label="Rebuild copy on its node" description="After a disk or pool was lost: the copy is discarded as it is and created again from the others, in a pool of the same node" />
-                <Radio value="remove" label="Remove copy" description="Deletes the copy and its data on its node; the last copy in sync cannot be removed" />
-              </>
-            )}
+            <Radio value="move" label="Move copy to another node" description="Adds a copy; the old copy is removed when the new one is in sync, so redundancy is never reduced" />
+            <Radio value="rebuild" label="Rebuild copy on its node" description="After a disk or pool was lost: the copy is discarded as it is and created again from the others, in a pool of the same node" />
+            <Radio value="remove" label="Remove copy" description="Deletes the copy and its data on its node; the last copy in sync cannot be removed" />
           </Stack>
         </Radio.Group>
         <Group align="flex-end">
@@ -232,7 +213,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
 function whyNot(deed: CopyDeed, volume: Volume, { nodes, from, there, pool }: { nodes: ClusterNode[]; from: string | null; there: Pool[]; pool: string | null }): string | undefined {
   const copies = volume.copies ?? []
   const isNew = deed === 'add' || deed === 'move'
-  if (isNew && nodes.every((node) => node.witness || hasIt(volume, node))) return 'Every node that can have volumes already has a copy.'
+  if (isNew && nodes.every((node) => node.witness || copyOn(volume, node))) return 'Every node that can have volumes already has a copy.'
   if (deed === 'add' && copies.length >= COPIES_MAX) return `The volume already has ${COPIES_MAX} copies, the maximum.`
   if (isNew || from === null) return undefined
   const inSync = copies.filter((copy) => copy.state === 'in_sync')
@@ -252,7 +233,7 @@ function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
   const leaving = copies.find((copy) => copy.node === Number(from))
   switch (deed) {
     case 'add':
-      return `When the new copy is in sync, the volume has ${plural(Math.max(copies.length, 1) + 1, 'copy', 'copies')}; until then its failure tolerance does not change. Each write then goes to one more node.`
+      return `When the new copy is in sync, the volume has ${plural(copies.length + 1, 'copy', 'copies')}; until then its failure tolerance does not change. Each write then goes to one more node.`
     case 'move':
       return 'The old copy counts until the move is complete. To stop the move, cancel it under “Jobs”, or remove the new copy before it is in sync.'
     case 'rebuild':

@@ -11,11 +11,11 @@ import { ProblemAlert, To } from '../parts/Problem'
 import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
 import { createVolume } from '../words/command'
-import { type Draft, type Known, SLICES, STEPS, emptyDraft, poolsOf, problemsOf, requestOf, takesCopies } from '../words/draft'
+import { type Draft, type Known, SLICES, STEPS, emptyDraft, placedBy, poolsOf, problemsOf, requestOf, takesCopies, whereWords } from '../words/draft'
 import { defaultTarget } from '../words/iscsi'
 import { LUN_MAX, NAME_HINT } from '../words/names'
 import { poolChoices } from '../words/pools'
-import { aloneMeans, etcdDecides, exposure } from '../words/record'
+import { etcdDecides, exposure, singleMeans } from '../words/record'
 import { plural, size } from '../words/size'
 
 /** A volume, asked for step by step: what is wrong is said at once, and so is the command line that does the same. */
@@ -192,25 +192,24 @@ function Where({ draft, set, problems, known }: Step) {
   if (!cluster) {
     return (
       <>
-        <Alert color={draft.kind === 'ram' ? 'yellow' : 'blue'}>This node has no cluster, so the volume has a single copy: {aloneMeans(draft.kind)}. For more copies, create a cluster: <code>ursa node init --listen ADDRESS</code>, or under “Nodes”.</Alert>
+        <Alert color={draft.kind === 'ram' ? 'yellow' : 'blue'}>This node has no cluster, so the volume has a single copy: {singleMeans(draft.kind)}. For more copies, create a cluster: <code>ursa node init --listen ADDRESS</code>, or under “Nodes”.</Alert>
         {pool}
       </>
     )
   }
   return (
     <>
-      <Radio.Group label="Copies" value={draft.place} onChange={(place) => set({ place: place as Draft['place'] })} error={problems.place}>
+      <Radio.Group label="Copies" value={draft.place} onChange={(place) => set(placedBy(place as Draft['place'], draft, known.nodes))} error={problems.place}>
         <Stack gap={6} mt={6}>
-          <Radio value="copies" label="On several nodes, chosen by Ursa" description="All of them serve the volume at the same time; a write is acknowledged when all copies in sync have it" />
-          <Radio value="nodes" label="On nodes that I choose" description="The same, on one to four nodes" />
-          <Radio value="alone" label="On this node only (local)" description={`A copy on another node can be added later; until then ${aloneMeans(draft.kind)}`} />
+          <Radio value="copies" label="On nodes chosen by Ursa" description="One to four copies. All nodes with a copy serve the volume at the same time; a write is acknowledged when all copies in sync have it" />
+          <Radio value="nodes" label="On nodes that I choose" description="The same, on one to four nodes; on one node the volume has a single copy" />
         </Stack>
       </Radio.Group>
       {draft.place === 'copies' && (
-        <NumberInput label="Number of copies" description={exposure(draft.kind, draft.copies, known.nodes.length, etcd)} value={draft.copies} onChange={(copies) => set({ copies: Number(copies) })} min={1} max={Math.min(4, able.filter(takesCopies).length)} error={problems.copies} w={220} />
+        <NumberInput label="Number of copies" description={exposure(draft.kind, draft.copies, known.nodes.length, etcd)} value={draft.copies} onChange={(copies) => set({ copies: Number(copies) })} min={1} max={Math.min(4, able.filter(takesCopies).length)} error={problems.copies} w={420} maw="100%" />
       )}
       {draft.place === 'nodes' && (
-        <Checkbox.Group label="Nodes" description={exposure(draft.kind, draft.nodes.length, known.nodes.length, etcd)} value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })} error={problems.nodes}>
+        <Checkbox.Group label="Nodes" description={draft.nodes.length > 0 ? exposure(draft.kind, draft.nodes.length, known.nodes.length, etcd) : undefined} value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })} error={problems.nodes}>
           <Stack gap={6} mt={6}>
             {able.map((node) => (
               <Checkbox key={node.id} value={String(node.id)} label={`${node.name} (node ${node.id})${node.here ? ', this node' : ''}`} description={!node.up ? 'down' : node.maintenance ? 'in maintenance: takes no new copies' : plural(node.copies, 'copy', 'copies')} disabled={!takesCopies(node) && !draft.nodes.includes(node.id)} />
@@ -240,12 +239,10 @@ function Who({ draft, set, problems, hosts }: Step & { hosts: string[] }) {
 }
 
 function Review({ request, known }: { request: VolumeCreate; known: Known }) {
-  const name = (id: number) => known.nodes.find((node) => node.id === id)?.name ?? `node ${id}`
-  const where = request.nodes ? `with copies on ${request.nodes.map(name).join(', ')}` : request.copies ? `with ${plural(request.copies, 'copy', 'copies')}, on nodes chosen by Ursa` : 'on this node only'
   return (
     <>
       <Text>
-        <b>{request.name}</b>: {size(request.size)}, {request.kind === 'ram' ? 'RAM' : 'thick'}, {request.block_size ?? 512}-byte blocks{request.native_512 ? ', native' : ''}, {request.slices ? `${plural(request.slices, 'slice')}, ` : ''}{where}.
+        <b>{request.name}</b>: {size(request.size)}, {request.kind === 'ram' ? 'RAM' : 'thick'}, {request.block_size ?? 512}-byte blocks{request.native_512 ? ', native' : ''}, {request.slices ? `${plural(request.slices, 'slice')}, ` : ''}{whereWords(request, known.nodes)}.
       </Text>
       <Text size="sm">
         {request.map === false ? 'No host can use it until it is mapped.' : `Mapped to host group ${request.host ?? 'local'} under target ${request.target ?? defaultTarget(request.name)}, LUN ${request.lun ?? '(lowest free)'}.`}

@@ -105,7 +105,7 @@ const SYSTEMS: { value: System; label: string }[] = [
   { value: 'proxmox', label: 'Proxmox VE' },
 ]
 
-/** `wanted`: the name or identity of the volume that a host is to use, if one was named. */
+/** `wanted`: the name of the volume that a host is to use, if one was named. */
 function SetupPanel({ wanted }: { wanted?: string }) {
   const targets = useTargets()
   const volumes = useVolumes()
@@ -116,7 +116,7 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   const [chosen, setChosen] = useState<string>()
   const [system, setSystem] = useState<System>('linux')
   const [portals, setPortals] = useState<string[]>()
-  const asked = volumes.data?.find((one) => one.id === wanted) ?? volumes.data?.find((one) => one.name === wanted)
+  const asked = volumes.data?.find((one) => one.name === wanted)
   // A volume that was asked for and is not known yet is waited for: else another one's target would be shown for a moment.
   const target = targets.data && (wanted === undefined || !volumes.isPending || chosen) ? targetFor(targets.data, { target: chosen, volume: asked }) : undefined
   const seen = volumes.data?.filter((one) => one.maps.some((map) => map.target === target?.name)) ?? []
@@ -202,7 +202,7 @@ function Targets() {
                     const volume = volumes.data?.find((one) => one.id === map.volume_id)
                     return (
                       <Text size="sm" key={`${map.lun} ${map.host}`}>
-                        {map.lun}: {volume ? <To href={volumeLink(volume)}>{volume.name}</To> : (map.volume ?? 'a volume of another node')}, {map.host}
+                        {map.lun}: {volume ? <To href={volumeLink(volume)}>{volume.name}</To> : (map.volume ?? 'name unknown (its pool is not open)')}, {map.host}
                       </Text>
                     )
                   })}

@@ -91,8 +91,7 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
   const [ref, width] = useWidth()
   const dark = useComputedColorScheme('light') === 'dark' ? 1 : 0
   const rank = (volume: Volume) => (volume.copies ?? []).filter((copy) => copy.state !== 'in_sync').length
-  const drawn = [...volumes].filter((volume) => (volume.copies ?? []).length > 0).sort((a, b) => rank(b) - rank(a)).slice(0, VOLUMES_MAX)
-  const alone = volumes.filter((volume) => (volume.copies ?? []).length === 0).length
+  const drawn = [...volumes].sort((a, b) => rank(b) - rank(a)).slice(0, VOLUMES_MAX)
   const labels = width < 500 ? 84 : width < 900 ? 150 : 240
   const column = Math.max(70, (width - labels) / nodes.length)
   const whole = labels + column * nodes.length
@@ -160,7 +159,7 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
           })}
           {drawn.length === 0 && (
             <text x={labels} y={head + 22} fill={dim} fontSize={13}>
-              No volumes with copies yet.
+              No volumes yet.
             </text>
           )}
           {drawn.map((volume, row) => {
@@ -225,8 +224,7 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
         </svg>
       )}
       {hosts.length > shown.length && <Text size="sm" c="dimmed" mt="xs">{plural(hosts.length - shown.length, 'more host')} not shown.</Text>}
-      {alone > 0 && <Text size="sm" c="dimmed" mt="xs">{plural(alone, 'local volume', 'local volumes')} (on one node only) not shown.</Text>}
-      {volumes.length - alone > drawn.length && <Text size="sm" c="dimmed" mt="xs">{plural(volumes.length - alone - drawn.length, 'more volume')} not shown; those with problems come first.</Text>}
+      {volumes.length > drawn.length && <Text size="sm" c="dimmed" mt="xs">{plural(volumes.length - drawn.length, 'more volume')} not shown; those with problems come first.</Text>}
     </div>
   )
 }

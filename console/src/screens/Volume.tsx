@@ -20,12 +20,12 @@ import { LOSS_TONE } from '../words/losses'
 import { agreement, etcdDecides } from '../words/record'
 import { size } from '../words/size'
 import { copyStateMeaning, syncsOf } from '../words/sync'
-import { aloneAt, aloneOn, isElsewhere, servers, unserved, volumeState } from '../words/volume'
+import { isElsewhere, servers, unserved, volumeState } from '../words/volume'
 import { VolumeActions } from './VolumeActions'
 import { PathsPanel } from './VolumePaths'
 
-export function VolumeScreen({ name, node }: { name: string; node?: number }) {
-  const volume = useVolume(name, node)
+export function VolumeScreen({ name }: { name: string }) {
+  const volume = useVolume(name)
   const nodes = useNodes()
   const samples = useLiveVolume(volume.data?.id)
   if (!volume.data) {
@@ -105,10 +105,10 @@ function HistogramPanel({ volume }: { volume: Volume }) {
   const [chosen, setChosen] = useState<string>()
   const nodes = servers(volume)
   const node = nodes.find((one) => String(one.node) === chosen) ?? nodes[0]
-  const counted = useCounted(volume.id, node?.node ?? aloneAt(volume))
+  const counted = useCounted(volume.id, node?.node)
   const choice = nodes.length > 1 && <SegmentedControl size="xs" aria-label="Through which node" value={String(node?.node)} onChange={setChosen} data={nodes.map((one) => ({ value: String(one.node), label: one.name }))} />
   return (
-    <Panel title="Latency distribution" at={counted.at} right={choice} note={`Through ${node?.name ?? aloneOn(volume)}, since this page was opened. Measured from the arrival of all data of a request to its answer.`}>
+    <Panel title="Latency distribution" at={counted.at} right={choice} note={`Through ${node?.name ?? 'this node'}, since this page was opened. Measured from the arrival of all data of a request to its answer.`}>
       {counted.problem && !counted.of ? <ProblemAlert error={counted.problem} what="No latency figures" /> : <Histogram of={counted.of} />}
     </Panel>
   )
@@ -121,8 +121,7 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
     <Panel title="Copies" at={at}>
       {copies.length === 0 ? (
         <Empty>
-          This volume is local to {aloneOn(volume)} and not in the cluster’s record: other nodes show it only while that node answers. For a volume that survives the loss of a node,{' '}
-          <To href="#/create">create one with two or three copies</To>, then copy the data over on a host.
+          This node is not in a cluster, so the volume has a single copy. Create a cluster under <To href="#/nodes">Nodes</To> and add a node; the volume can then get a copy there while hosts use it.
         </Empty>
       ) : (
         <Stack gap="sm">
@@ -164,14 +163,14 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
 }
 
 function LossPanel({ volume, at }: { volume: Volume; at: number }) {
-  const etcd = etcdDecides(useNode().data)
+  const agreed = agreement(volume, etcdDecides(useNode().data))
   const copies = volume.copies ?? []
   const losses = volume.losses ?? []
   return (
     <Panel title="Failure tolerance" note={losses.length > 0 ? 'If one of these nodes is lost now:' : undefined} at={at}>
       {copies.length === 0 ? (
         <Text size="sm">
-          {volume.kind === 'ram' ? `Its data is lost when ${aloneOn(volume)} restarts: it is in memory and has no other copy.` : `If ${aloneOn(volume)} is lost, the volume is unavailable until that node returns: it has no other copy.`}
+          {volume.kind === 'ram' ? 'Its data is lost when this node restarts: it is in memory and has no other copy.' : 'If this node is lost, the volume is unavailable until it returns: it has no other copy.'}
         </Text>
       ) : losses.length === 0 ? (
         <Empty>Unknown at the moment: this node does not know the state of the other nodes.</Empty>
@@ -183,9 +182,11 @@ function LossPanel({ volume, at }: { volume: Volume; at: number }) {
               <Text size="sm">{loss.text}</Text>
             </Group>
           ))}
-          <Text size="sm" c="dimmed">
-            {agreement(volume, etcd)}
-          </Text>
+          {agreed && (
+            <Text size="sm" c="dimmed">
+              {agreed}
+            </Text>
+          )}
         </Stack>
       )}
     </Panel>
@@ -197,7 +198,7 @@ const EVENTS_MAX = 8
 
 function EventsPanel({ volume }: { volume: Volume }) {
   // By what stays when it gets another name, and no other volume has.
-  const wanted = { node: aloneAt(volume), subject: volume.id }
+  const wanted = { subject: volume.id }
   const events = useEvents(wanted)
   const missing = useMissingEvents(wanted)
   const all = newestFirst(events.data ?? [])

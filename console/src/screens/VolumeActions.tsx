@@ -8,11 +8,10 @@ import { Ask, DeedButton, Said } from '../parts/deed'
 import { ProblemAlert } from '../parts/Problem'
 import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
-import { onNode, ursa } from '../words/command'
+import { ursa } from '../words/command'
 import { ISCSI_NAME_HINT, defaultTarget, isIscsiName } from '../words/iscsi'
 import { LUN_MAX, isName, nameProblem } from '../words/names'
 import { exactSize, parseSize, size } from '../words/size'
-import { aloneAt, aloneOn, volumeLink } from '../words/volume'
 
 type Open = 'grow' | 'rename' | 'map' | 'unmap' | 'verify' | 'fork' | 'delete'
 
@@ -26,7 +25,7 @@ export function VolumeActions({ volume }: { volume: Volume }) {
       <DeedButton variant="default" onClick={() => setOpen('grow')}>
         Grow
       </DeedButton>
-      <DeedButton variant="default" href={`${link('volumes', volume.name)}/copies`} because={copies.length === 0 ? `This volume is local to ${aloneOn(volume)}. Only volumes created with copies can have them.` : undefined}>
+      <DeedButton variant="default" href={`${link('volumes', volume.name)}/copies`} because={copies.length === 0 ? 'This node is not in a cluster. Copies need a second node: create a cluster under “Nodes” first.' : undefined}>
         Copies
       </DeedButton>
       <Menu position="bottom-end" disabled={forbidden !== undefined}>
@@ -62,7 +61,7 @@ interface Dialogue {
   close: () => void
 }
 
-// By its identity: another node may have one of the same name.
+// By its identity: somebody may rename it meanwhile.
 const path = (volume: Volume) => ({ params: { path: { name: volume.id } } })
 
 function Grow({ volume, opened, close }: Dialogue) {
@@ -76,7 +75,7 @@ function Grow({ volume, opened, close }: Dialogue) {
       title={`Grow ${volume.name}`}
       label="Grow volume"
       ready={bytes !== undefined && !wrong}
-      command={ursa('volume', 'resize', volume.name, bytes ? exactSize(bytes) : 'SIZE', ...onNode(aloneAt(volume)))}
+      command={ursa('volume', 'resize', volume.name, bytes ? exactSize(bytes) : 'SIZE')}
       act={() => data(api.PATCH('/v1/volumes/{name}', { ...path(volume), body: { size: bytes } }))}
       done={`Volume ${volume.name} resized to ${text}. Hosts see the new size after a rescan.`}
     >
@@ -95,10 +94,10 @@ function Rename({ volume, opened, close }: Dialogue) {
       title={`Rename ${volume.name}`}
       label="Rename"
       ready={isName(name) && name !== volume.name}
-      command={ursa('volume', 'rename', volume.name, name || 'NEW-NAME', ...onNode(aloneAt(volume)))}
+      command={ursa('volume', 'rename', volume.name, name || 'NEW-NAME')}
       act={async () => {
         await data(api.PATCH('/v1/volumes/{name}', { ...path(volume), body: { name } }))
-        go(volumeLink({ ...volume, name }))
+        go(link('volumes', name))
       }}
       done={`Volume ${volume.name} renamed to ${name}.`}
     >
@@ -124,7 +123,7 @@ function MapIt({ volume, opened, close }: Dialogue) {
       ready={host !== null && isIscsiName(target) && (number === undefined || number <= LUN_MAX)}
       command={[
         ...(known ? [] : [`# if this target does not exist yet:\n${ursa('target', 'create', target)}`]),
-        ursa('map', 'create', target, volume.name, '--host', host ?? 'HOST', ...(number === undefined ? [] : ['--lun', number]), ...onNode(aloneAt(volume))),
+        ursa('map', 'create', target, volume.name, '--host', host ?? 'HOST', ...(number === undefined ? [] : ['--lun', number])),
       ].join('\n')}
       act={async () => {
         if (!known) {
@@ -259,7 +258,7 @@ function Delete({ volume, opened, close }: Dialogue) {
       label="Delete volume and data"
       danger
       typed={volume.name}
-      command={ursa('volume', 'delete', volume.name, mapped ? '--force' : '', ...onNode(aloneAt(volume)))}
+      command={ursa('volume', 'delete', volume.name, mapped ? '--force' : '')}
       act={async () => {
         await data(api.DELETE('/v1/volumes/{name}', { params: { path: { name: volume.id }, query: { force: mapped } } }))
         go('#/volumes')
@@ -268,7 +267,6 @@ function Delete({ volume, opened, close }: Dialogue) {
     >
       <Said>
         {(volume.copies ?? []).length > 1 ? `All ${volume.copies?.length} copies of ` : ''}{size(volume.size)} of data are deleted permanently.{' '}
-        {typeof volume.node === 'number' && `The volume is local to ${aloneOn(volume)}. `}
         {mapped ? `It is unmapped from ${[...new Set(volume.maps.map((map) => map.host))].join(', ')}.` : 'It is not mapped to any host group.'}
       </Said>
       <Tried method="DELETE" path={`/v1/volumes/${volume.id}?force=${mapped}`} failure="The volume cannot be deleted" />

@@ -18,7 +18,7 @@ export function PathsPanel({ volume, nodes, at }: { volume: Volume; nodes?: Clus
   const targets = new Set(volume.maps.map((map) => map.target))
   const on = (sessions.data ?? []).filter((session) => session.target && targets.has(session.target))
   return (
-    <Panel title="Paths and initiators" at={Math.min(at, sessions.dataUpdatedAt || at)} right={<To href={`#/hosts?volume=${encodeURIComponent(typeof volume.node === 'number' ? volume.id : volume.name)}`} small>Set up host</To>}>
+    <Panel title="Paths and initiators" at={Math.min(at, sessions.dataUpdatedAt || at)} right={<To href={`#/hosts?volume=${encodeURIComponent(volume.name)}`} small>Set up host</To>}>
       <Stack gap="md">
         {volume.maps.length === 0 ? (
           <Empty>Not mapped to any host group, so no host can use the volume. Map it under “More”.</Empty>

@@ -43,7 +43,7 @@ export function Volumes() {
     const found = (all ?? []).filter(
       (volume) =>
         (filter !== 'attention' || volumeState(volume, known).tone !== 'ok') &&
-        (on === null || String(volume.node) === on || (volume.copies ?? []).some((copy) => String(copy.node) === on)) &&
+        (on === null || (volume.copies ?? []).some((copy) => String(copy.node) === on)) &&
         (filter !== 'busy' || load(volume) > 0) &&
         (wanted === '' || [volume.name, volume.pool, volume.kind, ...volume.maps.flatMap((map) => [map.target, map.host]), nodesWord(volume)].some((field) => field.toLowerCase().includes(wanted))),
     )

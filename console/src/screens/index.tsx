@@ -17,7 +17,7 @@ import { Users } from './Users'
 import { VolumeScreen } from './Volume'
 import { Volumes } from './Volumes'
 
-export function screenAt({ path, query }: Route): ReactNode {
+export function screenAt({ path }: Route): ReactNode {
   const [place, name, part] = path
   switch (place) {
     case undefined:
@@ -26,7 +26,7 @@ export function screenAt({ path, query }: Route): ReactNode {
       return <Overview />
     case 'volumes':
       if (name === undefined) return <Volumes />
-      return part === 'copies' ? <Copies key={name} name={name} /> : <VolumeScreen key={`${name} ${query.get('node')}`} name={name} node={numberOf(query.get('node'))} />
+      return part === 'copies' ? <Copies key={name} name={name} /> : <VolumeScreen key={name} name={name} />
     case 'create':
       return <CreateVolume />
     case 'topology':
@@ -51,9 +51,4 @@ export function screenAt({ path, query }: Route): ReactNode {
         </Empty>
       )
   }
-}
-
-/** The number of a node in a link; undefined if there is none. */
-function numberOf(text: string | null): number | undefined {
-  return text !== null && /^\d{1,5}$/.test(text) ? Number(text) : undefined
 }

@@ -7,7 +7,8 @@ it('says only what is not the default', () => {
     createVolume({ name: 'db', size: 2 ** 30, kind: 'ram', block_size: 4096, nodes: [1, 3], host: 'web', target: 'iqn.2026-11.io.ursa:x', lun: 0, pool: 'fast' }),
   ).toBe('ursa volume create db --size 1G --pool fast --kind ram --block-size 4096 --on 1,3 --target iqn.2026-11.io.ursa:x --host web --lun 0')
   expect(createVolume({ name: 'db', size: 2 ** 30, native_512: true, slices: 8 })).toBe('ursa volume create db --size 1G --native-512 --slices 8')
-  expect(createVolume({ name: 'db', size: 2 ** 30, local: true })).toBe('ursa volume create db --size 1G --local')
+  expect(createVolume({ name: 'db', size: 2 ** 30, copies: 1 })).toBe('ursa volume create db --size 1G --copies 1')
+  expect(createVolume({ name: 'db', size: 2 ** 30, nodes: [2] })).toBe('ursa volume create db --size 1G --on 2')
   expect(createVolume({ name: '', size: 1000, copies: 2, map: false, host: 'web' })).toBe('ursa volume create NAME --size 1000 --copies 2 --no-map')
 })
 

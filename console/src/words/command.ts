@@ -30,7 +30,6 @@ export function createVolume(volume: VolumeCreate): string {
   option('--slices', volume.slices)
   option('--copies', volume.copies)
   if (volume.nodes?.length) words.push('--on', volume.nodes.join(','))
-  if (volume.local) words.push('--local')
   if (volume.map === false) words.push('--no-map')
   else {
     option('--target', volume.target)

@@ -1,17 +1,17 @@
 import { expect, it } from 'vitest'
 import type { Pool } from '../api/types'
-import { type Known, emptyDraft, poolsOf, problemsOf, requestOf } from './draft'
+import { type Known, emptyDraft, placedBy, poolsOf, problemsOf, requestOf, whereWords } from './draft'
 import { node, volume } from './fixtures'
 
 const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 2 ** 30, total: 2 ** 31, volumes: 1 }
-const known: Known = { nodes: [node(1), node(2), node(3, { witness: true })], volumes: [volume('db', [])], pools: [pool], targets: [{ name: 'iqn.2026-11.io.ursa:x', maps: [{ lun: 0, host: 'local', volume_id: 'v' }] }] }
+const known: Known = { nodes: [node(1), node(2), node(3, { witness: true })], volumes: [volume('db', [[2, 'in_sync']])], pools: [pool], targets: [{ name: 'iqn.2026-11.io.ursa:x', maps: [{ lun: 0, host: 'local', volume_id: 'v' }] }] }
 const good = { ...emptyDraft, name: 'mail', size: '512M', place: 'copies' as const }
 
 it('accepts what a node would', () => {
   expect(problemsOf(good, known)).toEqual({})
   expect(problemsOf({ ...good, place: undefined }, { ...known, nodes: [] })).toEqual({})
   expect(requestOf(good)).toEqual({ name: 'mail', size: 2 ** 29, kind: 'thick', block_size: 512, map: true, copies: 2 })
-  expect(requestOf({ ...good, place: 'alone', map: false, host: 'web', lun: 3 })).toEqual({ name: 'mail', size: 2 ** 29, kind: 'thick', block_size: 512, map: false, local: true })
+  expect(requestOf({ ...good, place: 'nodes', nodes: [2], map: false, host: 'web', lun: 3 })).toEqual({ name: 'mail', size: 2 ** 29, kind: 'thick', block_size: 512, map: false, nodes: [2] })
 })
 
 it('says what is wrong before it is sent', () => {
@@ -19,9 +19,6 @@ it('says what is wrong before it is sent', () => {
   expect(wrong({ name: 'db' })).toEqual(['name'])
   expect(wrong({ name: 'a b' })).toEqual(['name'])
   for (const name of ['', '-db', '_db', '.db']) expect(wrong({ name }), name).toEqual(['name'])
-  // Alone on the node that is asked, and alone on another one, whose own that name is.
-  expect(problemsOf({ ...good, name: 'mine' }, { ...known, volumes: [volume('mine', [], { node: 1 })] })).toHaveProperty('name')
-  expect(problemsOf({ ...good, name: 'theirs' }, { ...known, volumes: [volume('theirs', [], { node: 2 })] })).toEqual({})
   expect(wrong({ size: '10' + 'X' })).toEqual(['size'])
   expect(wrong({ size: '2G' })).toEqual(['pool'])
   expect(wrong({ size: '2G', kind: 'ram' })).toEqual([])
@@ -43,6 +40,19 @@ it('says what is wrong before it is sent', () => {
   expect(wrong({ name: 'X', lun: 0 })).toEqual(['lun'])
 })
 
+it('takes a single copy, on a node that Ursa chooses or somebody does', () => {
+  const single = (change: object, nodes = known.nodes) => [problemsOf({ ...good, ...change }, { ...known, nodes }), whereWords(requestOf({ ...good, ...change }), nodes)]
+  expect(single({ copies: 1 })).toEqual([{}, 'with a single copy, on a node chosen by Ursa'])
+  expect(single({ place: 'nodes', nodes: [2] })).toEqual([{}, 'with a single copy on n2'])
+  expect(single({ place: 'nodes', nodes: [1, 2] })[1]).toBe('with copies on n1, n2')
+  expect(single({})[1]).toBe('with 2 copies, on nodes chosen by Ursa')
+  expect(single({ place: undefined }, [])).toEqual([{}, 'on this node'])
+  // Two are what is proposed, unless there is only one node to have one.
+  expect(placedBy('copies', emptyDraft, known.nodes)).toEqual({ place: 'copies', copies: 2 })
+  expect(placedBy('copies', emptyDraft, [node(1), node(2, { up: false })])).toEqual({ place: 'copies', copies: 2 })
+  expect(placedBy('copies', emptyDraft, [node(1), node(2, { witness: true })])).toEqual({ place: 'copies', copies: 1 })
+})
+
 it('asks for slices and native blocks only when they are wanted, and can be had', () => {
   expect(requestOf({ ...good, slices: 8, native512: true })).toMatchObject({ slices: 8, native_512: true })
   expect(requestOf({ ...good, blockSize: 4096, native512: true })).not.toHaveProperty('native_512')
@@ -53,7 +63,7 @@ it('looks at the pools of the nodes where copies are to be', () => {
   const three: Known = { ...known, nodes: [node(1), node(2), node(3)], pools: [of(1, 'default'), of(2, 'fast'), of(2, 'slow'), of(3, 'fast', { free: 0 })] }
   const names = (change: object) => poolsOf({ ...good, ...change }, three).map((one) => `${one.node} ${one.name}`)
   expect(names({ place: 'nodes', nodes: [2] })).toEqual(['2 fast', '2 slow'])
-  expect(names({ place: 'alone' })).toEqual(['1 default'])
+  expect(names({ place: undefined })).toEqual(['1 default'])
   expect(names({})).toHaveLength(4)
   const wrong = (change: object) => problemsOf({ ...good, ...change }, three).pool
   expect(wrong({ place: 'nodes', nodes: [2] })).toBe('n2: There are several pools: choose one')

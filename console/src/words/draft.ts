@@ -2,7 +2,6 @@
 
 import type { ClusterNode, Pool, Target, Volume, VolumeCreate } from '../api/types'
 import { ISCSI_NAME_HINT, defaultTarget, isIscsiName } from './iscsi'
-import { elsewhere } from './missing'
 import { LUN_MAX, nameProblem } from './names'
 import { poolProblem } from './pools'
 import { parseSize } from './size'
@@ -16,7 +15,8 @@ export interface Draft {
   native512: boolean
   /** Absent: one a core. */
   slices: number | null
-  place: 'copies' | 'nodes' | 'alone' | undefined
+  /** Ursa chooses the nodes for so many copies, or somebody does. */
+  place: 'copies' | 'nodes' | undefined
   copies: number
   nodes: number[]
   pool: string | null
@@ -68,7 +68,7 @@ export const takesCopies = (node: ClusterNode) => node.up && !node.witness && !n
 /** The nodes that it will be on, as far as that is known: where Ursa chooses, the one that is asked, if it may. Which others, and whether their pools do, the node says. */
 function certain(draft: Draft, known: Known): ClusterNode[] {
   if (draft.place === 'nodes') return known.nodes.filter((node) => draft.nodes.includes(node.id))
-  return known.nodes.filter((node) => node.here && (draft.place !== 'copies' || takesCopies(node)))
+  return known.nodes.filter((node) => node.here && takesCopies(node))
 }
 
 const poolsOn = (node: ClusterNode, known: Known) => known.pools.filter((pool) => (typeof pool.node === 'number' ? pool.node === node.id : node.here))
@@ -96,8 +96,7 @@ export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Dra
   const problems: Partial<Record<keyof Draft, string>> = {}
   const wrongName = draft.name === '' ? 'Enter a name' : nameProblem(draft.name)
   if (wrongName !== undefined) problems.name = wrongName
-  // What another node has alone has a name of that node's own.
-  else if (known.volumes.some((volume) => volume.name === draft.name && elsewhere(volume, known.nodes) === undefined)) problems.name = 'A volume with this name already exists'
+  else if (known.volumes.some((volume) => volume.name === draft.name)) problems.name = 'A volume with this name already exists'
   const bytes = parseSize(draft.size)
   if (bytes === undefined) problems.size = 'Enter a number with K, M, G or T, for example 10G'
   const cluster = known.nodes.length > 0
@@ -124,12 +123,25 @@ export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Dra
   return problems
 }
 
+/** Who chooses the nodes. Where there is only one, a single copy is all that it can have. */
+export function placedBy(place: Draft['place'], draft: Draft, nodes: ClusterNode[]): Partial<Draft> {
+  const single = nodes.filter((node) => !node.witness).length < 2
+  return { place, copies: single ? 1 : draft.copies }
+}
+
+/** `with 2 copies, on nodes chosen by Ursa`. */
+export function whereWords({ nodes, copies }: VolumeCreate, known: ClusterNode[]): string {
+  const name = (id: number) => known.find((node) => node.id === id)?.name ?? `node ${id}`
+  if (nodes) return `${nodes.length === 1 ? 'with a single copy' : 'with copies'} on ${nodes.map(name).join(', ')}`
+  if (!copies) return 'on this node'
+  return copies === 1 ? 'with a single copy, on a node chosen by Ursa' : `with ${copies} copies, on nodes chosen by Ursa`
+}
+
 /** What is sent to the node. */
 export function requestOf(draft: Draft): VolumeCreate {
   const request: VolumeCreate = { name: draft.name, size: parseSize(draft.size) ?? 0, kind: draft.kind, block_size: draft.blockSize, map: draft.map }
   if (draft.place === 'copies') request.copies = draft.copies
   if (draft.place === 'nodes') request.nodes = draft.nodes
-  if (draft.place === 'alone') request.local = true
   if (draft.blockSize === 512 && draft.native512) request.native_512 = true
   if (draft.slices !== null) request.slices = draft.slices
   if (draft.pool !== null) request.pool = draft.pool

@@ -5,7 +5,7 @@ import { listed } from './missing'
 import { lacking } from './pools'
 import { plural } from './size'
 import { progress, syncsOf } from './sync'
-import { aloneOn, canServe, unserved, volumeLink } from './volume'
+import { canServe, unserved, volumeLink } from './volume'
 
 /**
  * From well to the worst. `advice`: it is as it was set up, and could be better. `working` mends itself: nothing is to be done but wait. `warning`: all is served, and less can be lost than
@@ -182,7 +182,7 @@ function ofVolume(volume: Volume, nodes: ClusterNode[]): Finding[] {
   if (problem) {
     return [{
       key: `problem ${volume.id}`, severity: 'critical', link,
-      cause: `Volume ${volume.name}${typeof volume.node === 'number' ? ` on ${aloneOn(volume)}` : ''} is unavailable: ${problem}`,
+      cause: `Volume ${volume.name} is unavailable: ${problem}`,
       action: 'Open the volume to see what it waits for.',
     }]
   }

@@ -6,20 +6,15 @@ import { lossAlone, lossesByNode } from './losses'
 const losses = (...outcomes: LossOutcome[]) => outcomes.map((outcome, at) => ({ node: at + 1, outcome, text: `if node ${at + 1} is lost: ...` }))
 
 describe('the loss of a node', () => {
-  it('is summed up over volumes, with those of one node alone', () => {
+  it('is summed up over volumes, with those of a single copy', () => {
     const a = volume('a', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('continues', 'continues') })
-    const [one, two, other] = lossesByNode([a, volume('b', [])], [node(1), node(2), node(3)])
+    const b = volume('b', [[1, 'in_sync']], { losses: losses('unavailable') })
+    const [one, two, other] = lossesByNode([a, b], [node(1), node(2), node(3)])
     expect(one).toMatchObject({ outcome: 'unavailable', stops: ['b'], goesOn: 1 })
     expect(two).toMatchObject({ outcome: 'continues', stops: [], goesOn: 1 })
     expect(other).toMatchObject({ outcome: 'nothing', stops: [], goesOn: 0 })
   })
-  it('is the loss of what that node alone has', () => {
-    const own = volume('own', [], { node: 2, node_name: 'n2', kind: 'ram' })
-    const [one, two] = lossesByNode([own], [node(1), node(2)])
-    expect(one).toMatchObject({ outcome: 'nothing', lost: [] })
-    expect(two).toMatchObject({ outcome: 'data_lost', lost: ['own'] })
-  })
-  it('is the loss of what is in its memory where it is alone', () => {
+  it('is the loss of what is in its memory where it is in no cluster', () => {
     expect(lossAlone([])).toBe('This node is not in a cluster and has no volumes yet.')
     expect(lossAlone([volume('a', []), volume('b', [])])).toBe('This node is not in a cluster. If it is lost, 2 volumes are unavailable until it returns.')
     const mixed = [volume('a', []), volume('b', [], { kind: 'ram' })]

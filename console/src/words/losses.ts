@@ -31,14 +31,7 @@ export function lossesByNode(volumes: Volume[], nodes: ClusterNode[]): NodeLoss[
   return nodes.map((node) => {
     const result: NodeLoss = { node, outcome: node.up ? 'nothing' : 'down', stops: [], lost: [], goesOn: 0 }
     for (const volume of volumes) {
-      // Of a volume of one node alone no losses are said: it is that node's.
-      const alone = (volume.copies ?? []).length === 0
-      const own = typeof volume.node === 'number' ? volume.node === node.id : node.here
-      const found = alone
-        ? own
-          ? ({ outcome: volume.kind === 'ram' ? 'data_lost' : 'unavailable' } as const)
-          : undefined
-        : volume.losses?.find((loss) => loss.node === node.id)
+      const found = volume.losses?.find((loss) => loss.node === node.id)
       if (!found) continue
       if (ORDER.indexOf(found.outcome) > ORDER.indexOf(result.outcome)) result.outcome = found.outcome
       if (found.outcome === 'unavailable') result.stops.push(volume.name)

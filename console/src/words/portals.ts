@@ -4,7 +4,7 @@ import type { ClusterNode, FloatingAddress, Volume } from '../api/types'
 
 /** The portals of all nodes that have the volume, node by node, then the floating addresses that such a node may have. */
 export function portalsOf(volume: Volume | undefined, nodes: ClusterNode[], floating: FloatingAddress[]): string[] {
-  const having = new Set([...(typeof volume?.node === 'number' ? [volume.node] : []), ...(volume?.copies ?? []).filter((copy) => !copy.leaves).map((copy) => copy.node)])
+  const having = new Set((volume?.copies ?? []).filter((copy) => !copy.leaves).map((copy) => copy.node))
   const has = (node: number) => having.size === 0 || having.has(node)
   const all = nodes.filter((node) => !node.witness && has(node.id)).flatMap((node) => node.portals)
   const port = all[0]?.replace(/^.*:/, '') ?? '3260'

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { Node } from '../api/types'
 import { volume } from './fixtures'
-import { agreement, aloneMeans, etcdDecides, exposure, recordWord } from './record'
+import { agreement, etcdDecides, exposure, recordWord, singleMeans } from './record'
 
 const node: Node = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [] }
 
@@ -25,10 +25,11 @@ it('names who decides', () => {
   expect(agreement(db, false)).toContain('the majority of the voters')
   expect(agreement(db, true)).not.toMatch(/vote|majority/)
   expect(agreement({ ...db, strategy: { strategy: 'heartbeat', by: 'eva', at: 9 } }, false)).toContain('Chosen by eva')
+  for (const etcd of [false, true]) expect(agreement(volume('db', [[2, 'in_sync']]), etcd), 'nobody could continue').toBeUndefined()
 })
 
 it('says what is outlived: with etcd no third node is needed', () => {
-  expect(exposure('thick', 1, 3, true)).toContain('Single copy')
+  expect(exposure('thick', 1, 3, true)).toBe('Single copy: it is unavailable while the node is down, and its data is lost if its pool is lost. The node serves it even without quorum, and you can add a copy on another node later')
   expect(exposure('thick', 2, 2, false)).toContain('a third node')
   expect(exposure('thick', 2, 2, true)).toBe('It survives the loss of any one of its nodes, after a pause of about a second, while etcd answers')
   expect(exposure('thick', 2, 3, false)).toBe('It survives the loss of any one of its nodes, after a pause of about a second')
@@ -38,9 +39,9 @@ it('says what is outlived: with etcd no third node is needed', () => {
 })
 
 it('says of what is in memory when its data is lost, not that a node brings it back', () => {
-  expect(exposure('ram', 1, 3, false)).toBe('Single copy, in memory: its data is lost whenever its node restarts')
-  expect(aloneMeans('ram')).toBe('its data is lost whenever the node restarts')
-  expect(aloneMeans('thick')).toContain('its data is lost if its pool is lost')
+  expect(exposure('ram', 1, 3, false)).toMatch(/^Single copy: its data is lost whenever the node restarts\. /)
+  expect(singleMeans('ram')).toBe('its data is lost whenever the node restarts')
+  expect(singleMeans('thick')).toContain('its data is lost if its pool is lost')
   for (const etcd of [false, true]) {
     for (const nodes of [2, 3]) expect(exposure('ram', 2, nodes, etcd)).toBe(`${exposure('thick', 2, nodes, etcd)}. Its data is lost with the last node that has a copy in sync`)
   }

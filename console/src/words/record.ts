@@ -15,9 +15,10 @@ export function recordWord(record: Node['record']): string | undefined {
 /** Why there is no witness, no node that decides alone, and no going on alone. */
 export const NO_VOTES = 'etcd has the cluster’s record and decides which nodes continue. Nodes do not vote, and two nodes are enough.'
 
-/** Who says what becomes of a volume when nodes do not hear each other. */
-export function agreement(volume: Volume, etcd: boolean): string {
+/** Who says what becomes of a volume when nodes do not hear each other; undefined of a single copy, with which no other node can continue. */
+export function agreement(volume: Volume, etcd: boolean): string | undefined {
   const chosen = volume.strategy
+  if ((volume.copies ?? []).length < 2) return undefined
   if (etcd) return 'If nodes lose each other, etcd decides which ones continue: it has the cluster’s record.'
   return chosen?.strategy === 'heartbeat'
     ? `Chosen by ${chosen.by}, ${new Date(chosen.at * 1000).toLocaleString()}: a node that loses contact with the other one continues alone after about six seconds (heartbeat).`
@@ -26,14 +27,14 @@ export function agreement(volume: Volume, etcd: boolean): string {
 
 /** What a volume with so many copies outlives, in a cluster of so many nodes. */
 export function exposure(kind: Volume['kind'], copies: number, nodes: number, etcd: boolean): string {
-  if (copies < 2) return kind === 'ram' ? 'Single copy, in memory: its data is lost whenever its node restarts' : 'Single copy: unavailable while its node is down, and its data is lost if its pool is lost'
+  if (copies < 2) return `Single copy: ${singleMeans(kind)}. The node serves it even without quorum, and you can add a copy on another node later`
   const last = kind === 'ram' ? '. Its data is lost with the last node that has a copy in sync' : ''
   if (nodes < 3 && !etcd) return `It survives the loss of the node that is not preferred. With a third node (a witness is enough), it survives the loss of either${last}`
   const second = copies > 2 && (etcd || nodes > 4) ? ', and of a second one later' : ''
   return `It survives the loss of any one of its nodes${second}, after a pause of about a second${etcd ? ', while etcd answers' : ''}${last}`
 }
 
-/** What it means that one node alone has a volume. */
-export function aloneMeans(kind: Volume['kind']): string {
+/** What it means that a volume has a single copy. */
+export function singleMeans(kind: Volume['kind']): string {
   return kind === 'ram' ? 'its data is lost whenever the node restarts' : 'it is unavailable while the node is down, and its data is lost if its pool is lost'
 }

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { node, volume } from './fixtures'
-import { aloneOn, isElsewhere, nodesWord, servers, volumeLink, volumeState } from './volume'
+import { copiesWord, isElsewhere, nodesWord, servers, volumeLink, volumeState } from './volume'
 
 it('takes no offence at a volume whose copies are all on other nodes', () => {
   expect(node(1).here).toBe(true)
@@ -27,17 +27,19 @@ it('says of a volume that nobody serves it while no node is there that has a cop
   expect(volumeState(failed, [node(1), down(2), node(3)])).toMatchObject({ word: 'unavailable', why: 'a write to this copy failed' })
 })
 
-it('says of a volume that a node has alone which node that is', () => {
-  const there = volume('my db', [], { node: 2, node_name: 'n2', serving: false })
-  expect(volumeState(there).tone).toBe('ok')
-  expect([isElsewhere(there), aloneOn(there), nodesWord(there), volumeLink(there)]).toEqual([true, 'n2 (node 2)', 'n2', '#/volumes/my%20db?node=2'])
-  expect(volumeState({ ...there, problem: 'its pool is not open' }).word).toBe('unavailable')
-  const here = volume('db', [], { node: 1, node_name: 'n1' })
-  expect([isElsewhere(here), volumeLink(here)]).toEqual([false, '#/volumes/db?node=1'])
-  const single = volume('db', [])
-  expect([isElsewhere(single), aloneOn(single), nodesWord(single), volumeLink(single)]).toEqual([false, 'this node', 'this node', '#/volumes/db'])
+it('says which nodes have a volume, and where it is shown', () => {
+  const there = volume('my db', [[2, 'in_sync']], { serving: false })
+  expect(volumeState(there)).toEqual({ tone: 'ok', word: 'in sync', why: 'Served by one node, single copy.' })
+  expect([isElsewhere(there), nodesWord(there), copiesWord(there), volumeLink(there)]).toEqual([true, 'n2', '1 of 1 in sync', '#/volumes/my%20db'])
+  expect(volumeState(there, [node(1), node(2, { up: false })]).word).toBe('unavailable')
+  expect(isElsewhere(volume('db', [[1, 'in_sync']]))).toBe(false)
   expect(nodesWord(volume('db', [[1, 'in_sync'], [3, 'out_of_sync']]))).toBe('n1, n3')
-  expect(volumeLink(volume('db', [[1, 'in_sync']]))).toBe('#/volumes/db')
+})
+
+it('says of a volume of a node without a cluster that this node has it', () => {
+  const single = volume('db', [])
+  expect([isElsewhere(single), nodesWord(single), copiesWord(single), volumeState(single).word]).toEqual([false, 'this node', 'single copy', 'in sync'])
+  expect(volumeState({ ...single, serving: false, problem: 'its pool is not open' }).word).toBe('unavailable')
 })
 
 it('names the nodes that count what hosts do, the best one first', () => {

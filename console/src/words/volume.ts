@@ -20,7 +20,7 @@ export function volumeState(volume: Volume, nodes: ClusterNode[] = []): { tone: 
     return syncing ? { tone: 'working', word: 'resyncing', why } : { tone: 'warning', word: 'degraded', why }
   }
   if ((volume.problem || volume.serving === false) && !isElsewhere(volume)) return { tone: 'warning', word: 'not on this node', why: 'Not served by this node. Other nodes serve it.' }
-  return { tone: 'ok', word: 'in sync', why: copies.length > 0 ? 'All copies are in sync.' : 'Served by one node, single copy.' }
+  return { tone: 'ok', word: 'in sync', why: copies.length > 1 ? 'All copies are in sync.' : 'Served by one node, single copy.' }
 }
 
 /** Why nobody serves it, if that is so. What the asked node says is of its own copy alone while another one is in sync: then that one serves. `nodes`: those of the cluster, if they are known. */
@@ -35,18 +35,11 @@ export function canServe(copy: VolumeCopy, nodes: ClusterNode[]): boolean {
   return copy.state === 'in_sync' && !nodes.some(isDown)
 }
 
-/** Whether nothing of it is on the node that was asked, which then need not serve it: its copies are on others, or another one has it alone. */
+/** Whether all its copies are on other nodes than the one that was asked, which then need not serve it. */
 export function isElsewhere(volume: Volume): boolean {
   const copies = volume.copies ?? []
-  if (copies.length > 0) return !copies.some((copy) => copy.here)
-  return typeof volume.node === 'number' && volume.serving === false
+  return copies.length > 0 && !copies.some((copy) => copy.here)
 }
-
-/** The node that has it alone: `n2 (node 2)`; without a cluster there is one. */
-export const aloneOn = (volume: Volume) => (typeof volume.node === 'number' ? `${volume.node_name ?? 'a node'} (node ${volume.node})` : 'this node')
-
-/** The number of the node that has it alone. Its name is that node's own: what names it in a command names the node, too. */
-export const aloneAt = (volume: Volume): number | undefined => volume.node ?? undefined
 
 /** The nodes that have copies of it, and count what hosts do with it through them: the one that is asked first, then those whose copy is in sync. */
 export function servers(volume: Volume): { node: number; name: string }[] {
@@ -56,15 +49,12 @@ export function servers(volume: Volume): { node: number; name: string }[] {
 }
 
 /** Where the console shows it. */
-export function volumeLink(volume: Volume): string {
-  const node = aloneAt(volume)
-  return `${link('volumes', volume.name)}${node === undefined ? '' : `?node=${node}`}`
-}
+export const volumeLink = (volume: Volume): string => link('volumes', volume.name)
 
-/** The nodes that have it, by name. */
+/** The nodes that have it, by name; without a cluster there is one. */
 export function nodesWord(volume: Volume): string {
   const copies = volume.copies ?? []
-  if (copies.length === 0) return volume.node_name ?? 'this node'
+  if (copies.length === 0) return 'this node'
   return copies.map((copy) => copy.node_name || `node ${copy.node}`).join(', ')
 }
 

@@ -25,8 +25,7 @@ pub struct Target {
 pub struct TargetMap {
     /// LUN.
     pub lun: u16,
-    /// Volume name; absent while its pool is not open, and if the volume is local to another node: `GET
-    /// /v1/volumes` lists it then.
+    /// Volume name; absent if it is unknown: the volume is not in the cluster's record, and its pool is not open.
     pub volume: Option<String>,
     /// Volume ID.
     pub volume_id: String,

@@ -10,7 +10,7 @@ use crate::{Since, SyncPaused, VolumeFork, VolumeStrategy};
 pub struct Volume {
     /// Permanent volume ID, also its SCSI serial number.
     pub id: String,
-    /// Name: unique in the cluster for volumes with copies, otherwise unique on the node that has it.
+    /// Name: unique in the cluster.
     pub name: String,
     /// Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them
     /// has answered since.
@@ -33,22 +33,15 @@ pub struct Volume {
     pub naa: String,
     /// Its LUN maps.
     pub maps: Vec<VolumeMap>,
-    /// Why the queried node, or the only node that has the volume, does not serve it, and what to do; absent
-    /// if it does. Other nodes serve it while they have a copy in sync.
+    /// Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// Hosts can read and write it through this node now.
     #[serde(default = "yes")]
     pub serving: bool,
-    /// Its copies, by slot; empty if it is local to one node and not in the cluster's record.
+    /// Its copies, by slot; empty if its node is in no cluster.
     #[serde(default)]
     pub copies: Vec<VolumeCopy>,
-    /// Number of the node that it is local to; absent for volumes with copies, and without a cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
-    /// Name of that node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_name: Option<String>,
     /// Epoch: grows with each change of the copies that are in sync; absent without copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
@@ -334,8 +327,8 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 255)]
     pub lun: Option<u16>,
-    /// Number of copies, each on a different node, including this one if it has room. If `copies`, `nodes`
-    /// and `local` are all absent: two in a cluster of several nodes (not counting witnesses), otherwise one.
+    /// Number of copies, each on a different node, including this one if it has room. If `copies` and `nodes`
+    /// are both absent: two in a cluster of several nodes (not counting witnesses), otherwise one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 4)]
     pub copies: Option<u8>,
@@ -343,11 +336,6 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 4)]
     pub nodes: Option<Vec<u16>>,
-    /// A single copy on this node, kept out of the cluster's record: it is served without quorum until it gets a
-    /// second copy. Not together with `copies` or `nodes`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    #[schema(default = false)]
-    pub local: bool,
 }
 
 impl VolumeCreate {
@@ -367,7 +355,6 @@ impl VolumeCreate {
             lun: None,
             copies: None,
             nodes: None,
-            local: false,
         }
     }
 }

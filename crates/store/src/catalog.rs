@@ -61,6 +61,7 @@ const COPY_NONE: u8 = 0;
 const COPY_BLANK: u8 = 1;
 const COPY_TRUSTED: u8 = 2;
 const COPY_SET_BACK: u8 = 3;
+const COPY_SOLE: u8 = 4;
 
 impl VolumeKind {
     fn code(self) -> u8 {
@@ -127,6 +128,11 @@ impl VolumeEntry {
     /// All that it has of the pool.
     pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
         self.slices.iter().flatten().chain(&self.map).copied()
+    }
+
+    /// Whether its slices have dirty maps: other nodes have copies, or may have had some.
+    pub(crate) fn has_map(&self) -> bool {
+        self.copy.is_some_and(|copy| copy.state != CopyState::Sole)
     }
 
     /// How many extents it has.
@@ -295,7 +301,7 @@ impl VolumeEntry {
         bytes.extend_from_slice(&self.capacity.0.to_le_bytes());
         bytes.extend_from_slice(&self.created.to_le_bytes());
         let epoch = match self.copy.map(|copy| copy.state) {
-            None | Some(CopyState::Blank) => 0,
+            None | Some(CopyState::Blank | CopyState::Sole) => 0,
             Some(CopyState::Trusted { epoch } | CopyState::SetBack { epoch }) => epoch,
         };
         bytes.extend_from_slice(&epoch.to_le_bytes());
@@ -313,6 +319,7 @@ impl VolumeEntry {
         };
         bytes.push(match copy.state {
             CopyState::Blank => COPY_BLANK,
+            CopyState::Sole => COPY_SOLE,
             CopyState::Trusted { .. } => COPY_TRUSTED,
             CopyState::SetBack { .. } => COPY_SET_BACK,
         });
@@ -399,9 +406,9 @@ impl VolumeEntry {
 
     /// The pages of the map, of all slices alike.
     fn map_bytes(&self, capacity: ByteLen) -> u64 {
-        match self.copy {
-            None => 0,
-            Some(_) => {
+        match self.has_map() {
+            false => 0,
+            true => {
                 let pages = copy::map_pages(self.stripe.slice_len(0, capacity));
                 pages * u64::from(self.stripe.slices()) * MAP_PAGE_BYTES as u64
             }
@@ -423,6 +430,7 @@ fn decode_copy(epoch: u64, fields: &mut Cursor<'_>) -> Option<(Option<CopyOf>, V
     let state = match fields.u8()? {
         COPY_NONE if epoch == 0 => return Some((None, Vec::new())),
         COPY_BLANK if epoch == 0 => CopyState::Blank,
+        COPY_SOLE if epoch == 0 => CopyState::Sole,
         COPY_TRUSTED => CopyState::Trusted { epoch },
         COPY_SET_BACK => CopyState::SetBack { epoch },
         _ => return None,

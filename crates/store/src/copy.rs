@@ -41,6 +41,9 @@ pub enum CopyState {
     /// Nothing: the disk is new, and neither the bytes nor the map say anything. All of it is to be copied from another before the copy
     /// counts, whatever the cluster's record still says of the slot.
     Blank,
+    /// Everything, and it has no map: no configuration of the volume that names another copy has ever taken effect.
+    /// Hosts may be served from it whether the cluster's record can be asked or not.
+    Sole,
     /// The bytes and the map are what the copy made of them.
     Trusted {
         /// The epoch of the volume in which the copy was added; 1 with the volume itself. Which of several copies that its node had in the course of
@@ -58,7 +61,7 @@ pub enum CopyState {
 impl CopyState {
     /// Whether all of the content is to be copied from another copy before this one counts.
     pub fn is_untrusted(self) -> bool {
-        !matches!(self, CopyState::Trusted { .. })
+        matches!(self, CopyState::Blank | CopyState::SetBack { .. })
     }
 }
 

@@ -20,8 +20,6 @@ pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
         problem: None,
         serving: true,
         copies,
-        node: None,
-        node_name: None,
         epoch: None,
         reason: None,
         strategy: None,

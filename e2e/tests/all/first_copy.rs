@@ -1,4 +1,4 @@
-//! A volume that one node has alone gets a copy on another node while a host uses it, and outlives its node.
+//! A volume with a single copy gets another one on another node while a host uses it, and outlives its node.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,7 +11,8 @@ use crate::set_back::{BLOCKS, expect, put, ready};
 
 fn gets_a_copy(kind: &str) {
     let mut nodes = cluster_of_three();
-    let create = ["volume", "create", "demo", "--size", "64M", "--kind", kind, "--local", "--target", TARGET];
+    let create =
+        ["volume", "create", "demo", "--size", "64M", "--kind", kind, "--copies", "1", "--target", TARGET];
     nodes[0].ursa(&create).expect_ok();
     put(&nodes[0], BLOCKS, 1);
     let mut host = ready(&nodes[0]);
@@ -41,11 +42,11 @@ fn gets_a_copy(kind: &str) {
 }
 
 #[test]
-fn a_local_volume_on_disks_gets_a_copy_under_load_and_outlives_its_node() {
+fn a_single_copy_on_disks_gets_another_under_load_and_outlives_its_node() {
     gets_a_copy("thick");
 }
 
 #[test]
-fn a_local_volume_in_memory_gets_a_copy_under_load_and_outlives_its_node() {
+fn a_single_copy_in_memory_gets_another_under_load_and_outlives_its_node() {
     gets_a_copy("ram");
 }

@@ -1,4 +1,4 @@
-//! What keeps a node from its cluster: a full disk under its copy of the record, an address that is not there, a damaged file. Its local volumes are served.
+//! What keeps a node from its cluster: a full disk under its copy of the record, an address that is not there, a damaged file. Volumes that it alone has are served.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,6 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::attached::{Mounted, can_mount, run};
-use e2e::raw::Raw;
 use e2e::{Export, Node, ports};
 use serde_json::Value;
 
@@ -99,8 +98,8 @@ fn a_full_disk_under_the_record_is_shown_by_all_and_ends_by_itself() {
     wait(LIMIT, "two of three decide", || make_group(&nodes[0], "one-more"));
 }
 
-/// A cluster of one node, which listens for others at these addresses, and has a local volume.
-fn node_with_local_volume(listen: &str) -> (Node, Export) {
+/// A cluster of one node, which listens for others at these addresses, and has a volume.
+fn node_with_volume(listen: &str) -> (Node, Export) {
     let node = Node::start();
     node.ursa(&["volume", "create", "local", "--size", "64M", "--target", TARGET]).expect_ok();
     node.ursa(&["node", "init", "--listen", listen]).expect_ok();
@@ -122,7 +121,7 @@ fn is_served(export: &Export) -> bool {
 #[test]
 fn a_node_starts_without_one_of_its_addresses_and_uses_it_when_it_is_there() {
     let (there, missing) = (ports::free(), ports::free());
-    let (mut node, export) = node_with_local_volume(&format!("{there},{missing}"));
+    let (mut node, export) = node_with_volume(&format!("{there},{missing}"));
     node.stop();
     // As good as an interface that is gone: nobody can listen there.
     let taken = TcpListener::bind(missing).expect("it is free");
@@ -137,9 +136,9 @@ fn a_node_starts_without_one_of_its_addresses_and_uses_it_when_it_is_there() {
     wait(LIMIT, "nothing is said any more", || !problems(&node).contains("cannot listen"));
 }
 
-/// Does harm to what a node has of its cluster while it is down, and undoes that while it runs: its local volume is served all the time.
-fn local_volume_outlives(harm: impl FnOnce(&Path), undo: impl FnOnce(&Path), said: &str) {
-    let (mut node, export) = node_with_local_volume(&ports::free().to_string());
+/// Does harm to what a node has of its cluster while it is down, and undoes that while it runs: volumes that it alone has are served all the time.
+fn single_copies_outlive(harm: impl FnOnce(&Path), undo: impl FnOnce(&Path), said: &str) {
+    let (mut node, export) = node_with_volume(&ports::free().to_string());
     node.ursa(&["volume", "create", "shared", "--size", "64M", "--copies", "1", "--target", TARGET])
         .expect_ok();
     thread::sleep(KEPT_WITHIN);
@@ -156,26 +155,25 @@ fn local_volume_outlives(harm: impl FnOnce(&Path), undo: impl FnOnce(&Path), sai
     let refused = node.ursa(&["host", "create", "h1", "--initiator", "iqn.2026-11.io.ursa:h1"]);
     assert!(!refused.ok() && refused.output.contains("cannot take part in its cluster"), "{refused}");
     let shared = Export { lun: 1, ..export.clone() };
-    let reached = Raw::login(&shared, 0, 0x4001).and_then(|mut raw| raw.wait_until_ready());
-    assert!(reached.is_err(), "nobody knows who has the volume's data");
+    ready(&shared);
     let refused = node.ursa(&["volume", "delete", "shared", "--yes"]);
-    assert!(!refused.ok(), "nor is it deleted: {refused}");
+    assert!(!refused.ok(), "what is the cluster's is not deleted without it: {refused}");
 
     undo(&directory);
     wait(LIMIT, "it takes part again", || !problems(&node).contains("cluster failed"));
     assert_eq!(listed(&node, 1)["up"], true);
     let shown = || node.ursa_json(&["volume", "show", "shared"]);
-    wait(LIMIT, "the volume with copies is served", || shown()["serving"] == true);
+    wait(LIMIT, "it is served as before", || shown()["serving"] == true);
     ready(&shared);
     assert!(is_served(&export));
     assert!(make_group(&node, "h2"));
 }
 
 #[test]
-fn a_damaged_record_does_not_take_local_volumes_down() {
+fn a_damaged_record_does_not_take_single_copies_down() {
     let kept = std::cell::RefCell::new(Vec::new());
     let record = |directory: &Path| directory.join("record.sqlite");
-    local_volume_outlives(
+    single_copies_outlive(
         |directory| {
             kept.replace(fs::read(record(directory)).expect("it is there"));
             fs::write(record(directory), vec![0x5a; kept.borrow().len()]).expect("it can be written");
@@ -186,10 +184,10 @@ fn a_damaged_record_does_not_take_local_volumes_down() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_read_does_not_take_local_volumes_down() {
+fn a_certificate_that_cannot_be_read_does_not_take_single_copies_down() {
     let kept = std::cell::RefCell::new(Vec::new());
     let certificate = |directory: &Path| directory.join("node.pem");
-    local_volume_outlives(
+    single_copies_outlive(
         |directory| {
             kept.replace(fs::read(certificate(directory)).expect("it is there"));
             fs::write(certificate(directory), "no certificate").expect("it can be written");
@@ -201,9 +199,9 @@ fn a_certificate_that_cannot_be_read_does_not_take_local_volumes_down() {
 
 /// As where it is on a file system of its own, which is mounted late.
 #[test]
-fn a_missing_directory_does_not_take_local_volumes_down() {
+fn a_missing_directory_does_not_take_single_copies_down() {
     let away = |directory: &Path| directory.with_extension("away");
-    local_volume_outlives(
+    single_copies_outlive(
         |directory| fs::rename(directory, away(directory)).expect("it is there"),
         |directory| fs::rename(away(directory), directory).expect("nothing has taken its place"),
         "is missing or empty",
@@ -216,9 +214,9 @@ fn join(first: &Node, node: &Node) {
     node.ursa(&["node", "join", token, "--listen", &ports::free().to_string()]).expect_ok();
 }
 
-/// Two of three nodes are removed while they are away; one of them comes back, leaves, and joins again, with its local volume all the time.
+/// Two of three nodes are removed while they are away; one of them comes back, leaves, and joins again, with a volume that it alone has all the time.
 #[test]
-fn a_node_that_was_removed_comes_back_with_its_local_volumes() {
+fn a_node_that_was_removed_comes_back_with_its_volumes() {
     let mut nodes = [Node::start(), Node::start(), Node::start()];
     nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
     // A volume of its own; the target is made in the cluster.
@@ -262,7 +260,7 @@ fn a_node_that_was_removed_comes_back_with_its_local_volumes() {
     let refused = nodes[0].ursa(&["node", "leave", "--forget", "--yes"]);
     assert!(!refused.ok() && refused.output.contains("is an active member of its cluster"), "{refused}");
     let would = nodes[1].ursa(&["node", "leave", "--forget", "--dry-run"]).expect_ok();
-    assert!(would.contains("local volume local is served as before"), "{would}");
+    assert!(would.contains("volume local is served as before"), "{would}");
     assert!(would.contains("the copy of volume shared stays in its pool"), "{would}");
     nodes[1].ursa(&["node", "leave", "--forget", "--yes"]).expect_ok();
     nodes[1].stop();

@@ -67,12 +67,12 @@ impl Client {
         self.would_delete(&format!("/v1/targets/{}?dry_run=true&force={force}", segment(name)))
     }
 
-    /// Makes a volume a LUN of a target: that of the node of this number, if it is not the cluster's.
+    /// Makes a volume a LUN of a target.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn create_map(&self, target: &str, map: &MapCreate, node: Option<u16>) -> Result<TargetMap> {
-        self.post(&of_node(format!("/v1/targets/{}/maps", segment(target)), node), map)
+    pub fn create_map(&self, target: &str, map: &MapCreate) -> Result<TargetMap> {
+        self.post(&format!("/v1/targets/{}/maps", segment(target)), map)
     }
 
     /// Takes a LUN away: from one host group, or from all.

@@ -15,7 +15,7 @@ const VERIFICATION_EVERY: Duration = Duration::from_millis(500);
 
 /// Volumes.
 impl Client {
-    /// All volumes of the cluster, by name: those with copies, and those that nodes have alone; and which nodes do not say what they have.
+    /// All volumes of the cluster, by name; and which nodes do not say what they have.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -28,18 +28,11 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn volume(&self, name: &str) -> Result<Volume> {
-        self.volume_of(name, None)
+        self.get(&format!("/v1/volumes/{}", segment(name)))
     }
 
-    /// What the node of this number calls so; `None`: the one that is asked goes first.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
-    pub fn volume_of(&self, name: &str, node: Option<u16>) -> Result<Volume> {
-        self.get(&of_node(format!("/v1/volumes/{}", segment(name)), node))
-    }
-
-    /// What has gone through a node to a volume, with a histogram of latencies; of which node: see [`Client::volume_of`].
+    /// What has gone through a node to a volume, with a histogram of latencies; `None`: the node that is asked, or one
+    /// that has a copy.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -63,12 +56,12 @@ impl Client {
         self.post("/v1/volumes?dry_run=true", volume)
     }
 
-    /// Grows or renames a volume: that of the node of this number, if it is not the cluster's.
+    /// Grows or renames a volume.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn change_volume(&self, name: &str, change: &VolumeChange, node: Option<u16>) -> Result<Volume> {
-        let url = self.address(&of_node(format!("/v1/volumes/{}", segment(name)), node));
+    pub fn change_volume(&self, name: &str, change: &VolumeChange) -> Result<Volume> {
+        let url = self.address(&format!("/v1/volumes/{}", segment(name)));
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
@@ -94,12 +87,12 @@ impl Client {
         Ok(found)
     }
 
-    /// Adds a copy to a volume, or moves one. `node` has it done; `None`: the one that is asked, or one that has a copy.
+    /// Adds a copy to a volume, or moves one.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn add_copy(&self, name: &str, copy: &CopyCreate, node: Option<u16>) -> Result<Volume> {
-        self.post(&of_node(format!("/v1/volumes/{}/copies", segment(name)), node), copy)
+    pub fn add_copy(&self, name: &str, copy: &CopyCreate) -> Result<Volume> {
+        self.post(&format!("/v1/volumes/{}/copies", segment(name)), copy)
     }
 
     /// Takes a volume's copy off a node. It may go on after the answer.
@@ -152,7 +145,7 @@ impl Client {
         self.json(self.authorized(self.agent.put(url)).send_json(resolution))
     }
 
-    /// Deletes a volume with all its data; with `force`, its maps, too. By name it may be another node's than the one that was shown: by identity it is not.
+    /// Deletes a volume with all its data; with `force`, its maps, too.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).

@@ -16,6 +16,7 @@ use base::ByteLen;
 use replica::NodeId;
 use store::{Pool, VolumeInfo};
 
+pub(crate) use self::adoption::ServedAs;
 pub use self::creation::{Placement, Ranking};
 pub use self::opening::CopyOpening;
 pub(super) use self::opening::Worth;
@@ -77,7 +78,7 @@ impl Control {
             if capacity < from {
                 return Err(ControlError::WouldShrink { volume: entry.name, from, to: capacity });
             }
-            if has_empty_slices(&info.stripe, from) {
+            if !entry.sole && has_empty_slices(&info.stripe, from) {
                 return Err(ControlError::TooSmallToGrow(entry.name));
             }
             for copy in entry.copies.iter().filter(|copy| !grown.contains(&(copy.node, copy.made))) {

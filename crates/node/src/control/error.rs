@@ -347,9 +347,9 @@ pub enum ControlError {
         /// The pool that has it.
         pool: String,
     },
-    /// It is in the cluster's record, and its pool does not call it a copy yet.
+    /// It is about to become one of several copies, or to get into the cluster's record.
     #[error(
-        "volume {0:?} is being added to the cluster's record: run `ursa volume copy add` again to complete that; its pool needs free space for a map of changed regions"
+        "volume {0:?} is not ready for copies yet: try again in a moment; its pool needs free space for a map of changed regions"
     )]
     BeingAdopted(String),
     /// There is no slot.
@@ -393,8 +393,8 @@ pub enum ControlError {
         /// A node that has one.
         node: u16,
     },
-    /// What was asked for is about copies, and this node has the volume alone.
-    #[error("volume {0:?} has no copies on other nodes: it is local to this node")]
+    /// What was asked for is about copies, and the cluster's record does not have the volume.
+    #[error("volume {0:?} has no copies on other nodes, and is not in a cluster's record")]
     NotReplicated(String),
     /// It could not join.
     #[error(transparent)]

@@ -54,15 +54,16 @@ impl Control {
     /// A node that cannot have one, or has one; no free slot; what the node or the cluster's record says.
     pub async fn add_copy(self: &Rc<Control>, volume: &str, added: AddedCopy) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        if self.is_alone(&keeper, volume) {
+        if self.is_sole_here(&keeper, volume) {
             if added.node == keeper.me().0 {
                 return Err(ControlError::HasCopy { volume: volume.to_owned(), node: added.node });
             }
             self.check_first_copy(&keeper, volume, added.instead_of)?;
             once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
-            self.adopt_volume(&keeper, volume).await?;
+            self.make_ready_for_copies(&keeper, volume).await?;
             // Nobody gets a copy before the one here is one.
-            if self.is_alone(&keeper, volume) {
+            let is_open = keeper.entry_named(volume).is_some_and(|(id, _)| keeper.is_open(id));
+            if !is_open || self.is_sole_here(&keeper, volume) {
                 return Err(ControlError::BeingAdopted(volume.to_owned()));
             }
         }
@@ -104,6 +105,7 @@ impl Control {
             slices: info.stripe.slices(),
             created: info.created,
             blank: true,
+            sole: false,
             asker: rt::random(),
         };
         let asker = new.asker;
@@ -158,7 +160,7 @@ impl Control {
         instead_of: Option<u16>,
     ) -> Result<(VolumeStatus, Vec<u16>), ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        if self.is_alone(&keeper, volume) {
+        if self.is_sole_here(&keeper, volume) {
             let status = self.check_first_copy(&keeper, volume, instead_of)?;
             return Ok((status, vec![keeper.me().0]));
         }
@@ -367,6 +369,7 @@ impl Control {
                 }
             }
             self.tidy_deleted(&keeper).await;
+            self.record_what_is_here(&keeper).await;
         }
     }
 
@@ -427,6 +430,7 @@ impl Control {
             || keeper.volume(info.id).is_some_and(|volume| volume.entry.copy_on(keeper.me()).is_some());
         info.copy.is_some_and(|kept| match kept.state {
             CopyState::Trusted { epoch } | CopyState::SetBack { epoch } => epoch == dropped.made,
+            CopyState::Sole => dropped.made == 1,
             // Where there is a copy again, or is about to be, it may be that one.
             CopyState::Blank => !self.being_made.borrow().contains_key(&info.id) && !is_copy(),
         })

@@ -54,6 +54,11 @@ impl Control {
     /// Why what is here of a volume with copies is not served, though no disk failed; `None`: the record has it, or is about to.
     pub(super) fn why_not_recorded(&self, info: &VolumeInfo) -> Option<String> {
         info.copy?;
+        // A sole copy is served without the record.
+        let has_read = self.keeper().is_some_and(|keeper| keeper.acts_by().0 > 0);
+        if info.is_sole() && !has_read {
+            return None;
+        }
         let Some(keeper) = self.keeper() else {
             return Some(match self.place() {
                 Some(_) if self.cluster_failure().is_some() => {
@@ -71,6 +76,15 @@ impl Control {
         }
         if keeper.has(info.id) {
             let is_one = |volume: CopiesStatus| volume.entry.copy_on(keeper.me()).is_some();
+            let elsewhere = keeper.volume(info.id).filter(|volume| volume.entry.sole && info.is_sole());
+            if let Some(copy) = elsewhere.and_then(|volume| volume.entry.copies.first().copied())
+                && copy.node != keeper.me().0
+            {
+                return Some(format!(
+                    "in the cluster's record it is on node {}: it is served here when that node is up with all its pools open and does not have it, or was removed",
+                    copy.node
+                ));
+            }
             return keeper.volume(info.id).is_some_and(|volume| !is_one(volume)).then(|| {
                 "the data on this node is no longer a copy of the volume: it is from an earlier membership of this node, or is about to be deleted; it cannot be used".into()
             });

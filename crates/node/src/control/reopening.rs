@@ -88,9 +88,8 @@ impl Control {
     /// What other nodes count on to be here does not end with the pool's being closed.
     fn check_nothing_forgotten(&self, pool: &Pool) -> Result<(), ControlError> {
         let Some(keeper) = self.keeper() else { return Ok(()) };
-        let forgotten = |info: &VolumeInfo| {
-            info.kind == VolumeKind::Ram && info.copy.is_some() && keeper.is_last(info.id)
-        };
+        let forgotten =
+            |info: &VolumeInfo| info.kind == VolumeKind::Ram && !info.is_sole() && keeper.is_last(info.id);
         match pool.volumes().into_iter().find(forgotten) {
             Some(info) => Err(ControlError::OnlyInMemory { pool: pool.name(), volume: info.name }),
             None => Ok(()),

@@ -227,7 +227,14 @@ impl Control {
                 );
                 continue;
             }
-            self.create_volume(new).await.map_err(|error| StartError::Volume(name, error))?;
+            match self.create_volume(new).await {
+                // The cluster may have one of that name, or not be there yet.
+                Err(error) if self.place().is_some() => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(volume = name, error, "a configured volume was not created");
+                }
+                made => drop(made.map_err(|error| StartError::Volume(name, error))?),
+            }
         }
         Ok(())
     }

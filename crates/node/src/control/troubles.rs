@@ -78,6 +78,7 @@ impl Control {
             .chain(self.read_troubles())
             .chain(set_back)
             .chain(self.differing_copies())
+            .chain(self.unrecorded())
             .collect()
     }
 
@@ -114,7 +115,7 @@ impl Control {
             }
         };
         let text = format!(
-            "{what}. It serves its local volumes. To let it join the cluster again, run `ursa node leave --forget` and restart it"
+            "{what}. It serves volumes that only it has ever had a copy of. To let it join the cluster again, run `ursa node leave --forget` and restart it"
         );
         Some(Trouble::new(EXPELLED, "", text))
     }
@@ -123,7 +124,7 @@ impl Control {
     fn failed_in_cluster(&self) -> Option<Trouble> {
         let failure = self.cluster_failure()?;
         let text = format!(
-            "cluster failed: {}. This node does not take part in its cluster. It serves its local volumes; its copies of cluster volumes are closed, and the cluster cannot be changed from here. The node retries every {} seconds; if it cannot be repaired, `ursa node leave --forget` makes it a standalone node that can join again",
+            "cluster failed: {}. This node does not take part in its cluster. It serves volumes that only it has ever had a copy of; its copies of cluster volumes are closed, and the cluster cannot be changed from here. The node retries every {} seconds; if it cannot be repaired, `ursa node leave --forget` makes it a standalone node that can join again",
             failure.why,
             TRY_EVERY.as_secs()
         );

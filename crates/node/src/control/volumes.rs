@@ -40,7 +40,7 @@ pub struct NewVolume {
     pub created: u64,
     /// Where to map it at once; a target that is not there is made.
     pub map: Option<MapSpec>,
-    /// Copies on several nodes; `None`: on this one alone, and in no record of the cluster.
+    /// Where its copies are to be; `None`: one on this node.
     pub copies: Option<Placement>,
 }
 
@@ -82,46 +82,6 @@ impl Control {
     /// The volumes of each open pool, by its name.
     fn volume_ids(&self) -> Vec<(String, Vec<VolumeId>)> {
         self.open_pools().into_iter().map(|pool| (pool.name(), pool.volume_ids())).collect()
-    }
-
-    /// The first volumes behind `after`, by identity, that this node alone has: made without copies, and in no record. A few in each turn of this core.
-    pub async fn volumes_alone(&self, after: Option<VolumeId>, at_most: usize) -> Vec<VolumeStatus> {
-        // It may be closed meanwhile, and is not kept.
-        let keeper = self.keeper();
-        let is_recorded = |id| keeper.as_ref().is_some_and(|keeper| keeper.has(id));
-        let is_alone = |info: &VolumeInfo| info.copy.is_none() && !is_recorded(info.id);
-        let info = |id, pool: &str| self.pool_named(pool).ok()?.volume(id).filter(is_alone);
-        let (mut all, mut after) = (Vec::new(), after);
-        loop {
-            let (found, known_to) = self.look_for_alone(after);
-            for (number, (id, pool)) in found.into_iter().enumerate() {
-                if all.len() == at_most {
-                    return all;
-                }
-                if number > 0 && number.is_multiple_of(parts::A_TURN) {
-                    rt::next_turn().await;
-                }
-                all.extend(info(id, &pool).map(|info| self.volume_status(info, &pool)));
-            }
-            if known_to.is_none() {
-                return all;
-            }
-            after = known_to;
-            rt::next_turn().await;
-        }
-    }
-
-    /// The next volumes behind `after`, by identity, that this node alone has, with their pools, and up to where these are all; `None`: there are no more.
-    fn look_for_alone(&self, after: Option<VolumeId>) -> (Vec<(VolumeId, String)>, Option<VolumeId>) {
-        let (mut found, mut known_to): (Vec<(VolumeId, String)>, Option<VolumeId>) = (Vec::new(), None);
-        for pool in self.open_pools() {
-            let (alone, last) = pool.look_for_alone(after, parts::A_QUICK_TURN);
-            found.extend(alone.into_iter().map(|id| (id, pool.name())));
-            known_to = known_to.into_iter().chain(last).min();
-        }
-        found.retain(|(id, _)| known_to.is_none_or(|last| *id <= last));
-        found.sort_unstable();
-        (found, known_to)
     }
 
     /// What volumes are called: those of open pools, and those of the cluster.

@@ -64,7 +64,7 @@ pub enum Ask {
         /// The address.
         address: IpAddr,
     },
-    /// Which of these volumes the node has, alone or with others, in a pool that is open.
+    /// Which of these volumes the node has, alone or with others, or may have in a pool that is not open.
     HasVolumes {
         /// Their identities.
         ids: Vec<String>,
@@ -116,7 +116,7 @@ pub enum Answer {
     Unit(Option<Box<Told>>),
     /// Whether the change was carried out.
     Taken(bool),
-    /// The identities of those that it has.
+    /// The identities of those that it has, or may have.
     HasVolumes(Vec<String>),
     /// Whether it has the address.
     Has(bool),

@@ -159,6 +159,10 @@ pub struct VolumeEntry {
     pub epoch: u64,
     /// Its copies.
     pub copies: Vec<CopyEntry>,
+    /// No configuration has ever named another copy than the one that there is. Its pool knows that, too
+    /// ([`store::CopyState::Sole`]), and serves it whether the record can be asked or not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sole: bool,
     /// Why the configuration was changed last.
     pub reason: Cause,
     /// Copies that were taken off their nodes, which have not deleted them yet.
@@ -316,13 +320,8 @@ impl VolumeEntry {
         };
         let paused = self.paused.iter().filter(|(slot, _)| is_behind(**slot));
         let paused = paused.map(|(slot, pause)| (*slot, pause.clone())).collect();
-        VolumeEntry { epoch: config.epoch.0, copies, reason, missed, unread, paused, ..self.clone() }
-    }
-
-    /// The record has just got the volume from the one node that has it, whose pool may not call it a copy yet.
-    /// Any change of the configuration comes after that.
-    pub fn is_being_adopted(&self) -> bool {
-        self.reason == Cause::VolumeAdopted
+        let sole = self.sole && copies.len() == 1;
+        VolumeEntry { epoch: config.epoch.0, copies, sole, reason, missed, unread, paused, ..self.clone() }
     }
 
     /// The copies whose syncs are paused.
@@ -385,6 +384,7 @@ impl CopyEntry {
         kept.slot == self.slot
             && match kept.state {
                 store::CopyState::Blank => true,
+                store::CopyState::Sole => self.made == 1,
                 store::CopyState::Trusted { epoch } | store::CopyState::SetBack { epoch } => {
                     epoch == self.made
                 }
@@ -417,6 +417,8 @@ pub struct NewCopy {
     pub created: u64,
     /// The volume has data already, which this copy is to be given.
     pub blank: bool,
+    /// It is the only copy of a new volume.
+    pub sole: bool,
     /// Who asks, by a number drawn at random: two may ask for one copy at the same time, and one of them give up.
     pub asker: u64,
 }
@@ -449,6 +451,7 @@ mod tests {
             size: 1,
             epoch: 0,
             copies: Vec::new(),
+            sole: false,
             reason: Cause::VolumeCreated,
             dropped: Vec::new(),
             missed: BTreeMap::new(),

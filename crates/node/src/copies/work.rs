@@ -122,6 +122,7 @@ mod tests {
             dropped: Vec::new(),
             missed: missed.iter().cloned().collect(),
             unread: BTreeMap::new(),
+            sole: false,
             paused: BTreeMap::new(),
         }
     }

@@ -73,9 +73,9 @@ codes! {
     LOGINS_ALLOWED = "logins_allowed", Info;
     /// A node has started with a life that another start of it had used: it was set back to an earlier day, or runs twice.
     NODE_SET_BACK = "node_set_back", Critical, "make sure that the node does not run twice, then restart it: `systemctl restart ursa`";
-    /// This node cannot take part in its cluster: it serves its local volumes, and tries again.
+    /// This node cannot take part in its cluster: it serves volumes that it alone has, and tries again.
     CLUSTER_FAILED = "cluster_failed", Critical, "run `ursa status` for the cause";
-    /// This node has left its cluster, and is alone with its local volumes.
+    /// This node has left its cluster, and serves volumes that it alone has.
     CLUSTER_LEFT = "cluster_left", Warning;
     /// It takes part in its cluster.
     CLUSTER_RECOVERED = "cluster_recovered", Info;

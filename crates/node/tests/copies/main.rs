@@ -38,6 +38,7 @@ mod rig;
 #[path = "../all/seeds.rs"]
 mod seeds;
 mod set_back;
+mod sole;
 mod stopping;
 mod syncs;
 mod unreadable;
@@ -51,6 +52,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Chain, Lba, Rng};
+use initiator::command::Write;
 use initiator::{Lun, Session};
 use node::config::RecordEngine;
 use node::control::{Place, Placement, PoolSpec, RecordPlace, TargetSpec};
@@ -89,6 +91,13 @@ impl Cluster {
 
     /// On disks of this block.
     fn with_disks(seed: u64, nodes: usize, cores: usize, config: &Config, disk_block: u32) -> Cluster {
+        let cluster = Cluster::apart(seed, nodes, cores, config, disk_block);
+        cluster.enter();
+        cluster
+    }
+
+    /// Nodes with pools, each of which is in no cluster yet.
+    fn apart(seed: u64, nodes: usize, cores: usize, config: &Config, disk_block: u32) -> Cluster {
         let world = World::new(seed);
         let memory = cluster::memory::Memory::new((1..=nodes as u16).filter_map(cluster::NodeId::new));
         let servers: Vec<NodeId> =
@@ -104,9 +113,19 @@ impl Cluster {
             cluster.start(index);
             cluster.world.add_disk(cluster.servers[index], DISK, 64 * MIB, disk_block);
             let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
-            let listen = vec![SocketAddr::new(cluster.world.address(cluster.servers[index]), LINK_PORT)];
             cluster.control(index, move |control| async move {
                 control.create_pool(PoolSpec { name: POOL.into(), disks, wipe: false }).await.unwrap();
+            });
+        }
+        cluster
+    }
+
+    /// All nodes become one cluster.
+    fn enter(&self) {
+        let nodes = self.servers.len();
+        for index in 0..nodes {
+            let listen = vec![SocketAddr::new(self.world.address(self.servers[index]), LINK_PORT)];
+            self.control(index, move |control| async move {
                 let cluster = "0123456789abcdef0123456789abcdef".to_owned();
                 let place = Place {
                     cluster,
@@ -123,14 +142,13 @@ impl Cluster {
             });
         }
         let all_there =
-            || cluster.control(0, |control| async move { control.keeper().unwrap().nodes() }).len() == nodes;
-        assert!(cluster.world.run_until(all_there, Duration::from_secs(30)));
-        cluster.world.run_for(Duration::from_secs(2));
-        cluster.control(0, |control| async move {
+            || self.control(0, |control| async move { control.keeper().unwrap().nodes() }).len() == nodes;
+        assert!(self.world.run_until(all_there, Duration::from_secs(30)));
+        self.world.run_for(Duration::from_secs(2));
+        self.control(0, |control| async move {
             let name = TARGET.to_owned();
             control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
         });
-        cluster
     }
 
     fn start(&self, index: usize) {
@@ -178,26 +196,25 @@ impl Cluster {
         self.world.add_node(name, 1, |_| std::future::pending())
     }
 
-    /// How many copies of the volume that [`Cluster::add_volume`] makes are in sync, as a node knows.
-    fn in_sync(&self, index: usize) -> usize {
+    /// The volume that [`Cluster::add_volume`] makes, as a node knows; `None`: it knows of none.
+    fn shown(&self, index: usize) -> Option<node::copies::CopiesStatus> {
         self.control(index, |control| async move {
-            let mut volumes = control.keeper().unwrap().volumes();
+            let mut volumes = control.keeper()?.volumes();
             // Their order is that of random identities.
             volumes.sort_by_key(|volume| volume.entry.name != Shape::thick().name);
-            let copies = &volumes[0].entry.copies;
-            copies.iter().filter(|copy| copy.standing == node::copies::StandingEntry::InSync).count()
+            volumes.into_iter().next()
         })
+    }
+
+    /// How many copies of the volume that [`Cluster::add_volume`] makes are in sync, as a node knows.
+    fn in_sync(&self, index: usize) -> usize {
+        let copies = self.shown(index).unwrap().entry.copies;
+        copies.iter().filter(|copy| copy.standing == node::copies::StandingEntry::InSync).count()
     }
 
     /// Waits until hosts are served through all nodes: the record may say so of earlier lives of them.
     fn wait_until_all_serve(&self) {
-        let serves = |index| {
-            self.control(index, |control| async move {
-                control
-                    .keeper()
-                    .is_some_and(|keeper| keeper.volumes().first().is_some_and(|volume| volume.serving))
-            })
-        };
+        let serves = |index| self.shown(index).is_some_and(|volume| volume.serving);
         for _ in 0..600 {
             self.world.run_for(Duration::from_millis(100));
             if (0..self.servers.len()).all(serves) {
@@ -263,9 +280,9 @@ impl Cluster {
 
     /// What the copy of a node holds, in short.
     fn checksum(&self, index: usize) -> Vec<[u8; 32]> {
-        self.control(index, |control| async move {
+        let id = self.shown(index).unwrap().entry.id;
+        self.control(index, move |control| async move {
             let keeper = control.keeper().unwrap();
-            let id = keeper.volumes()[0].entry.id.clone();
             let info = control.volume(&id).unwrap().info;
             let mut all = Vec::new();
             for slice in 0..info.stripe.slices() {
@@ -309,6 +326,12 @@ async fn attended<T>(send: impl AsyncFn() -> Result<T, initiator::Error>) -> Res
 
 async fn write(session: &Session, lba: u64, value: u64) -> Result<(), initiator::Error> {
     attended(async || session.write(LUN, Lba(lba), block(value), SIZE).await).await
+}
+
+/// As [`write`], on the disk when it returns: of a sole copy, too.
+async fn write_durably(session: &Session, lba: u64, value: u64) -> Result<(), initiator::Error> {
+    let write = Write { lba: Lba(lba), data: block(value), size: SIZE, durable: true };
+    attended(async || session.send(LUN, &write).await).await
 }
 
 async fn read(session: &Session, lba: u64) -> Result<u64, initiator::Error> {
@@ -454,7 +477,7 @@ async fn worker(portal: SocketAddr, name: String, history: History, time: Rc<Cel
                     call,
                     reply: NEVER,
                 });
-                match write(&session, lba, written).await {
+                match write_durably(&session, lba, written).await {
                     Ok(()) => history.borrow_mut()[lba as usize][at].reply = tick(),
                     Err(_) => break,
                 }

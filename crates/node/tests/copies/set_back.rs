@@ -53,7 +53,7 @@ impl Cluster {
     }
 }
 
-async fn log_in_at_last(portal: SocketAddr) -> Rc<Session> {
+pub(super) async fn log_in_at_last(portal: SocketAddr) -> Rc<Session> {
     loop {
         match log_in(portal, "client").await {
             Some(session) => return session,

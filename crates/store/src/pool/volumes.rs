@@ -1,6 +1,5 @@
 //! Making, growing, changing and deleting volumes.
 
-use std::ops::Bound;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -38,7 +37,8 @@ pub struct VolumeSpec {
     pub created: u64,
     /// Who it is; `None`: somebody new. All copies of a volume are the same, on all nodes: that is how hosts know it.
     pub id: Option<VolumeId>,
-    /// Which copy of a volume it is, if other nodes have some as well. Such a volume keeps a dirty map for each slice.
+    /// Which copy of a volume it is, if a cluster's record has the volume, or is about to. All but a sole one keep a
+    /// dirty map for each slice.
     pub copy: Option<CopyOf>,
 }
 
@@ -63,8 +63,15 @@ pub struct VolumeInfo {
     pub created: u64,
     /// What it takes of the pool (thick) or of memory at most (RAM).
     pub reserved: ByteLen,
-    /// Which copy it is, if other nodes have some as well.
+    /// Which copy it is, if a cluster's record has the volume.
     pub copy: Option<CopyOf>,
+}
+
+impl VolumeInfo {
+    /// Whether no other node has a copy, or ever had one.
+    pub fn is_sole(&self) -> bool {
+        self.copy.is_none_or(|copy| copy.state == CopyState::Sole)
+    }
 }
 
 impl Pool {
@@ -78,23 +85,11 @@ impl Pool {
         self.0.state.borrow().catalog.volumes.keys().copied().collect()
     }
 
-    /// Looks at the next `at_most` volumes behind `after`, by identity: those of them that no other node has a copy of, and the last one, if there may be more behind it.
-    pub fn look_for_alone(
-        &self,
-        after: Option<VolumeId>,
-        at_most: usize,
-    ) -> (Vec<VolumeId>, Option<VolumeId>) {
+    /// The volumes of which no other node has a copy, or ever had one.
+    pub fn sole_volumes(&self) -> Vec<VolumeId> {
         let state = self.0.state.borrow();
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let behind = state.catalog.volumes.range::<VolumeId, _>((from, Bound::Unbounded));
-        let (mut alone, mut looked_at, mut last) = (Vec::new(), 0, None);
-        for (id, volume) in behind.take(at_most) {
-            (looked_at, last) = (looked_at + 1, Some(*id));
-            if volume.copy.is_none() {
-                alone.push(*id);
-            }
-        }
-        (alone, last.filter(|_| looked_at == at_most))
+        let sole = state.catalog.volumes.iter().filter(|(_, volume)| !volume.has_map());
+        sole.map(|(id, _)| *id).collect()
     }
 
     /// One volume.
@@ -163,11 +158,12 @@ impl Pool {
         to_the_end(async move { inner.enlarge(id, grow, &watch).await }).await
     }
 
-    /// Makes a volume a copy, which other nodes may have as well: from now on it has a dirty map for each slice, in
-    /// which no bit is set. Then give the slices that are open their new specifications ([`Slice::grow`](crate::Slice::grow)).
+    /// Makes a volume a copy. Unless that is a sole one, which may become another later, it has a dirty map for each
+    /// slice from now on, in which no bit is set. Then give the slices that are open their new specifications
+    /// ([`Slice::grow`](crate::Slice::grow)).
     ///
     /// # Errors
-    /// [`StoreError::AlreadyACopy`], no space for the map, or what writing the metadata met.
+    /// [`StoreError::AlreadyACopy`] if it has a dirty map, no space for the map, or what writing the metadata met.
     pub async fn make_copy(&self, id: VolumeId, copy: CopyOf) -> Result<VolumeInfo, StoreError> {
         let inner = Rc::clone(&self.0);
         let become_copy = move |volume: &mut VolumeEntry| become_copy(id, volume, copy);
@@ -222,15 +218,16 @@ impl Pool {
         .await
     }
 
-    /// Says what the content of a copy is worth from now on. Durable when done.
+    /// Says what the content of a copy with a dirty map is worth from now on. Durable when done.
     ///
     /// # Errors
-    /// [`StoreError::NotACopy`], or what writing the metadata met.
+    /// [`StoreError::NotACopy`]: it has none; or what writing the metadata met.
     pub async fn set_copy(&self, id: VolumeId, state: CopyState) -> Result<VolumeInfo, StoreError> {
         let inner = Rc::clone(&self.0);
         to_the_end(async move {
             let keep = |_: &Catalog, volume: &mut VolumeEntry| {
-                volume.copy.as_mut().ok_or(StoreError::NotACopy(id))?.state = state;
+                let has_map = volume.has_map() && state != CopyState::Sole;
+                volume.copy.as_mut().filter(|_| has_map).ok_or(StoreError::NotACopy(id))?.state = state;
                 Ok(())
             };
             inner.change_volume(id, keep).await
@@ -288,7 +285,7 @@ impl Pool {
         let live = state.volumes.get(&id).ok_or(StoreError::NoSuchVolume(id))?;
         let slices =
             (0..entry.stripe.slices()).filter(|slice| usize::from(*slice) % cores == usize::from(core.0));
-        let map_pages = |len| entry.copy.map_or(0, |_| copy::map_pages(len));
+        let map_pages = |len| if entry.has_map() { copy::map_pages(len) } else { 0 };
         let spec = |index: u16| SliceSpec {
             index,
             len: entry.stripe.slice_len(index, entry.capacity),
@@ -351,10 +348,11 @@ fn check_id(catalog: &Catalog, id: VolumeId) -> Result<(), StoreError> {
 
 fn become_copy(id: VolumeId, volume: &mut VolumeEntry, copy: CopyOf) -> Result<(), StoreError> {
     check_slot(copy)?;
-    match volume.copy.replace(copy) {
-        Some(_) => Err(StoreError::AlreadyACopy(id)),
-        None => Ok(()),
+    if volume.has_map() {
+        return Err(StoreError::AlreadyACopy(id));
     }
+    volume.copy = Some(copy);
+    Ok(())
 }
 
 fn check_slot(copy: CopyOf) -> Result<(), StoreError> {
@@ -501,7 +499,7 @@ impl Inner {
                 self.put_back(&runs);
                 return Err(StoreError::NoSuchVolume(id));
             };
-            if (now.capacity, now.copy.is_some()) != (before.capacity, before.copy.is_some()) {
+            if (now.capacity, now.has_map()) != (before.capacity, before.has_map()) {
                 // Somebody else was faster: what we took does not fit any more.
                 self.put_back(&runs);
                 continue;

@@ -175,8 +175,18 @@ fn a_copy_is_who_it_is_told_to_be() {
         assert!(matches!(pool.make_copy(other.id, blank(4)).await, Err(StoreError::SlotInvalid(4))));
         pool.check_make_copy(other.id, second).unwrap();
         assert_eq!(pool.usage().free, free, "that takes nothing");
+        // The sole copy of a volume has no map until it gets others.
+        let sole = CopyOf { state: CopyState::Sole, ..blank(0) };
+        let info = pool.make_copy(other.id, sole).await.unwrap();
+        assert_eq!((info.copy, info.is_sole(), pool.usage().free), (Some(sole), true, free));
+        let none = pool.set_copy(other.id, state).await;
+        assert!(matches!(none, Err(StoreError::NotACopy(id)) if id == other.id), "{none:?}");
+        assert_eq!(slice.map_pages(), 0);
         let info = pool.make_copy(other.id, second).await.unwrap();
         assert_eq!((info.copy, free.0 - pool.usage().free.0), (Some(second), 1 << 16));
+        assert!(!info.is_sole());
+        let back = pool.set_copy(other.id, CopyState::Sole).await;
+        assert!(matches!(back, Err(StoreError::NotACopy(id)) if id == other.id), "{back:?}");
         let again = pool.make_copy(other.id, second).await;
         assert!(matches!(again, Err(StoreError::AlreadyACopy(id)) if id == other.id), "{again:?}");
         let disks = pool.share_disks().attach();

@@ -9,7 +9,6 @@ use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::table::Table;
-use super::volume::OfNode;
 
 /// What to do with LUN maps.
 #[derive(Debug, Subcommand)]
@@ -26,8 +25,6 @@ pub enum Command {
         /// LUN [default: the lowest free one]
         #[arg(long, value_name = "N")]
         lun: Option<u16>,
-        #[command(flatten)]
-        of: OfNode,
     },
     /// Unmap a LUN
     Delete {
@@ -60,10 +57,9 @@ impl Command {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
-            Command::Create { target, volume, host, lun, of } => {
+            Command::Create { target, volume, host, lun } => {
                 let local = host == api::DEFAULT_HOST;
-                let map =
-                    client.create_map(&target, &MapCreate { volume, host: Some(host), lun }, of.node)?;
+                let map = client.create_map(&target, &MapCreate { volume, host: Some(host), lun })?;
                 let portals = client.node().map(|node| node.portals).unwrap_or_default();
                 let listed = Listed { target, map };
                 output.show(&listed, |listed| created(listed, &attach_lines(&portals, &listed.target, local)))
@@ -92,7 +88,7 @@ impl Command {
     }
 }
 
-/// Gives maps the names of volumes that other nodes have alone: of these the node that was asked knows the identity.
+/// Gives maps the names of volumes of which the node that was asked knows only the identity.
 ///
 /// # Errors
 /// See [`CliError`].
@@ -116,7 +112,7 @@ fn name_of(volumes: &[Volume], id: &str) -> Option<String> {
 pub fn volume(map: &TargetMap) -> String {
     map.volume
         .clone()
-        .unwrap_or_else(|| format!("{} (local to another node, or its pool is not open)", map.volume_id))
+        .unwrap_or_else(|| format!("{} (its name is unknown: its pool is not open)", map.volume_id))
 }
 
 fn created(Listed { target, map }: &Listed, attach: &str) -> String {

@@ -38,8 +38,6 @@ pub enum Command {
     Show {
         /// Volume name or ID
         name: String,
-        #[command(flatten)]
-        of: OfNode,
     },
     /// Grow a volume while it is in use
     Resize {
@@ -47,8 +45,6 @@ pub enum Command {
         name: String,
         /// New size
         size: Size,
-        #[command(flatten)]
-        of: OfNode,
     },
     /// Rename a volume; hosts do not notice
     Rename {
@@ -56,8 +52,6 @@ pub enum Command {
         name: String,
         /// New name
         new_name: String,
-        #[command(flatten)]
-        of: OfNode,
     },
     /// Show the read and write latency histogram of a volume
     Latency {
@@ -90,19 +84,8 @@ pub enum Command {
         #[arg(long)]
         force: bool,
         #[command(flatten)]
-        of: OfNode,
-        #[command(flatten)]
         confirm: Confirm,
     },
-}
-
-/// Of which node.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct OfNode {
-    /// Node of the volume, by number, if several nodes have a local volume of that name [default: the node
-    /// contacted, then the cluster's volume, then the only one]
-    #[arg(long, value_name = "NUMBER")]
-    pub node: Option<u16>,
 }
 
 /// A volume to be made.
@@ -134,10 +117,6 @@ pub struct Create {
     /// Nodes to put a copy on, by number: 1,2
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     on: Vec<u16>,
-    /// Local volume: a single copy on this node, not in the cluster's record; needs no quorum until
-    /// `ursa volume copy add` gives it a second copy
-    #[arg(long, conflicts_with_all = ["copies", "on"])]
-    local: bool,
     /// Target, created if it does not exist [default: iqn.2026-11.io.ursa:NAME]
     #[arg(long, value_name = "IQN", conflicts_with = "no_map")]
     target: Option<String>,
@@ -196,17 +175,17 @@ impl Command {
                 say_missing(&volumes.missing);
                 Ok(())
             }
-            Command::Show { name, of } => {
-                let volume = client.volume_of(&name, of.node)?;
+            Command::Show { name } => {
+                let volume = client.volume(&name)?;
                 output.show(&volume, |volume| shown(client, volume))
             }
-            Command::Resize { name, size, of } => {
+            Command::Resize { name, size } => {
                 let change = VolumeChange { size: Some(size.0), ..VolumeChange::default() };
-                output.show(&client.change_volume(&name, &change, of.node)?, resized)
+                output.show(&client.change_volume(&name, &change)?, resized)
             }
-            Command::Rename { name, new_name, of } => {
+            Command::Rename { name, new_name } => {
                 let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };
-                let volume = client.change_volume(&name, &change, of.node)?;
+                let volume = client.change_volume(&name, &change)?;
                 output.show(&volume, |volume| shown(client, volume))
             }
             Command::Latency { name, node } => {
@@ -223,10 +202,9 @@ impl Command {
             Command::Copy(command) => command.run(client, output),
             Command::SplitBrainPolicy(choice) => choice.run(client, output),
             Command::ResolveSplitBrain(resolution) => resolution.run(client, output),
-            Command::Delete { name, force, of, confirm } => {
-                let volume = client.volume_of(&name, of.node)?;
-                let of = alone_on(&volume).map(|node| format!(" of {node}")).unwrap_or_default();
-                let what = format!("Delete volume {}{of}", volume.name);
+            Command::Delete { name, force, confirm } => {
+                let volume = client.volume(&name)?;
+                let what = format!("Delete volume {}", volume.name);
                 let would = || client.would_delete_volume(&volume.id, force);
                 if confirm.go_on_if(output, &what, true, would)? {
                     client.delete_volume(&volume.id, force)?;
@@ -264,7 +242,6 @@ impl Create {
             lun: self.lun,
             copies,
             nodes,
-            local: self.local,
             ..VolumeCreate::new(self.name, self.size.0)
         })
     }
@@ -326,7 +303,7 @@ fn nodes_for(client: &Client, volumes: &[Volume]) -> Vec<ClusterNode> {
 }
 
 fn table(volumes: &[Volume], nodes: &[ClusterNode]) -> String {
-    let in_cluster = volumes.iter().any(|volume| volume.node.is_some() || !volume.copies.is_empty());
+    let in_cluster = volumes.iter().any(|volume| !volume.copies.is_empty());
     let mut head =
         vec!["NAME", "STATE", "SIZE", "RESERVED", "KIND", "BLOCK", "NODES", "POOL", "TARGET", "LUN", "HOST"];
     if !in_cluster {
@@ -367,16 +344,7 @@ fn table(volumes: &[Volume], nodes: &[ClusterNode]) -> String {
 
 /// The numbers of the nodes that have it.
 fn on(volume: &Volume) -> String {
-    match volume.node {
-        Some(node) => format!("{node} (local)"),
-        None => list(volume.copies.iter().map(|copy| copy.node), "-"),
-    }
-}
-
-/// The node that alone has it, for sentences.
-fn alone_on(volume: &Volume) -> Option<String> {
-    let node = volume.node?;
-    Some(format!("node {node} ({})", volume.node_name.as_deref().unwrap_or("-")))
+    list(volume.copies.iter().map(|copy| copy.node), "-")
 }
 
 /// How many copies there are, and what it means if it is one.
@@ -386,7 +354,7 @@ fn redundancy(volume: &Volume) -> String {
         false => format!("node {} ({})", copy.node, copy.node_name),
     };
     match volume.copies.as_slice() {
-        [] => single_copy(volume.kind, &alone_on(volume).unwrap_or("this node".into())),
+        [] => single_copy(volume.kind, "this node"),
         [only] => single_copy(volume.kind, &node(only)),
         copies => {
             let in_sync = copies.iter().filter(|copy| copy.state == CopyState::InSync).count();
@@ -490,10 +458,9 @@ fn one(volume: &Volume, nodes: &[ClusterNode]) -> String {
         .iter()
         .map(|map| format!("LUN {} of {} for host group {}", map.lun, map.target, map.host))
         .collect();
-    let on = match alone_on(volume) {
-        Some(node) => format!("{node}, local volume"),
-        None if volume.copies.is_empty() => "this node only".into(),
-        None => format!("{}: see Copies", on(volume)),
+    let on = match volume.copies.is_empty() {
+        true => "this node only".into(),
+        false => format!("{}: see Copies", on(volume)),
     };
     fields([
         ("Volume", volume.name.clone()),

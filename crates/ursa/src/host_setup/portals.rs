@@ -26,7 +26,6 @@ pub fn portals<'a>(volumes: impl IntoIterator<Item = &'a Volume>, nodes: Nodes<'
     }
     let mut having: BTreeSet<u16> = BTreeSet::new();
     for volume in volumes {
-        having.extend(volume.node);
         having.extend(volume.copies.iter().filter(|copy| !copy.leaves).map(|copy| copy.node));
     }
     let has = |node: &&ClusterNode| !node.witness && (having.is_empty() || having.contains(&node.id));
@@ -99,8 +98,8 @@ mod tests {
             found,
             ["10.0.0.1:3261", "10.1.0.1:3261", "10.0.0.2:3261", "10.0.0.9:3261", "[fd00::9]:3261"]
         );
-        let alone = Volume { node: Some(3), ..samples::volume("own", Vec::new()) };
-        assert_eq!(portals([&alone], nodes), ["10.0.0.3:3261", "10.0.0.9:3261", "10.0.0.8:3261"]);
+        let sole = samples::volume("own", vec![samples::copy(0, 3, CopyState::InSync)]);
+        assert_eq!(portals([&sole], nodes), ["10.0.0.3:3261", "10.0.0.9:3261", "10.0.0.8:3261"]);
         assert_eq!(portals([], nodes).len(), 7);
         let here = ["0.0.0.0:3260".to_owned()];
         assert_eq!(portals([&volume], Nodes { cluster: &[], floating: &[], here: &here }), here);

@@ -154,6 +154,12 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     let mut steps = vec![format!(
         "node {id} ({name}) is removed from the cluster permanently: its number is never reused, and to come back it must join as a new node"
     )];
+    if !removal.sole.is_empty() {
+        steps.push(format!(
+            "it has the only copy of volume {}: unavailable until it joins again, with its pools",
+            removal.sole.join(", ")
+        ));
+    }
     steps.extend(removal.voters_left.map(|left| {
         let others = match left {
             1 => "1 voter remains".to_owned(),
@@ -247,12 +253,13 @@ async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Re
     let steps = match (on, is_on) {
         (true, false) => {
             let lines = left.into_iter().map(|(volume, copies)| match copies {
+                0 => format!("volume {volume} has no other copy: it is unavailable while node {id} is down"),
                 1 => format!(
                     "volume {volume} continues with one copy in sync: losing it makes the volume unavailable"
                 ),
                 _ => format!("volume {volume} continues with {copies} copies in sync"),
             });
-            lines.chain([format!("node {id} then has no copies in sync and can be stopped")]).collect()
+            lines.chain([format!("node {id} can then be stopped")]).collect()
         }
         (false, true) => {
             vec![format!("node {id} is back in use: its copies are resynced")]
@@ -390,8 +397,8 @@ pub(super) async fn force_new(
 /// Makes this node leave its cluster at its next start.
 ///
 /// For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an
-/// active member of its cluster. Its pools and local volumes stay; copies of the cluster's volumes stay in
-/// their pools and are no longer served. It can join a cluster again as a new node.
+/// active member of its cluster. Its pools stay, and volumes that only it has ever had a copy of are served;
+/// other copies stay in their pools and are no longer served. It can join a cluster again as a new node.
 #[utoipa::path(
     post, path = "/v1/cluster/leave", tag = "cluster", operation_id = "leave_cluster",
     params(Asked),
@@ -415,7 +422,10 @@ pub(super) async fn leave(
 
 /// What leaving the cluster would do.
 fn would_leave(leaving: &Leaving) -> Vec<String> {
-    let local = leaving.local.iter().map(|name| format!("local volume {name} is served as before"));
+    let local = leaving
+        .local
+        .iter()
+        .map(|name| format!("volume {name} is served as before: no other node has ever had a copy"));
     let copies = leaving.copies.iter().map(|name| {
         format!("the copy of volume {name} stays in its pool and is no longer served; `ursa volume delete` frees its space")
     });
@@ -525,6 +535,7 @@ mod tests {
         let removal = |voters_left, has_only_authority| Removal {
             name: "san3".into(),
             voters_left,
+            sole: Vec::new(),
             has_only_authority,
             has_authority: has_only_authority,
         };

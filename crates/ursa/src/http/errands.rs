@@ -36,7 +36,7 @@ use super::refusal::{Refusal, RefusalCode};
 use super::state::State;
 use super::{dry_run, there, volumes};
 
-/// Calls that another node carries out if this one does not have the volume, or if the query names that node.
+/// Calls that another node carries out if this one does not have the volume.
 const OF_VOLUMES: [(&str, &str); 7] = [
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -45,6 +45,12 @@ const OF_VOLUMES: [(&str, &str); 7] = [
     ("GET", "/v1/volumes/{name}/verify"),
     ("POST", "/v1/volumes/{name}/copies"),
     MAP,
+];
+/// Those of them of which the query may name the node.
+const AT_NODES: [(&str, &str); 3] = [
+    ("GET", "/v1/volumes/{name}/counters"),
+    ("POST", "/v1/volumes/{name}/verify"),
+    ("GET", "/v1/volumes/{name}/verify"),
 ];
 /// Of this one the body says which volume.
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
@@ -319,7 +325,7 @@ mod tests {
     #[test]
     fn what_names_something_of_a_machine_is_carried_out_where_the_query_says() {
         let document = serde_json::to_value(crate::http::api().into_openapi()).unwrap();
-        for (method, path) in OF_NODES.into_iter().chain(OF_VOLUMES) {
+        for (method, path) in OF_NODES.into_iter().chain(AT_NODES) {
             let call = &document["paths"][path][method.to_lowercase()];
             let parameters = call["parameters"].as_array().unwrap().iter();
             let by_node = parameters.filter(|one| one["name"] == "node" && one["in"] == "query").count();

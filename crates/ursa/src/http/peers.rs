@@ -38,8 +38,6 @@ pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>, inquiries: A
                 JOBS => serde_json::to_string(&jobs::own(&control)).ok(),
                 ENDED_JOBS => serde_json::to_string(&jobs::own_ended(&control)).ok(),
                 VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest).await).ok(),
-                ALONE => Some(volumes::alone::page(&control, rest).await),
-                CALLED => serde_json::to_string(&volumes::alone::called(&control, rest)).ok(),
                 LIVE => serde_json::to_string(&live.shown()).ok(),
                 HISTORY => history::shown(&control, &history, rest).await,
                 EVENTS => Some(inquiries.answer(About::Events, rest).await),
@@ -58,10 +56,6 @@ pub(super) const PROBLEMS: &str = "problems";
 pub(super) const JOBS: &str = "jobs";
 pub(super) const ENDED_JOBS: &str = "ended-jobs";
 pub(super) const VOLUMES: &str = "volumes";
-/// With an identity: those behind it.
-pub(super) const ALONE: &str = "volumes-alone";
-/// With a name or an identity.
-pub(super) const CALLED: &str = "volume-called";
 pub(super) const HISTORY: &str = "history";
 pub(super) const LIVE: &str = "live";
 pub(super) const EVENTS: &str = "events";

@@ -19,7 +19,6 @@ use super::dry_run::{self, Answer, Asked};
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
-use super::there::OfNode;
 
 /// How to delete a target.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -205,29 +204,26 @@ async fn sessions_with(control: &Control, target: &str) -> Result<Option<String>
     Ok((!names.is_empty()).then(|| format!("hosts that use it lose access: sessions{also} of {names}")))
 }
 
-/// Maps a volume to a host group as a LUN of a target. If several nodes have a local volume of that name,
-/// `node` selects one.
+/// Maps a volume to a host group as a LUN of a target.
 #[utoipa::path(
     post, path = "/v1/targets/{name}/maps", tag = "targets", operation_id = "create_map",
-    params(("name" = String, Path, description = "iSCSI name of the target"), OfNode),
+    params(("name" = String, Path, description = "iSCSI name of the target")),
     request_body = MapCreate,
     responses(
         (status = CREATED, description = "The map", body = TargetMap),
-        (status = NOT_FOUND, description = "`target_not_found`, `volume_not_found`, `host_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`lun_taken`, `target_full`, `volume_ambiguous`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`target_not_found`, `volume_not_found`, `host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`lun_taken`, `target_full`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn create_map(
     Extracted(state): Extracted<State>,
     Segments(target): Segments<String>,
-    Parameters(OfNode { node }): Parameters<OfNode>,
     Json(new): Json<MapCreate>,
 ) -> Result<(StatusCode, axum::Json<TargetMap>), Refusal> {
     let host = new.host.unwrap_or_else(|| DEFAULT_HOST.into());
     let spec = MapSpec { target, host: host.clone(), lun: new.lun };
     let map = state.call(move |control| async move {
-        control.check_is_here(node)?;
         let volume = control.volume(&new.volume)?.info;
         let lun = control.map(&new.volume, spec).await?;
         Ok(TargetMap { lun, volume: Some(volume.name), volume_id: volume.id.to_string(), host })

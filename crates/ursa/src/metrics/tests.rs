@@ -113,6 +113,7 @@ fn degraded() -> Snapshot {
         size: 1 << 30,
         epoch: 2,
         copies: vec![copy(0, StandingEntry::InSync), copy(1, StandingEntry::Outside)],
+        sole: false,
         reason: Cause::VolumeCreated,
         dropped: Vec::new(),
         missed: BTreeMap::new(),

@@ -1,6 +1,6 @@
 //! A node that cannot take part in its cluster: its copy of the record is damaged, a certificate cannot be read, settings do not fit.
 //!
-//! None of that is about its local volumes, so it starts, serves these by the access rules that it knew last ([`KnownAccess`]), and tries again. Volumes with
+//! None of that is about volumes that it alone has, so it starts, serves these by the access rules that it knew last ([`KnownAccess`]), and tries again. Volumes with
 //! copies stay closed: who is in sync is in the cluster's record alone. Nothing of what the cluster shares can be changed meanwhile.
 
 use std::rc::Rc;
@@ -108,7 +108,7 @@ impl Control {
         }
         tracing::error!(
             reason = why,
-            "this node cannot take part in its cluster: it serves its local volumes and keeps trying"
+            "this node cannot take part in its cluster: it serves volumes that it alone has and keeps trying"
         );
         let name = &self.host.name;
         let text = format!("node {name} cannot take part in its cluster: {why}");

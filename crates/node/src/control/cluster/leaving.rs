@@ -1,9 +1,9 @@
 //! A node that leaves its cluster without asking anybody: it was removed, or given up, or its copy of the record is damaged.
 //!
 //! It is done with the next start, when nothing of the cluster runs yet. The directory with the certificates and the record is moved aside, not deleted:
-//! it may have the key that lets nodes into the cluster. Pools stay as they are. Local volumes keep the targets and host groups by which hosts used them; copies
+//! it may have the key that lets nodes into the cluster. Pools stay as they are. Volumes that it alone has keep the targets and host groups by which hosts used them; copies
 //! of the cluster's volumes are shown and served to nobody. A node whose directory is gone is in its cluster still, as long as nobody says otherwise: the directory may be on a file system
-//! that is not mounted yet. It serves its local volumes ([`super::failing`]), and may join again: then it leaves at once ([`Control::leave_lost`]).
+//! that is not mounted yet. It serves volumes that it alone has ([`super::failing`]), and may join again: then it leaves at once ([`Control::leave_lost`]).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ struct LeftCluster {
 /// What leaving the cluster would keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// Local volumes, which are served as before.
+    /// Volumes that this node alone has, and always had, which are served as before.
     pub local: Vec<String>,
     /// Volumes of which there is a copy here, which stays in its pool and is served to nobody.
     pub copies: Vec<String>,
@@ -61,7 +61,7 @@ impl Control {
             return Err(ControlError::TakesPart(keeper.me().0));
         }
         let volumes = self.open_pools().into_iter().flat_map(|pool| pool.volumes());
-        let (copies, local): (Vec<_>, Vec<_>) = volumes.partition(|info| info.copy.is_some());
+        let (local, copies): (Vec<_>, Vec<_>) = volumes.partition(|info| info.is_sole());
         let names = |volumes: Vec<store::VolumeInfo>| volumes.into_iter().map(|info| info.name).collect();
         Ok(Leaving { local: names(local), copies: names(copies) })
     }
@@ -131,21 +131,20 @@ impl Control {
         })
         .await?;
         let name = self.host.name.clone();
-        tracing::warn!("this node has left its cluster and serves its local volumes only");
+        tracing::warn!("this node has left its cluster and serves only volumes that it alone has");
         tell(Event::new(CLUSTER_LEFT, &name, format!("node {name} has left its cluster")));
         Ok(())
     }
 
-    /// Takes over the targets and host groups by which hosts used local volumes, when these are known.
+    /// Takes over the targets and host groups by which hosts used volumes that it alone has, when these are known.
     pub(crate) async fn finish_leaving(self: &Rc<Control>) {
         let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
         let Some(left) = left.filter(|left| left.access.is_none() && self.place().is_none()) else { return };
         let known: KnownAccess = self.record.borrow().get(KNOWN_ACCESS).unwrap_or_default();
         let volumes = || self.open_pools().into_iter().flat_map(|pool| pool.volumes());
-        let ids =
-            |copies: bool| volumes().filter(move |info| info.copy.is_some() == copies).map(|info| info.id);
+        let ids = |sole: bool| volumes().filter(move |info| info.is_sole() == sole).map(|info| info.id);
         let (local, copies): (BTreeSet<VolumeId>, BTreeSet<VolumeId>) =
-            (ids(false).collect(), ids(true).collect());
+            (ids(true).collect(), ids(false).collect());
         // What is in a pool that is not open may be local.
         let all_known = self.all_pools_are_open();
         let is_kept = |id: &VolumeId| local.contains(id) || (!all_known && !copies.contains(id));
@@ -161,7 +160,7 @@ impl Control {
         });
         match taken.await {
             Ok(()) => self.announce_record().await,
-            Err(error) => tracing::error!(%error, "local volumes have no targets until the next start"),
+            Err(error) => tracing::error!(%error, "volumes have no targets until the next start"),
         }
     }
 

@@ -1,36 +1,54 @@
-//! A volume that this node has alone gets into the cluster's record, as one with a single copy, while hosts use
-//! it.
+//! Volumes with a single copy, which hosts use without asking anybody: they get into the cluster's record, and get
+//! other copies, while hosts use them.
 //!
-//! The record comes first: from then on the volume is the cluster's. Then its pool calls it a copy and gives it
-//! a dirty map, and then its slices become copies, each when what hosts do there has ended. Until then it is
-//! served as before, and may be: a copy is added elsewhere only when the pool here calls its own a copy. A node
-//! that crashes in between opens the volume alone, and completes this when it opens what the record names
-//! ([`Control::adopt_what_is_recorded`]).
+//! Such a volume is *sole*: no configuration has ever named another copy. Its pool and the record both say so. It is
+//! served from its pool alone, from the moment that the pool is open, whether the record can be asked or not; its
+//! slices are no copies yet, and writes cost what they cost on a node without a cluster.
 //!
-//! A pool without a copy where the record has had one for longer was set back to the time before. What it holds
-//! is taken for such a copy, and not served (`docs/why/replication.md`, *Copies that were set back*). The pool's
-//! mark shows that, too, but not where it was compared before the pool had this copy: for the sake of others.
+//! That ends when it is to get another copy. First its pool says durably that it is one of several from now on, and
+//! gives it a dirty map; then its slices become copies, each when what hosts do there has ended; and only then does the
+//! record get a configuration with the other one, which by that is not sole any more. A node that crashes in between
+//! opens it like any copy, when the record says that it is the only one in sync.
+//!
+//! So a pool that has a sole copy where the record knows of others was set back to the time before, and so was one that
+//! has no copy at all. What it holds is taken for such a copy, and not served (`docs/why/replication.md`, *Copies that
+//! were set back*). The pool's mark shows that, too, but not where it was compared before the pool had this copy.
 
 use std::rc::Rc;
 
+use replica::NodeId;
 use store::{ClusterId, CopyOf, CopyState, Pool, StoreError, VolumeInfo};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
-use super::super::{Control, ControlError, VolumeStatus};
+use super::super::{Control, ControlError, Trouble, VolumeStatus};
 use super::creation::{Made, NewEntry, record_volume};
-use crate::copies::{Cause, CopyEntry, Keeper, VolumeEntry, json, volume_key, volume_name_key};
+use crate::copies::{Answer, Ask, Cause, Keeper, VolumeEntry, json, node_key, volume_key, volume_name_key};
+use crate::parts::A_TURN;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
+/// The cluster has another volume of the name of one that is here.
+const VOLUME_UNRECORDED: &str = "volume_name_taken";
+
+/// How what is here of a volume is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServedAs {
+    /// From its pool alone.
+    Sole,
+    /// As one of several copies, as the record says.
+    Copy,
+}
+
 impl Control {
-    /// Gives the cluster's record a volume that this node has alone; returns when it serves as a copy.
+    /// Makes a volume that this node alone has ready for copies elsewhere: it gets into the cluster's record, and its
+    /// slices become copies. Returns when it serves as one.
     ///
     /// # Errors
     /// [`ControlError::Exists`]: another volume of the cluster has its name. No space for its dirty map; what the
     /// cluster's record says.
-    pub(in crate::control) async fn adopt_volume(
+    pub(in crate::control) async fn make_ready_for_copies(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
         name: &str,
@@ -44,19 +62,12 @@ impl Control {
             control.check_adoption(&keeper, &pool, &volume)?;
             if !keeper.has(volume.id) {
                 changing.waits_for(WaitsFor::ClusterRecord);
-                let made = Made::here(&keeper);
-                let new = NewEntry {
-                    id: volume.id,
-                    name: &volume.name,
-                    size: volume.capacity.0,
-                    reason: Cause::VolumeAdopted,
-                    made: &made,
-                };
-                record_volume(&keeper, &new).await?;
-                keeper.until_known(&volume_key(volume.id)).await;
+                control.record_sole(&keeper, &volume).await?;
             }
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            control.adopt_what_is_recorded(&keeper, volume.id).await?;
+            if control.adopt_what_is_recorded(&keeper, volume.id).await? == ServedAs::Sole {
+                control.end_sole(&keeper, &pool, volume.id).await?;
+            }
             keeper.open_volumes_soon();
             changing.waits_for(WaitsFor::Cores);
             keeper.until_serves(volume.id).await;
@@ -65,33 +76,176 @@ impl Control {
         .await
     }
 
-    /// Whether this node has a volume alone, or its pool does not call it a copy yet.
-    pub(in crate::control) fn is_alone(&self, keeper: &Keeper, name: &str) -> bool {
-        match keeper.entry_named(name) {
-            Some((id, _)) => self.copies_of(id).iter().any(|(_, info)| info.copy.is_none()),
-            None => self.volume_named(name).is_ok_and(|(_, info)| info.copy.is_none()),
+    /// Has the cluster's record know all volumes that are here: those that the node had before it was in the cluster,
+    /// and those of pools that come from elsewhere.
+    pub(in crate::control) async fn record_what_is_here(self: &Rc<Control>, keeper: &Rc<Keeper>) {
+        if !keeper.knows_this_life() || keeper.expelled().is_some() {
+            return;
+        }
+        for pool in self.open_pools() {
+            for (number, id) in pool.sole_volumes().into_iter().enumerate() {
+                if number > 0 && number.is_multiple_of(A_TURN) {
+                    rt::next_turn().await;
+                }
+                let done = match keeper.has(id) {
+                    true => self.take_over(keeper, id).await,
+                    false if self.is_unknown(keeper, &pool, id) => self.record_found(keeper, &pool, id).await,
+                    false => Ok(()),
+                };
+                if let Err(error) = done {
+                    tracing::debug!(volume = %id, %error, "a volume of this node is not in the cluster's record yet");
+                }
+            }
         }
     }
 
-    /// Whether the record could get a volume that this node has alone.
+    async fn record_found(
+        self: &Rc<Control>,
+        keeper: &Rc<Keeper>,
+        pool: &Pool,
+        id: VolumeId,
+    ) -> Result<(), ControlError> {
+        let Some(info) = pool.volume(id) else { return Ok(()) };
+        let (control, keeper, pool) = (Rc::clone(self), Rc::clone(keeper), pool.clone());
+        self.change(Work::new(Doing::AdoptVolume, &info.name), |changing| async move {
+            changing.concerns(id);
+            let _volume = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.name())]).await?;
+            let Some(volume) = pool.volume(id).filter(|_| !keeper.has(id)) else { return Ok(()) };
+            changing.waits_for(WaitsFor::ClusterRecord);
+            control.record_sole(&keeper, &volume).await?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            control.adopt_what_is_recorded(&keeper, id).await.map(drop)
+        })
+        .await
+    }
+
+    /// A pool has come here from another node of the cluster: what it has of a volume that has never had another copy is
+    /// the volume, if that node does not have it any more.
+    async fn take_over(&self, keeper: &Rc<Keeper>, id: VolumeId) -> Result<(), ControlError> {
+        let key = volume_key(id);
+        let Some((entry, revision)) = keeper.get::<VolumeEntry>(&key).filter(|(entry, _)| entry.sole) else {
+            return Ok(());
+        };
+        let me = keeper.me().0;
+        let before = match entry.copies.as_slice() {
+            [only] if only.node != me && entry.dropped.iter().all(|dropped| dropped.node != me) => {
+                NodeId(only.node)
+            }
+            _ => return Ok(()),
+        };
+        // One that was removed from the cluster does not serve it any more.
+        if keeper.revision_of(&node_key(before)).is_some() {
+            let ids = vec![entry.id.clone()];
+            match keeper.ask(before, Ask::HasVolumes { ids }).await? {
+                Answer::HasVolumes(ids) if ids.is_empty() => {}
+                _ => return Ok(()),
+            }
+        }
+        let (epoch, name) = (entry.epoch + 1, entry.name.clone());
+        let mut next = VolumeEntry { epoch, reason: Cause::VolumeAdopted, ..entry };
+        next.copies.iter_mut().for_each(|copy| {
+            (copy.node, copy.incarnation) = (me, keeper.incarnation().0);
+        });
+        let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
+        keeper.commit(transaction).await?;
+        tracing::info!(volume = name, "the pool of a volume has come to this node, which serves it");
+        Ok(())
+    }
+
+    /// Whether the record can get a volume that it does not have: one that is neither being made for it nor deleted.
+    fn is_unknown(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> bool {
+        let is_made = self.being_made.borrow().contains_key(&id);
+        !is_made && !keeper.is_deleted(id) && self.name_taken(keeper, pool, id).is_none()
+    }
+
+    /// What a volume here is called, if the cluster's record has another one of that name: it cannot get into the
+    /// record.
+    fn name_taken(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> Option<String> {
+        let name = pool.volume(id)?.name;
+        let named = keeper.get::<String>(&volume_name_key(&name));
+        named.is_some_and(|(other, _)| other != id.to_string()).then_some(name)
+    }
+
+    /// Volumes here of which the cluster does not know, since it has others of their names.
+    pub(in crate::control) fn unrecorded(&self) -> Vec<Trouble> {
+        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let trouble = |pool: &Pool, id: VolumeId| {
+            let name = self.name_taken(&keeper, pool, id).filter(|_| !keeper.has(id))?;
+            let text = format!(
+                "pool {} has a volume {name:?}, and the cluster has another volume of that name: the other nodes do not know this one, and it cannot get copies. Rename it: `ursa volume rename {id} NEW-NAME` on this node",
+                pool.name()
+            );
+            Some(Trouble::new(VOLUME_UNRECORDED, id.to_string(), text))
+        };
+        let of_pool = |pool: Pool| {
+            pool.sole_volumes().into_iter().filter_map(move |id| trouble(&pool, id)).collect::<Vec<_>>()
+        };
+        self.open_pools().into_iter().flat_map(of_pool).collect()
+    }
+
+    /// Gives the record a volume that it does not have.
+    async fn record_sole(&self, keeper: &Keeper, volume: &VolumeInfo) -> Result<(), ControlError> {
+        let made = Made::here(keeper);
+        let new = NewEntry {
+            id: volume.id,
+            name: &volume.name,
+            size: volume.capacity.0,
+            reason: Cause::VolumeAdopted,
+            made: &made,
+        };
+        record_volume(keeper, &new).await?;
+        keeper.until_known(&volume_key(volume.id)).await;
+        Ok(())
+    }
+
+    /// Other nodes may get copies from now on. The caller holds the volume, and has it opened as a copy.
+    async fn end_sole(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> Result<(), ControlError> {
+        let gone = || ControlError::not_found("volume", &id.to_string());
+        let (entry, revision) = keeper.get::<VolumeEntry>(&volume_key(id)).ok_or_else(gone)?;
+        let (_, copy) = entry.copy_on(keeper.me()).ok_or_else(gone)?;
+        let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, CopyState::Trusted { epoch: copy.made }) };
+        if copy.incarnation != keeper.incarnation().0 {
+            // The record has it from an earlier life. In this one it is served already, and in sync from the beginning.
+            let mut next = VolumeEntry { epoch: entry.epoch + 1, ..entry.clone() };
+            next.copies.iter_mut().for_each(|copy| copy.incarnation = keeper.incarnation().0);
+            let transaction = Keeper::transaction()
+                .expect(&volume_key(id), Some(revision))
+                .put(&volume_key(id), json(&next));
+            keeper.commit(transaction).await?;
+        }
+        pool.make_copy(id, kept).await?;
+        keeper.end_sole(id);
+        self.unvouched.notify();
+        Ok(())
+    }
+
+    /// Whether this node alone has a volume, and its slices are no copies yet.
+    pub(in crate::control) fn is_sole_here(&self, keeper: &Keeper, name: &str) -> bool {
+        match keeper.entry_named(name) {
+            Some((id, _)) => self.has_sole(id),
+            None => self.volume_named(name).is_ok_and(|(_, info)| info.is_sole()),
+        }
+    }
+
+    /// Whether a volume that this node alone has could get into the record, and a dirty map.
     ///
     /// # Errors
-    /// As [`Control::adopt_volume`], but for what the record says.
+    /// As [`Control::make_ready_for_copies`], but for what the record says.
     fn check_adoption(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<(), ControlError> {
         let named = keeper.get::<String>(&volume_name_key(&volume.name));
         if named.is_some_and(|(id, _)| id != volume.id.to_string()) {
             return Err(ControlError::Exists { kind: "volume", name: volume.name.clone() });
         }
-        match volume.copy {
-            Some(_) => Ok(()),
-            None => Ok(pool.check_make_copy(volume.id, first_copy(keeper, CopyState::Blank))?),
+        match volume.is_sole() {
+            false => Ok(()),
+            true => Ok(pool.check_make_copy(volume.id, first_copy(keeper, CopyState::Blank))?),
         }
     }
 
-    /// Whether a volume that this node has alone could get a copy elsewhere.
+    /// Whether a volume that this node alone has could get a copy elsewhere.
     ///
     /// # Errors
-    /// As [`Control::adopt_volume`], but for what the record says; a copy that is to move from another node.
+    /// As [`Control::make_ready_for_copies`], but for what the record says; a copy that is to move from another node.
     pub(in crate::control) fn check_first_copy(
         &self,
         keeper: &Keeper,
@@ -106,51 +260,89 @@ impl Control {
         }
     }
 
-    /// The record has a copy of a volume here: has its pool call it one, too, if it does not yet.
+    /// The record has a copy of a volume here: has its pool know that, if it does not yet, and says how it is served.
     ///
     /// # Errors
-    /// What the pool says.
+    /// What the pool or the record says.
     pub(crate) async fn adopt_what_is_recorded(
         &self,
         keeper: &Keeper,
         id: VolumeId,
-    ) -> Result<(), ControlError> {
+    ) -> Result<ServedAs, ControlError> {
         let found = self.copies_of(id);
-        let [(pool, info)] = found.as_slice() else { return Ok(()) };
-        if info.copy.is_some() {
-            return Ok(());
+        let [(pool, info)] = found.as_slice() else { return Ok(ServedAs::Copy) };
+        let known = keeper.get::<VolumeEntry>(&volume_key(id)).filter(|_| info.is_sole());
+        let Some((entry, revision)) = known else { return Ok(ServedAs::Copy) };
+        let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(ServedAs::Copy) };
+        let state = match entry.sole {
+            true => CopyState::Sole,
+            false => CopyState::SetBack { epoch: copy.made },
+        };
+        let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, state) };
+        if !entry.sole {
+            self.serve_no_more(pool, info).await;
         }
-        let Some((entry, revision)) = keeper.get::<VolumeEntry>(&volume_key(id)) else { return Ok(()) };
-        let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(()) };
-        if entry.is_being_adopted() && copy.incarnation != keeper.incarnation().0 {
-            // It was recorded in an earlier life. In this one it is served already, and is in sync from the beginning.
-            let mut next = VolumeEntry { epoch: entry.epoch + 1, ..entry.clone() };
-            next.copies.iter_mut().for_each(|copy| copy.incarnation = keeper.incarnation().0);
+        if info.copy != Some(kept) {
+            match pool.make_copy(id, kept).await {
+                // Who makes it ready for copies and who opens what is recorded both do this.
+                Ok(_) | Err(StoreError::AlreadyACopy(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.unvouched.notify();
+        }
+        if !entry.sole {
+            return Ok(ServedAs::Copy);
+        }
+        if info.capacity.0 > entry.size {
+            // It was made larger, and its node crashed before the record knew. Hosts have seen that size.
+            let (size, epoch) = (info.capacity.0, entry.epoch + 1);
+            let next = VolumeEntry { size, epoch, reason: Cause::VolumeResized, ..entry };
             let transaction = Keeper::transaction()
                 .expect(&volume_key(id), Some(revision))
                 .put(&volume_key(id), json(&next));
-            return Ok(keeper.commit(transaction).await?);
+            keeper.commit(transaction).await?;
         }
-        let state = state_of(&entry, copy);
-        if matches!(state, CopyState::SetBack { .. }) {
-            self.serve_no_more(pool, info).await;
-        }
-        let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, state) };
-        match pool.make_copy(id, kept).await {
-            // Who has recorded it and who opens what is recorded both do this.
-            Ok(_) | Err(StoreError::AlreadyACopy(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-        self.unvouched.notify();
-        Ok(())
+        Ok(ServedAs::Sole)
     }
 
-    /// A volume of the cluster has no copy here, as the record says. What a pool here has of it, that does not call it a
-    /// copy, is from the time before it was the cluster's.
+    /// Serves the sole copy of a volume from its pool, if that is open and it is not served yet. Says whether it is.
+    pub(crate) async fn serve_sole(self: &Rc<Control>, id: VolumeId) -> bool {
+        if Shard::current().unit(id).is_some() {
+            return true;
+        }
+        let Some((pool, info)) = self.current_of(self.copies_of(id)) else { return false };
+        self.being_made.borrow_mut().remove(&id);
+        match self.open_new_volume(&pool, &info).await {
+            Ok(()) => {
+                self.unserved.borrow_mut().remove(&id);
+                self.announce_volumes().await;
+                true
+            }
+            Err(error) => {
+                let cause = &error as &dyn std::error::Error;
+                tracing::error!(volume = info.name, error = cause, "a volume is not served");
+                self.unserved.borrow_mut().insert(id, error);
+                false
+            }
+        }
+    }
+
+    /// Whether a pool here has the sole copy of the volume.
+    pub(crate) fn has_sole(&self, id: VolumeId) -> bool {
+        self.copies_of(id).iter().any(|(_, info)| info.is_sole())
+    }
+
+    /// A volume of the cluster has no copy here, as the record says. What a pool here has of it, that does not know of
+    /// others, is from the time before it had any; or the volume has gone to another node with its pool.
     pub(crate) async fn note_no_copy(&self, id: VolumeId) {
-        let older = self.copies_of(id).into_iter().find(|(_, info)| info.copy.is_none());
-        if let Some((pool, info)) = older {
-            self.serve_no_more(&pool, &info).await;
+        let older = self.copies_of(id).into_iter().find(|(_, info)| info.is_sole());
+        let Some((pool, info)) = older.filter(|_| !self.being_made.borrow().contains_key(&id)) else {
+            return;
+        };
+        self.serve_no_more(&pool, &info).await;
+        if self.keeper().and_then(|keeper| keeper.volume(id)).is_some_and(|volume| volume.entry.sole) {
+            // It is no old one: whether it is taken over is seen to ([`Control::take_over`]).
+            self.unserved.borrow_mut().remove(&id);
         }
     }
 
@@ -169,9 +361,15 @@ impl Control {
     pub(in crate::control) fn is_served_by_record(&self, info: &VolumeInfo) -> bool {
         let is_recorded = |keeper: Rc<Keeper>| {
             let entry = keeper.volume(info.id).map(|volume| volume.entry);
-            entry.is_some_and(|entry| !entry.is_being_adopted() || entry.copy_on(keeper.me()).is_none())
+            entry.is_some_and(|entry| !entry.sole || entry.copy_on(keeper.me()).is_none())
         };
-        info.copy.is_some() || self.keeper().is_some_and(is_recorded)
+        !info.is_sole() || self.keeper().is_some_and(is_recorded)
+    }
+
+    /// Whether changes of a volume here go through the cluster's record. Not those of what a node alone has after it has
+    /// left its cluster.
+    pub(in crate::control) fn is_the_clusters(&self, info: &VolumeInfo) -> bool {
+        info.copy.is_some() && (!info.is_sole() || self.place().is_some())
     }
 
     /// Whether a volume that no pool here calls a copy may be changed as one that this node has alone.
@@ -192,10 +390,4 @@ impl Control {
 /// The first copy of a volume.
 fn first_copy(keeper: &Keeper, state: CopyState) -> CopyOf {
     CopyOf { cluster: ClusterId(keeper.cluster().0), slot: 0, state }
-}
-
-/// What a volume is worth that its pool does not call a copy.
-fn state_of(entry: &VolumeEntry, copy: &CopyEntry) -> CopyState {
-    let epoch = copy.made;
-    if entry.is_being_adopted() { CopyState::Trusted { epoch } } else { CopyState::SetBack { epoch } }
 }

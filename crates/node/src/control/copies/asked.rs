@@ -34,7 +34,9 @@ impl Control {
             }
             Ask::HasAddress { address } => return Ok(Answer::Has(self.floating().has(address))),
             Ask::HasVolumes { mut ids } => {
-                ids.retain(|id| VolumeId::parse(id).is_some_and(|id| self.pool_of(id).is_ok()));
+                if self.all_pools_are_open() {
+                    ids.retain(|id| VolumeId::parse(id).is_some_and(|id| self.pool_of(id).is_ok()));
+                }
                 return Ok(Answer::HasVolumes(ids));
             }
             Ask::Show { what } => {
@@ -74,7 +76,11 @@ impl Control {
         };
         let keeper = self.keeper_or_why_not()?;
         let id = VolumeId::parse(&copy.id).ok_or(strange("volume"))?;
-        let state = if copy.blank { CopyState::Blank } else { CopyState::Trusted { epoch: 1 } };
+        let state = match (copy.blank, copy.sole) {
+            (true, _) => CopyState::Blank,
+            (false, true) => CopyState::Sole,
+            (false, false) => CopyState::Trusted { epoch: 1 },
+        };
         let spec = VolumeSpec {
             name: copy.name.clone(),
             kind: if copy.ram { VolumeKind::Ram } else { VolumeKind::Thick },

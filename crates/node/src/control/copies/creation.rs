@@ -36,7 +36,7 @@ const DEFAULT_COPIES: u8 = 2;
 /// The copies that a volume is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// [`DEFAULT_COPIES`] in a cluster of several nodes; otherwise on this node alone.
+    /// [`DEFAULT_COPIES`] in a cluster of several nodes; otherwise one on this node.
     Default,
     /// On as many nodes, this one among them if it can.
     Count(u8),
@@ -56,10 +56,14 @@ pub struct Ranking {
 }
 
 impl Control {
-    /// Where a new volume's copies are to be; `None`: on this node alone, and in no record of the cluster.
+    /// Where a new volume's copies are to be, if it is `asked` for that; otherwise it gets one on this node. `None`: the
+    /// node is in no cluster.
     pub fn placement(&self, asked: Option<&Placement>) -> Option<Placement> {
-        if asked != Some(&Placement::Default) {
-            return asked.cloned();
+        let here = || Some(Placement::Nodes(vec![self.place()?.node]));
+        match asked {
+            None => return here(),
+            Some(Placement::Default) => {}
+            Some(_) => return asked.cloned(),
         }
         // What is not known yet is not taken for one node: a volume with a single copy is nobody's default in a cluster.
         let may_have_copies =
@@ -68,7 +72,7 @@ impl Control {
             Some(keeper) => keeper.acts_by().0 > 0 && may_have_copies(&keeper) < 2,
             None => self.place().is_none(),
         };
-        if is_alone { None } else { Some(Placement::Count(DEFAULT_COPIES)) }
+        if is_alone { here() } else { Some(Placement::Count(DEFAULT_COPIES)) }
     }
 
     /// Makes a volume with copies on several nodes. The caller holds its name.
@@ -103,6 +107,7 @@ impl Control {
             slices: new.slices_on_nodes(),
             created: new.created,
             blank: false,
+            sole: ranking.wanted == 1,
             asker,
         };
         let size = whole_blocks(new.size, new.block_size)?.0;
@@ -358,6 +363,7 @@ fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
         size: *size,
         epoch: 1,
         copies: copies.collect(),
+        sole: made.copies.len() == 1,
         reason: reason.clone(),
         dropped: dropped.collect(),
         missed: BTreeMap::new(),

@@ -20,6 +20,8 @@ const OUT_DEADLINE: Duration = Duration::from_secs(10);
 pub struct Removal {
     /// Its name.
     pub name: String,
+    /// Volumes that go with it: it alone has them, and has always done so.
+    pub sole: Vec<String>,
     /// It votes: so many others do.
     pub voters_left: Option<usize>,
     /// No other node is known to have the cluster's authority.
@@ -56,12 +58,13 @@ impl Control {
             (false, Some(_)) => keeper.commit(transaction.delete(&key)).await?,
             _ => {}
         }
-        let out = || keeper.volumes().iter().all(|volume| !in_sync(&volume.entry).contains(&number));
+        let is_out = |entry: &VolumeEntry| entry.sole || !in_sync(entry).contains(&number);
+        let out = || keeper.volumes().iter().all(|volume| is_out(&volume.entry));
         Ok(!on || keeper.until(OUT_DEADLINE, out).await)
     }
 
     /// Whether a node could begin its maintenance now: what would become of volumes whose copies there are in sync, by name, with how many copies in sync
-    /// are left of each.
+    /// are left of each: none of one that has never had another copy, which is not served while its node is down.
     ///
     /// # Errors
     /// As [`Control::maintain_node`].
@@ -69,7 +72,8 @@ impl Control {
         let keeper = self.keeper_or_why_not()?;
         node_entry(&keeper, number)?;
         let mut left = Vec::new();
-        for VolumeEntry { name, copies, .. } in keeper.volumes().into_iter().map(|volume| volume.entry) {
+        for VolumeEntry { name, copies, sole, .. } in keeper.volumes().into_iter().map(|volume| volume.entry)
+        {
             let in_sync = || copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
             let stays =
                 |copy: &&CopyEntry| copy.node != number && !keeper.is_in_maintenance(NodeId(copy.node));
@@ -77,14 +81,15 @@ impl Control {
                 continue;
             }
             match in_sync().filter(stays).count() {
-                0 => return Err(ControlError::OnlyInSync { volume: name, node: number }),
+                0 if !sole => return Err(ControlError::OnlyInSync { volume: name, node: number }),
                 count => left.push((name, count)),
             }
         }
         Ok(left)
     }
 
-    /// Takes a node out of the cluster for good. It must have no copies.
+    /// Takes a node out of the cluster for good. It must have no copies, but for those that are a volume's only ones and
+    /// always were, if it is down.
     ///
     /// # Errors
     /// A node that is none, or has copies, or is the one that is asked.
@@ -119,8 +124,14 @@ impl Control {
             });
         }
         let has_copy = |entry: &VolumeEntry| entry.copies.iter().any(|copy| copy.node == number);
-        if let Some(volume) = keeper.volumes().into_iter().find(|volume| has_copy(&volume.entry)) {
-            return Err(ControlError::NodeHasCopies { node: number, volume: volume.entry.name });
+        // One that is down cannot give them away. They are served again when it has joined again.
+        let may_go = |entry: &VolumeEntry| entry.sole && !keeper.hears(NodeId(number));
+        let mut sole = Vec::new();
+        for entry in keeper.volumes().into_iter().map(|volume| volume.entry).filter(has_copy) {
+            match may_go(&entry) {
+                true => sole.push(entry.name),
+                false => return Err(ControlError::NodeHasCopies { node: number, volume: entry.name }),
+            }
         }
         let voters = self.nodes().await?.into_iter().filter(|node| node.votes);
         let voters: Vec<(u16, bool)> = voters.map(|node| (node.entry.id, node.up)).collect();
@@ -132,6 +143,7 @@ impl Control {
         let has_only_authority = authority && !is_elsewhere();
         Ok(Removal {
             name,
+            sole,
             voters_left: votes.then(|| voters.len() - 1),
             has_only_authority,
             has_authority: authority,

@@ -33,7 +33,7 @@ impl Control {
             changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, before) = control.volume_still(&before)?;
-            if before.copy.is_some() {
+            if control.is_the_clusters(&before) {
                 // Each node holds it for itself.
                 drop(_volume);
                 changing.waits_for(WaitsFor::ClusterRecord);
@@ -105,7 +105,7 @@ impl Control {
                 return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
             }
             let (pool, before) = control.volume_still(&before)?;
-            if before.copy.is_some() {
+            if control.is_the_clusters(&before) {
                 changing.waits_for(WaitsFor::ClusterRecord);
                 control.rename_replicated(&before, new_name.as_str()).await?;
                 changing.waits_for(WaitsFor::Disks(pool.paths()));
@@ -151,7 +151,9 @@ impl Control {
         }
         match copies {
             Some(copies) if copies.fork.is_some() => Err(ControlError::Forked(info.name)),
-            Some(_) if has_empty_slices(&info.stripe, from) => Err(ControlError::TooSmallToGrow(info.name)),
+            Some(_) if !info.is_sole() && has_empty_slices(&info.stripe, from) => {
+                Err(ControlError::TooSmallToGrow(info.name))
+            }
             _ => Ok(to),
         }
     }

@@ -24,11 +24,13 @@ impl Control {
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, volume) = control.volume_still(&volume)?;
             match control.keeper() {
-                Some(keeper) if volume.copy.is_some() => keeper.check_entry(&volume_key(volume.id))?,
+                Some(keeper) if control.is_the_clusters(&volume) => {
+                    keeper.check_entry(&volume_key(volume.id))?
+                }
                 _ => control.check_alone(&pool, &volume)?,
             }
             control.unmap_volume(&changing, &volume, force).await?;
-            if volume.copy.is_some() && control.is_recorded(volume.id).await? {
+            if control.is_the_clusters(&volume) && control.is_recorded(volume.id).await? {
                 drop(_volume);
                 return control.delete_replicated(volume.id, &volume.name).await;
             }

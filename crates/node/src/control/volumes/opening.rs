@@ -28,7 +28,7 @@ pub(in crate::control) struct Opening {
     config: LuConfig,
     paths: Paths,
     state: LuState,
-    /// Its pool calls it a copy.
+    /// Other nodes have copies, or may have had some.
     replicated: bool,
     /// Which, and what its content is worth, if the cluster says so.
     copy: Option<(CopyOpening, Worth)>,
@@ -68,7 +68,11 @@ impl Control {
         self.stop_expecting(volumes).await;
     }
 
-    pub(super) async fn open_new_volume(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
+    pub(in crate::control) async fn open_new_volume(
+        &self,
+        pool: &Pool,
+        info: &VolumeInfo,
+    ) -> Result<(), ControlError> {
         let opening = self.opening(pool, info, None)?;
         open_on_all_cores(vec![opening]).await;
         Ok(())
@@ -87,7 +91,7 @@ impl Control {
             .or_else(|| LuState::from_durable(&durable))
             .ok_or_else(|| ControlError::LuStateUnreadable(info.name.clone()))?;
         // What other nodes have, too, is served when the cluster says so.
-        let paths = if info.copy.is_some() { Paths::not_known() } else { Paths::only() };
+        let paths = if info.is_sole() { Paths::only() } else { Paths::not_known() };
         let numbers = Shard::current().port_numbers();
         Ok(Opening {
             pool: pool.id(),
@@ -99,7 +103,7 @@ impl Control {
             config: paths.in_config(info.id, &self.access(), numbers, &lu_config(info)),
             paths,
             state,
-            replicated: info.copy.is_some(),
+            replicated: !info.is_sole(),
             copy,
         })
     }

@@ -146,6 +146,7 @@ impl Keeper {
             steward: Steward::new(rt::now(), slot, life, SILENCE_MAX),
             blank: false,
             open: false,
+            sole: false,
             opened: rt::now(),
             reopens: false,
             forgets: false,
@@ -199,6 +200,13 @@ impl Keeper {
         {
             let leases = self.copies.leases();
             let mut volumes = self.volumes.borrow_mut();
+            // It acts in nothing: what the record says holds at once.
+            for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.sole) {
+                if kept.shown != kept.entry.size {
+                    kept.shown = kept.entry.size;
+                    grown.push((*id, ByteLen(kept.entry.size)));
+                }
+            }
             // Of one that is closed for a while no slice hears of it.
             for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.open || kept.reopens) {
                 if let Some(activation) = kept.membership.poll(now, &leases) {

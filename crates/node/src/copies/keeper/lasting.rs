@@ -109,6 +109,7 @@ mod tests {
             dropped: Vec::new(),
             missed: BTreeMap::new(),
             unread: BTreeMap::new(),
+            sole: false,
             paused: BTreeMap::new(),
         }
     }

@@ -78,10 +78,10 @@ impl Keeper {
     fn status_of(&self, entry: VolumeEntry) -> CopiesStatus {
         let (now, volumes) = (rt::now(), self.volumes.borrow());
         let kept = VolumeId::parse(&entry.id).and_then(|id| volumes.get(&id));
-        let serving = kept.is_some_and(|kept| kept.open && self.serves(now, kept));
+        let serving = kept.is_some_and(|kept| kept.sole || kept.open && self.serves(now, kept));
         let syncs = self.syncs_of(now, &entry);
         let (strategy, fork) = (self.strategy_of(&entry), self.fork_of(&entry));
-        let here = kept.map(|kept| (kept.slot, kept.open));
+        let here = kept.map(|kept| (kept.slot, kept.open || kept.sole));
         let verification = VolumeId::parse(&entry.id).map(|id| self.verification(id)).unwrap_or_default();
         let verify_every = self.verify_every();
         CopiesStatus { entry, here, serving, syncs, strategy, fork, verification, verify_every }

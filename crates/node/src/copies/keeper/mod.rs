@@ -156,6 +156,8 @@ struct Kept {
     blank: bool,
     /// Its slices are open.
     open: bool,
+    /// It is the sole copy, and hosts are served from its pool alone: its slices are no copies.
+    sole: bool,
     /// When the last of them was opened.
     opened: Instant,
     /// They were, in this life, and forgot what they knew when they were closed: see [`Keeper::may_open`].

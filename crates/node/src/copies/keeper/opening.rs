@@ -17,7 +17,7 @@ use super::super::strategy::{SplitEntry, split_key};
 use super::fork::detach;
 use super::unreadable::Legible;
 use super::{Keeper, Kept};
-use crate::control::{Control, CopyOpening};
+use crate::control::{Control, CopyOpening, ServedAs};
 use crate::shard::on_all_cores;
 
 impl Keeper {
@@ -53,6 +53,10 @@ impl Keeper {
         self.opening.acquire(1).await;
         let numbers = {
             let mut volumes = self.volumes.borrow_mut();
+            for (id, kept) in volumes.iter_mut().filter(|(id, kept)| kept.sole && ids.contains(id)) {
+                kept.sole = false;
+                self.closing.borrow_mut().insert(*id);
+            }
             let here = volumes.iter_mut().filter(|(id, kept)| kept.open && ids.contains(id));
             here.map(|(id, kept)| {
                 (kept.open, kept.reopens) = (false, true);
@@ -68,9 +72,16 @@ impl Keeper {
 
     /// The pool of these volumes is open again.
     pub async fn bring_back(&self, ids: &BTreeSet<VolumeId>) {
-        self.closing.borrow_mut().retain(|id| !(ids.contains(id) && self.is_aside(*id)));
+        let is_sole =
+            |id: &VolumeId| self.volumes.borrow().get(id).is_some_and(|kept| kept.entry.sole && !kept.open);
+        self.closing.borrow_mut().retain(|id| !(ids.contains(id) && (self.is_aside(*id) || is_sole(id))));
         self.open_volumes().await;
         self.work.notify();
+    }
+
+    /// Whether the slices of the volume that are here are copies, and open.
+    pub fn is_open(&self, id: VolumeId) -> bool {
+        self.volumes.borrow().get(&id).is_some_and(|kept| kept.open)
     }
 
     /// Whether the volume has a copy here that was open, and is to be again.
@@ -216,7 +227,7 @@ impl Keeper {
     fn to_be_opened(&self) -> Vec<(VolumeId, CopyOpening)> {
         let volumes = self.volumes.borrow();
         let closing = self.closing.borrow();
-        let closed = volumes.iter().filter(|(id, kept)| !kept.open && !closing.contains(id));
+        let closed = volumes.iter().filter(|(id, kept)| !kept.open && !kept.sole && !closing.contains(id));
         let may = closed.filter(|(_, kept)| self.may_open(kept));
         may.map(|(id, kept)| (*id, self.opening(kept))).collect()
     }
@@ -226,10 +237,21 @@ impl Keeper {
         let Some(control) = Control::try_current() else { return };
         self.opening.acquire(1).await;
         for (id, opening) in self.to_be_opened() {
-            if let Err(error) = control.adopt_what_is_recorded(self, id).await {
-                let error = &error as &dyn std::error::Error;
-                tracing::error!(volume = %id, error, "the pool of a volume does not make it a copy yet");
-                continue;
+            match control.adopt_what_is_recorded(self, id).await {
+                Ok(ServedAs::Copy) => {}
+                Ok(ServedAs::Sole) => {
+                    // It may have become one of several meanwhile.
+                    let is_served = control.serve_sole(id).await && control.has_sole(id);
+                    if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+                        (kept.sole, kept.shown) = (is_served, opening.size.0);
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(volume = %id, error, "the pool of a volume does not make it a copy yet");
+                    continue;
+                }
             }
             if !control.may_open_copy(self, id) {
                 continue;
@@ -265,6 +287,13 @@ impl Keeper {
         let Some(newest) = kept.membership.newest().filter(|_| kept.reopens) else { return true };
         let is_alone = || newest.members().without(kept.slot).is_empty();
         !self.is_member(kept, newest) || is_alone() && !kept.forgets
+    }
+
+    /// The copy here is one of several from now on, as its pool says: it is to be opened as such.
+    pub fn end_sole(&self, id: VolumeId) {
+        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+            kept.sole = false;
+        }
     }
 
     /// Whether nobody but this node has a copy of the volume in sync.

@@ -224,7 +224,7 @@ impl Keeper {
         let (before, now) = match pair {
             (None, None) => return,
             // It was there before, and why it is in the record now is told of the copy that it gets.
-            (None, Some(now)) if now.is_being_adopted() => return,
+            (None, Some(now)) if now.reason == Cause::VolumeAdopted => return,
             (None, Some(now)) => {
                 let copies = now.copies.len();
                 let word = if copies == 1 { "copy" } else { "copies" };

@@ -30,6 +30,7 @@ fn volume() -> VolumeEntry {
             copy(1, StandingEntry::InSync),
             copy(2, StandingEntry::Outside),
         ],
+        sole: false,
         reason: Cause::VolumeCreated,
         dropped: Vec::new(),
         missed: Default::default(),

@@ -83,9 +83,6 @@ pub(super) struct VolumeDeclared {
     /// How many copies it has, instead of `on`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) copies: Option<u8>,
-    /// A single copy on the node that is asked, kept out of the cluster's record.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) local: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) strategy: Option<Strategy>,
     /// What `heartbeat` needs.
@@ -193,9 +190,8 @@ impl Declared {
                     "volume {name:?}: with strategy = \"heartbeat\" both nodes may continue, and the writes of one of them be discarded: set accept-split-brain = true as well"
                 ));
             }
-            let places = [!volume.on.is_empty(), volume.copies.is_some(), volume.local];
-            if places.into_iter().filter(|said| *said).count() > 1 {
-                return Err(format!("volume {name:?}: use only one of `on`, `copies` and `local`"));
+            if !volume.on.is_empty() && volume.copies.is_some() {
+                return Err(format!("volume {name:?}: use either `on` or `copies`"));
             }
             if volume.copies.is_some_and(|copies| !(1..=4).contains(&copies)) {
                 return Err(format!("volume {name:?}: a volume has one to four copies"));

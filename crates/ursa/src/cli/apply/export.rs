@@ -35,8 +35,6 @@ pub(super) fn declared(present: &Present) -> Declared {
             slices: Some(volume.slices),
             on: volume.copies.iter().filter(|copy| !copy.leaves).map(|copy| copy.node).collect(),
             copies: None,
-            // Without a cluster that is what a volume is.
-            local: volume.copies.is_empty() && !present.nodes.is_empty(),
             strategy,
             accept_split_brain: strategy == Some(api::Strategy::Heartbeat),
         }

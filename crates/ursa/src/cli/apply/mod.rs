@@ -57,7 +57,6 @@ pub struct Diff {
 struct Present {
     hosts: Vec<Host>,
     targets: Vec<Target>,
-    /// Without those that other nodes have alone: a file is about the cluster and the node that is asked, and prunes nothing else.
     volumes: Vec<Volume>,
     /// The nodes of the cluster; empty without one.
     nodes: Vec<ClusterNode>,
@@ -71,16 +70,10 @@ impl Present {
             Err(error) if error.problem().is_some_and(|problem| problem.code == "no_cluster") => Vec::new(),
             nodes => nodes?,
         };
-        let mut volumes = client.volumes()?.items;
-        volumes.retain(|volume| is_in_question(volume, &nodes));
+        let volumes = client.volumes()?.items;
         let addresses = if nodes.is_empty() { Vec::new() } else { client.addresses()? };
         Ok(Present { hosts: client.hosts()?, targets: client.targets()?, volumes, nodes, addresses })
     }
-}
-
-/// Whether a volume is the cluster's, or the node's that is asked.
-fn is_in_question(volume: &Volume, nodes: &[ClusterNode]) -> bool {
-    volume.node.is_none_or(|alone| nodes.iter().any(|node| node.here && node.id == alone))
 }
 
 /// What came of it, for programs.

@@ -223,7 +223,6 @@ impl Planner<'_> {
             map: false,
             nodes: (!volume.on.is_empty()).then(|| volume.on.clone()),
             copies: volume.copies,
-            local: volume.local,
             ..VolumeCreate::new(name.clone(), volume.size.0)
         };
         self.plan.steps.push(Step::CreateVolume(create));
@@ -277,20 +276,13 @@ impl Planner<'_> {
     /// On which nodes its copies are. One that is about to be taken away is none.
     fn copies(&mut self, volume: &VolumeDeclared, present: &Volume) {
         let name = &volume.name;
-        let mut is: BTreeSet<u16> =
+        let is: BTreeSet<u16> =
             present.copies.iter().filter(|copy| !copy.leaves).map(|copy| copy.node).collect();
-        if present.copies.is_empty() {
-            // A local volume gets copies as one with a single copy does.
-            is.extend(present.node);
-        }
         let on = numbers(&is.iter().copied().collect::<Vec<_>>());
-        let several = volume.on.len().max(usize::from(volume.copies.unwrap_or_default())) > 1;
-        if present.copies.is_empty() && (is.is_empty() && several || volume.on.len() == 1) {
-            self.conflicts.push(format!("volume {name:?}: it is a local volume (local = true)"));
-            return;
-        }
-        if volume.local && !present.copies.is_empty() {
-            self.conflicts.push(format!("volume {name:?}: it has copies on nodes {on}, and is not local"));
+        let several = volume.copies.is_some_and(|copies| copies > 1);
+        if present.copies.is_empty() && (several || !volume.on.is_empty()) {
+            self.conflicts
+                .push(format!("volume {name:?}: this node is in no cluster, so it cannot have copies"));
             return;
         }
         if volume.copies.is_some_and(|copies| usize::from(copies) != is.len().max(1)) {

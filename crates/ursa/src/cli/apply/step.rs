@@ -86,7 +86,6 @@ impl Step {
                     (Some(nodes), _) => format!(" on nodes {}", numbers(nodes)),
                     (None, Some(1)) => ", a single copy".to_owned(),
                     (None, Some(copies)) => format!(", {copies} copies"),
-                    (None, None) if volume.local => ", a single copy on this node".to_owned(),
                     (None, None) => String::new(),
                 };
                 format!("+ volume {}: {}{copies}", volume.name, size(volume.size))
@@ -157,12 +156,12 @@ impl Step {
             Step::CreateVolume(volume) => client.create_volume(volume).map(drop),
             Step::Resize { volume, to, .. } => {
                 let change = VolumeChange { size: Some(*to), ..VolumeChange::default() };
-                client.change_volume(volume, &change, None).map(drop)
+                client.change_volume(volume, &change).map(drop)
             }
-            Step::AddCopy { volume, copy } => client.add_copy(volume, copy, None).map(drop),
+            Step::AddCopy { volume, copy } => client.add_copy(volume, copy).map(drop),
             Step::ChooseStrategy { volume, choice } => client.choose_strategy(volume, choice).map(drop),
             Step::DeleteMap { target, lun, host, .. } => gone(client.delete_map(target, *lun, Some(host))),
-            Step::CreateMap { target, map } => client.create_map(target, map, None).map(drop),
+            Step::CreateMap { target, map } => client.create_map(target, map).map(drop),
             Step::RemoveCopy { volume, node } => gone(client.remove_copy(volume, *node)),
             Step::DeleteVolume { id, .. } => gone(client.delete_volume(id, false)),
             Step::DeleteTarget(name) => gone(client.delete_target(name, false)),

@@ -124,7 +124,6 @@ fn where_copies_are_is_compared_if_the_file_says_it() {
         ("copies = 3", "+ volume new: 10G, 3 copies"),
         ("copies = 1", "+ volume new: 10G, a single copy"),
         ("on = [2]", "+ volume new: 10G, a single copy on node 2"),
-        ("local = true", "+ volume new: 10G, a single copy on this node"),
     ] {
         let plan = planned(&new.replace("on = [2, 1]", on), &present(), false).unwrap();
         assert_eq!(plan.steps[0].line(), line);
@@ -163,7 +162,7 @@ fn what_is_exported_changes_nothing() {
             "+ target iqn.x:t",
             "+ volume db: 10G on nodes 1, 2",
             "~ volume db: strategy heartbeat",
-            "+ volume alone: 10G, a single copy on this node",
+            "+ volume alone: 10G",
             "+ map of volume db: LUN 0 of iqn.x:t for host esx",
             "+ address 192.0.2.10/24",
             "+ address fd00::10/64",
@@ -216,15 +215,6 @@ fn what_differs_is_changed() {
         ],
     );
     assert!(plan.destroyed().is_empty());
-}
-
-#[test]
-fn what_other_nodes_have_alone_is_in_no_file() {
-    let of = |node: Option<u16>| Volume { node, ..volume("old", &[]) };
-    let nodes = [node(1), node(2)];
-    let kept = [None, Some(1), Some(2)].map(|alone| super::is_in_question(&of(alone), &nodes));
-    assert_eq!(kept, [true, true, false], "node 1 is asked");
-    assert!(!super::is_in_question(&of(Some(2)), &[]), "nobody knows whose it is");
 }
 
 #[test]
@@ -401,7 +391,6 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
         ("\"10G\"", "\"5G\"", "its size is 10G, and volumes can only grow"),
         ("\"10G\"", "\"10G\"\nkind = \"ram\"", "its kind is thick, and cannot be changed to ram"),
         ("\"10G\"", "\"10G\"\nblock-size = 4096", "its block-size is 512"),
-        ("on = [2, 1]", "local = true", "it has copies on nodes 1, 2, and is not local"),
         ("on = [2, 1]", "copies = 3", "it has copies on nodes 1, 2: to change their number"),
         ("host = \"esx\"", "host = \"web\"", "host \"web\" not found"),
         ("name = \"esx\"\ninit", "name = \"local\"\ninit", "is built in"),
@@ -422,17 +411,12 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
     );
     let mut alone = self::present();
     alone.volumes = vec![volume("db", &[])];
-    conflicts(FILE, &alone, "it is a local volume");
-    conflicts(&FILE.replace("on = [2, 1]", "copies = 2"), &alone, "it is a local volume");
-    changes(&FILE.replace("on = [2, 1]", "local = true"), &alone, false, &[]);
+    conflicts(FILE, &alone, "this node is in no cluster");
+    conflicts(&FILE.replace("on = [2, 1]", "copies = 2"), &alone, "this node is in no cluster");
+    conflicts(&FILE.replace("on = [2, 1]", "on = [1]"), &alone, "this node is in no cluster");
+    changes(&FILE.replace("on = [2, 1]", "copies = 1"), &alone, false, &[]);
     let in_other_pool = FILE.replace("on = [2, 1]", "pool = \"fast\"");
     conflicts(&in_other_pool, &alone, "its pool is default");
-    // In a cluster it gets copies as one with a single copy does.
-    alone.volumes[0].node = Some(1);
-    changes(FILE, &alone, false, &["+ copy of volume db on node 2"]);
-    let number = FILE.replace("on = [2, 1]", "copies = 2");
-    conflicts(&number, &alone, "it has copies on nodes 1: to change their number");
-    conflicts(&FILE.replace("on = [2, 1]", "on = [1]"), &alone, "it is a local volume");
 }
 
 #[test]
@@ -450,10 +434,7 @@ fn a_file_that_makes_no_sense_is_refused() {
             "accept-split-brain = true",
         ),
         ("[[volume]]\nname = \"a\"\nsize = 1\nstrategy = \"prefer\"", "set `on`, too"),
-        (
-            "[[volume]]\nname = \"a\"\nsize = 1\non = [1]\ncopies = 1",
-            "use only one of `on`, `copies` and `local`",
-        ),
+        ("[[volume]]\nname = \"a\"\nsize = 1\non = [1]\ncopies = 1", "use either `on` or `copies`"),
         ("[[volume]]\nname = \"a\"\nsize = 1\ncopies = 5", "one to four copies"),
         ("[[volume]]\nname = \"a\"\nsize = 1\non = [1, 1]", "node of volume \"a\" 1 is listed twice"),
         (

@@ -32,19 +32,18 @@ pub(super) fn lines(observed: &Observed) -> Vec<String> {
             lines.push(format!("if node {} is lost: {}: {outcome}", node.id, named(&volumes)));
         }
     }
-    // By the node that has them; without a cluster it is this one. Those whose data would be lost come first.
-    let mut alone: BTreeMap<(Option<u16>, bool), Vec<&str>> = BTreeMap::new();
+    // Without a cluster. Those whose data would be lost come first.
+    let mut alone: BTreeMap<bool, Vec<&str>> = BTreeMap::new();
     for volume in observed.volumes.iter().filter(|volume| volume.copies.is_empty()) {
         let outlives_node = volume.kind != VolumeKind::Ram;
-        alone.entry((volume.node, outlives_node)).or_default().push(&volume.name);
+        alone.entry(outlives_node).or_default().push(&volume.name);
     }
-    for ((node, outlives_node), volumes) in alone {
-        let lost = node.map_or("this node".into(), |node| format!("node {node}"));
+    for (outlives_node, volumes) in alone {
         let outcome = match outlives_node {
             true => "unavailable until the node returns (no other copy)",
             false => "DATA LOST (in memory, no other copy)",
         };
-        lines.push(format!("if {lost} is lost: {}: {outcome}", named(&volumes)));
+        lines.push(format!("if this node is lost: {}: {outcome}", named(&volumes)));
     }
     lines
 }

@@ -168,8 +168,7 @@ fn degraded(cause: String, action: &str, command: String) -> Finding {
 
 fn of_volume(volume: &Volume, nodes: &[ClusterNode]) -> Option<Finding> {
     let name = &volume.name;
-    let of = volume.node.map(|node| format!(" --node {node}")).unwrap_or_default();
-    let show = format!("ursa volume show {name}{of}");
+    let show = format!("ursa volume show {name}");
     let in_sync = |copy: &VolumeCopy| copy.state == CopyState::InSync;
     if volume.fork.as_ref().is_some_and(|fork| fork.split) {
         let cause = format!("Split brain on volume {name}: two nodes each have writes that the other lacks.");
@@ -178,8 +177,7 @@ fn of_volume(volume: &Volume, nodes: &[ClusterNode]) -> Option<Finding> {
         return Some(lost(cause, action, command).since(fork_since(volume)));
     }
     if let Some(problem) = unserved(volume, nodes) {
-        let of = volume.node.map(|node| format!(" on node {node}")).unwrap_or_default();
-        let cause = format!("Volume {name}{of} is unavailable: {problem}");
+        let cause = format!("Volume {name} is unavailable: {problem}");
         return Some(lost(cause, "Show what it waits for", show));
     }
     if !volume.copies.is_empty() && !volume.copies.iter().any(|copy| can_serve(copy, nodes)) {

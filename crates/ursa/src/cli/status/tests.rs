@@ -125,14 +125,12 @@ fn data_in_the_memory_of_one_node_is_lost_with_it() {
     let mut observed = alone();
     let in_memory = |name: &str| Volume { kind: VolumeKind::Ram, ..volume(name, Vec::new()) };
     observed.volumes.push(in_memory("scratch"));
-    observed.volumes.push(Volume { node: Some(2), ..in_memory("swap") });
     let report = observed.report(&[]);
     assert_eq!(
         report.losses,
         [
             "if this node is lost: scratch: DATA LOST (in memory, no other copy)",
             "if this node is lost: db: unavailable until the node returns (no other copy)",
-            "if node 2 is lost: swap: DATA LOST (in memory, no other copy)",
         ]
     );
 }
@@ -341,7 +339,6 @@ fn what_all_nodes_have_is_told_and_who_does_not_say() {
         of_node(1, PoolState::Online),
         Pool { name: "fast".into(), ..of_node(1, PoolState::Exported) },
     ];
-    observed.volumes.push(Volume { node: Some(2), ..volume("own", Vec::new()) });
     observed.sessions = 5;
     observed.missing = vec![Missing { node: 3, node_name: "server3".into(), ..missing() }];
     shows(
@@ -355,13 +352,12 @@ State      DEGRADED: Node 3 (server3) does not report all of its pools, volumes 
 Resync     none needed: all copies are in sync
 Tolerance  if node 1 is lost: db, mail: still available, after a pause of about a second
            if node 2 is lost: db, mail: still available, after a pause of about a second
-           if node 2 is lost: own: unavailable until the node returns (no other copy)
 Action     Check locally on server3: ursa status
 Advice     none
 Pools      node 1 (server1): default: 80G free of 100G; fast: see `ursa pool show fast --node 1`
            node 2 (server2): default: 80G free of 100G
            node 3 (server3): MISSING: it did not answer within 2 s
-Objects    3 volumes, 0 targets, 5 sessions; INCOMPLETE: without node 3 (server3)
+Objects    2 volumes, 0 targets, 5 sessions; INCOMPLETE: without node 3 (server3)
 Changes    none in progress
 ",
     );

@@ -136,10 +136,10 @@ impl Live {
 }
 
 fn is_on(volume: &Volume, node: u16) -> bool {
-    volume.node == Some(node) || volume.copies.iter().any(|copy| copy.node == node)
+    volume.copies.iter().any(|copy| copy.node == node)
 }
 
-/// Without load. It is served by a node whose copy is in sync, or that has it alone.
+/// Without load. It is served by a node whose copy is in sync.
 fn volume_row(volume: &Volume, node: Option<u16>) -> VolumeRow {
     let in_sync = || volume.copies.iter().filter(|copy| copy.state == CopyState::InSync);
     let serves = |copy: &VolumeCopy| node.is_none_or(|node| copy.node == node);

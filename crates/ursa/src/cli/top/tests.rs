@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use api::{CopyState, List, LiveCore, LiveFlow, LiveSample, LiveVolume, Missing, Session, Volume};
+use api::{CopyState, List, LiveCore, LiveFlow, LiveSample, LiveVolume, Missing, Session};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -272,11 +272,11 @@ fn sample(node: u16, reads: f64, us: f64) -> LiveSample {
     LiveSample { seconds: 1.0, node: Some(node), cores, volumes: vec![db], ..LiveSample::default() }
 }
 
-/// What nodes 1 and 2 tell; `own` is on node 2 alone.
+/// What nodes 1 and 2 tell; `own` has a single copy, on node 2.
 fn others(node: Option<u16>, samples: Vec<LiveSample>) -> Frame {
     let copies = vec![samples::copy(0, 1, CopyState::InSync), samples::copy(1, 2, CopyState::OutOfSync)];
     let db = samples::volume("db", copies);
-    let own = Volume { node: Some(2), ..samples::volume("own", Vec::new()) };
+    let own = samples::volume("own", vec![samples::copy(0, 2, CopyState::InSync)]);
     let reading = |commands: u64| {
         let live = Live {
             node,
@@ -313,7 +313,7 @@ own          0       0        0        0           0      -       -      -
     assert_eq!(shown, expected, "\n{shown}");
     let volumes: Vec<(bool, usize, usize)> =
         frame.volumes.iter().map(|row| (row.serving, row.copies, row.copies_in_sync)).collect();
-    assert_eq!(volumes, [(true, 2, 1), (true, 0, 0)]);
+    assert_eq!(volumes, [(true, 2, 1), (true, 1, 1)]);
     assert_eq!((frame.copies[1].node, frame.copies[1].state.as_str()), (2, "out_of_sync"));
     assert_eq!((frame.paths[0].node, frame.paths[0].commands), (Some(2), 500.0));
     let shown = text(&frame, &Views::new(View::Cores));

@@ -27,9 +27,6 @@ pub enum Command {
         /// Pool on that node [default: the only one, or the one named default]
         #[arg(long)]
         pool: Option<String>,
-        /// Node that carries this out, by number [default: the node contacted, or one that has a copy]
-        #[arg(long = "node", value_name = "NUMBER")]
-        through: Option<u16>,
     },
     /// Remove a copy from its node and delete its data; never the last one in sync
     Remove {
@@ -77,9 +74,9 @@ impl Command {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
-            Command::Add { volume, node, pool, through } => {
+            Command::Add { volume, node, pool } => {
                 let copy = CopyCreate { node, pool, instead_of: None };
-                let added = client.add_copy(&volume, &copy, through)?;
+                let added = client.add_copy(&volume, &copy)?;
                 output.show(&added, |volume| begun(volume, node, None))
             }
             Command::Remove { volume, node, confirm } => {
@@ -94,7 +91,7 @@ impl Command {
             }
             Command::Move { volume, from, to, pool } => {
                 let copy = CopyCreate { node: to, pool, instead_of: Some(from) };
-                let moved = client.add_copy(&volume, &copy, None)?;
+                let moved = client.add_copy(&volume, &copy)?;
                 output.show(&moved, |volume| begun(volume, to, Some(from)))
             }
             Command::Rebuild { volume, node, pool, confirm } => {
@@ -150,7 +147,7 @@ pub fn replace(
     }
     // Too late, and the node says why it adds none.
     gone();
-    Ok(client.add_copy(volume, &CopyCreate { node, pool, instead_of: None }, None)?)
+    Ok(client.add_copy(volume, &CopyCreate { node, pool, instead_of: None })?)
 }
 
 fn begun(volume: &Volume, node: u16, from: Option<u16>) -> String {

@@ -52,12 +52,11 @@ pub(super) fn served(volume: &Volume, nodes: &[ClusterNode]) -> String {
 pub(super) fn remark(volume: &Volume, nodes: &[ClusterNode]) -> Option<String> {
     volume.problem.as_ref()?;
     let name = &volume.name;
-    let of = volume.node.map(|node| format!(" --node {node}")).unwrap_or_default();
     let is = match unserved(volume, nodes) {
         Some(_) => "is NOT SERVED",
         None => "is served by other nodes, but NOT BY THIS NODE",
     };
-    Some(format!("Volume {name} {is}: see `ursa volume show {name}{of}`."))
+    Some(format!("Volume {name} {is}: see `ursa volume show {name}`."))
 }
 
 #[cfg(test)]

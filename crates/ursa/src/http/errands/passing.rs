@@ -18,8 +18,8 @@ use super::super::access::Caller;
 use super::super::input::whole;
 use super::super::refusal::Refusal;
 use super::super::state::State;
-use super::super::{jobs, there, volumes};
-use super::{Errand, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES, Outcome, call_of, written};
+use super::super::{jobs, there};
+use super::{AT_NODES, Errand, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES, Outcome, call_of, written};
 
 /// What a call is about that another node may carry out.
 #[derive(Clone, Debug)]
@@ -41,7 +41,8 @@ pub(in crate::http) async fn pass_on(
     next: Next,
 ) -> Response {
     let Some(call) = call_of(&request) else { return next.run(request).await };
-    let node = there::named(request.uri());
+    let may_name = OF_NODES.contains(&call) || AT_NODES.contains(&call);
+    let node = there::named(request.uri()).filter(|_| may_name);
     if node.is_none() && OF_NODES.contains(&call) {
         return next.run(request).await;
     }
@@ -121,24 +122,21 @@ async fn at_another_node(
     let to = about.clone();
     let pass = move |control: Rc<Control>| async move {
         let passage = match to {
-            About::Volume(volume) => match control.pass_on(&volume, &errand).await {
-                Passage::Stays => volumes::alone::pass_on(&control, &volume, &errand).await?,
-                passage => Ok(passage),
-            },
+            About::Volume(volume) => control.pass_on(&volume, &errand).await,
             // There is no such job: this node says so.
-            About::Job(node) if !control.node_names().contains_key(&node) => Ok(Passage::Stays),
-            About::Node(node) | About::Job(node) => Ok(control.pass_on_to(node, &errand).await?),
+            About::Job(node) if !control.node_names().contains_key(&node) => Passage::Stays,
+            About::Node(node) | About::Job(node) => control.pass_on_to(node, &errand).await?,
             // Who knows of none looks itself, and says why not.
             About::Authority => match control.token_maker() {
-                Some(node) => Ok(control.pass_on_to(node, &errand).await?),
-                None => Ok(Passage::Stays),
+                Some(node) => control.pass_on_to(node, &errand).await?,
+                None => Passage::Stays,
             },
         };
         Ok((passage, control.node_names()))
     };
     let (passage, names) = match state.call(pass).await {
-        Ok((Ok(passage), names)) => (passage, names),
-        Ok((Err(refusal), _)) | Err(refusal) => return Some(refusal.into_response()),
+        Ok((passage, names)) => (passage, names),
+        Err(refusal) => return Some(refusal.into_response()),
     };
     let candidate = |(node, text): (u16, String)| Candidate {
         node: Some(node),

@@ -208,6 +208,7 @@ mod tests {
             dropped: Vec::new(),
             missed: missed.iter().cloned().collect(),
             unread: BTreeMap::new(),
+            sole: false,
             paused: BTreeMap::new(),
         };
         let sync = CopySync {

@@ -75,7 +75,6 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     create(json!({"copies": 5})).refused(409, "too_few_nodes");
     create(json!({"nodes": [7]})).refused(409, "node_unavailable");
     create(json!({"copies": 1, "nodes": [1]})).refused(422, "field_invalid");
-    create(json!({"copies": 1, "local": true})).refused(422, "field_invalid");
     let would = rig.post("/v1/volumes?dry_run=true", json!({"name": "db", "size": 4 * MIB, "copies": 1}));
     assert!(would.json(200)["would"].to_string().contains("ITS DATA IS LOST"), "{}", would.text);
     let volume = create(json!({"copies": 1})).json(201);

@@ -418,7 +418,7 @@ fn a_session_with_another_node_is_ended_through_the_one_that_is_asked() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     let _carrying = first.carry_out();
-    let new = json!({"name": "db", "size": MIB, "kind": "ram", "local": true});
+    let new = json!({"name": "db", "size": MIB, "kind": "ram", "copies": 1});
     first.post("/v1/volumes", new).json(201);
     let portal = first.state.portals[0];
     first.client(move || async move {

@@ -2,8 +2,8 @@
 
 mod access;
 mod addresses;
-mod alone;
 mod cluster;
+mod elsewhere;
 mod errands;
 mod events;
 mod foreseen;

@@ -12,13 +12,12 @@ use base::ByteLen;
 
 use super::creation::is_for_want_of_a_place;
 use super::{candidates, named, nodes, whole};
-use crate::http::dry_run::Answer;
+use crate::http::dry_run::{Answer, Asked};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::peers::{self, POOLS, VOLUMES};
 use crate::http::pools;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
-use crate::http::there::AskedOfNode;
 
 /// Grows or renames a volume while it is in use.
 ///
@@ -26,12 +25,12 @@ use crate::http::there::AskedOfNode;
 /// space.
 #[utoipa::path(
     patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "change_volume",
-    params(("name" = String, Path, description = "Volume name or ID"), AskedOfNode),
+    params(("name" = String, Path, description = "Volume name or ID"), Asked),
     request_body = VolumeChange,
     responses(
         (status = OK, description = "The volume; with `dry_run`: what would be done", body = Answer<Volume>),
-        (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_exists`, `volume_ambiguous`, `forked`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_exists`, `forked`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`would_shrink`, `too_small_to_grow`, `name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -39,15 +38,14 @@ use crate::http::there::AskedOfNode;
 pub(in crate::http) async fn change(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
     Json(change): Json<VolumeChange>,
 ) -> Result<axum::Json<Answer<Volume>>, Refusal> {
     if dry_run {
-        return Ok(axum::Json(Answer::Would(would_change(&state, (node, name), change).await?)));
+        return Ok(axum::Json(Answer::Would(would_change(&state, name, change).await?)));
     }
     let (of_volume, to) = (name.clone(), change.size);
     let change = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
         let size = change.size.map(ByteLen);
         let changed = changed(Rc::clone(&control), of_volume, change.name, size).await?;
         Ok(whole(&control, changed).await)
@@ -95,15 +93,10 @@ async fn changed(
 }
 
 /// Says what growing and renaming a volume would do.
-async fn would_change(
-    state: &State,
-    (node, name): (Option<u16>, String),
-    change: VolumeChange,
-) -> Result<DryRun, Refusal> {
+async fn would_change(state: &State, name: String, change: VolumeChange) -> Result<DryRun, Refusal> {
     let VolumeChange { name: new_name, size } = change;
     let wanted = new_name.clone();
     let check = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
         let to = control.check_change(&name, wanted.as_deref(), size.map(ByteLen))?;
         Ok((named(&control, control.volume(&name)?), to.0))
     };

@@ -11,47 +11,44 @@ use axum::response::{IntoResponse, Response};
 use base::ByteLen;
 
 use super::creation::{candidates_for, with_candidates};
-use super::{alone, whole};
+use super::whole;
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::jobs::id;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
-use crate::http::there::AskedOfNode;
 
 /// Adds a copy to a volume while it is in use, or moves one.
 ///
 /// The new copy receives all data of the volume in the background; until it is in sync its state is not
 /// `in_sync`. With `instead_of` the copy on that node is removed then. If repeated after a 504, it continues
-/// where it was. If the copy cannot be placed, `candidates` of the problem names the rule. A local volume
-/// becomes a volume of the cluster first.
+/// where it was. If the copy cannot be placed, `candidates` of the problem names the rule.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/copies", tag = "volumes", operation_id = "add_copy",
-    params(("name" = String, Path, description = "Volume name or ID"), AskedOfNode),
+    params(("name" = String, Path, description = "Volume name or ID"), Asked),
     request_body = CopyCreate,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "The volume; the copy is being created", body = Volume, headers(("Location" = String, description = "The job that shows progress and result"))),
         (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `volume_exists`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `volume_exists`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = GATEWAY_TIMEOUT, description = "`node_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`: of a local volume's pool, for its map of changed regions", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`: for the map of changed regions that a single copy does not have yet", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn add_copy(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(AskedOfNode { node: of_node, dry_run }): Parameters<AskedOfNode>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
     Json(copy): Json<CopyCreate>,
 ) -> Result<Response, Refusal> {
     if dry_run {
-        return would_add_copy(&state, (of_node, name), copy).await;
+        return would_add_copy(&state, name, copy).await;
     }
     let CopyCreate { node, pool, instead_of } = copy.clone();
     let of_volume = name.clone();
     let add = move |control: Rc<Control>| async move {
-        control.check_is_here(of_node)?;
         control.add_copy(&of_volume, AddedCopy { node, pool, instead_of }).await?;
         let volume = control.volume(&of_volume)?;
         Ok(whole(&control, volume).await)
@@ -84,16 +81,9 @@ fn as_made(volume: &VolumeStatus, copy: &CopyCreate) -> VolumeCreate {
 }
 
 /// Says what adding a copy would do.
-async fn would_add_copy(
-    state: &State,
-    (of_node, name): (Option<u16>, String),
-    copy: CopyCreate,
-) -> Result<Response, Refusal> {
+async fn would_add_copy(state: &State, name: String, copy: CopyCreate) -> Result<Response, Refusal> {
     let instead_of = copy.instead_of;
-    let look = move |control: Rc<Control>| async move {
-        control.check_is_here(of_node)?;
-        control.check_added_copy(&name, instead_of)
-    };
+    let look = move |control: Rc<Control>| async move { control.check_added_copy(&name, instead_of) };
     let (volume, nodes) = state.call(look).await?;
     let name = volume.info.name.clone();
     if nodes.contains(&copy.node) {
@@ -109,11 +99,7 @@ async fn would_add_copy(
         let code = bad.rule.clone().unwrap_or_default();
         return Err(Refusal::new(StatusCode::CONFLICT, code, detail).candidates(found));
     }
-    let mut steps = Vec::new();
-    if volume.copies.is_none() {
-        steps.push(format!("volume {name} becomes a volume of the cluster, and cannot be local again"));
-    }
-    steps.push(format!("node {} receives all {} of volume {name}", copy.node, ByteLen(asked.size)));
+    let mut steps = vec![format!("node {} receives all {} of volume {name}", copy.node, ByteLen(asked.size))];
     if let Some(from) = copy.instead_of {
         steps.push(format!("then the copy on node {from} is deleted"));
     }
@@ -144,14 +130,9 @@ pub(in crate::http) async fn remove_copy(
     Segments((name, node)): Segments<(String, u16)>,
     Parameters(Asked { dry_run }): Parameters<Asked>,
 ) -> Result<Response, Refusal> {
-    let asked = name.clone();
-    let answer = match dry_run {
-        true => would_remove_copy(&state, asked, node).await,
-        false => removed(&state, asked, node).await,
-    };
-    match answer {
-        Ok(response) => Ok(response),
-        Err(refusal) => Err(alone::or_without_copies(&state, name, refusal).await),
+    match dry_run {
+        true => would_remove_copy(&state, name, node).await,
+        false => removed(&state, name, node).await,
     }
 }
 

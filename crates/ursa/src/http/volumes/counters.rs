@@ -21,7 +21,7 @@ use crate::http::there::OfNode;
     responses(
         (status = OK, description = "The counters", body = VolumeCounters),
         (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_ambiguous`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn show(

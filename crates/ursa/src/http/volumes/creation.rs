@@ -91,8 +91,6 @@ fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16,
         problem: None,
         serving: false,
         copies: Vec::new(),
-        node: None,
-        node_name: None,
         epoch: None,
         reason: None,
         strategy: None,
@@ -212,7 +210,6 @@ pub(super) async fn with_candidates(state: &State, asked: &VolumeCreate, refusal
 pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Result<Vec<Candidate>, Refusal> {
     let placement = placement(asked)?;
     let nodes = state.call(|control| async move {
-        // Kept out of the cluster's record it is on the node that is asked, whatever cluster that is in.
         Ok(match control.placement(placement.as_ref()) {
             Some(_) => nodes(&control).await,
             None => Vec::new(),
@@ -270,22 +267,16 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     })
 }
 
-/// Where its copies are to be; `None`: on this node alone, and in no record of the cluster.
+/// Where its copies are to be.
 ///
 /// # Errors
-/// More than one of `copies`, `nodes` and `local`.
+/// Both `copies` and `nodes`.
 fn placement(asked: &VolumeCreate) -> Result<Option<Placement>, Refusal> {
-    match (asked.copies, &asked.nodes, asked.local) {
-        (None, None, false) => Ok(Some(Placement::Default)),
-        (None, None, true) => Ok(None),
-        (Some(count), None, false) => Ok(Some(Placement::Count(count))),
-        (None, Some(nodes), false) => Ok(Some(Placement::Nodes(nodes.clone()))),
-        (_, _, true) => {
-            let detail =
-                "`local` is a single copy on this node: it cannot be combined with `copies` or `nodes`";
-            Err(Refusal::invalid("local", detail))
-        }
-        (Some(_), Some(_), false) => {
+    match (asked.copies, &asked.nodes) {
+        (None, None) => Ok(Some(Placement::Default)),
+        (Some(count), None) => Ok(Some(Placement::Count(count))),
+        (None, Some(nodes)) => Ok(Some(Placement::Nodes(nodes.clone()))),
+        (Some(_), Some(_)) => {
             let detail = "`copies` and `nodes` cannot be combined: give the number of copies, or the nodes that get one";
             Err(Refusal::invalid("copies", detail))
         }

@@ -18,7 +18,7 @@ use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::size::Size;
 
-/// How to delete a volume, and of which node.
+/// How to delete a volume.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -26,9 +26,6 @@ pub(in crate::http) struct Deletion {
     /// Delete its LUN maps, too.
     #[serde(default)]
     force: bool,
-    /// Number of the node that has the volume and carries out the call; absent: the queried node.
-    #[serde(default)]
-    node: Option<u16>,
     /// Dry run: show what would be done, and change nothing.
     #[serde(default)]
     dry_run: bool,
@@ -43,23 +40,19 @@ pub(in crate::http) struct Deletion {
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_mapped`, `volume_in_use`, `volume_ambiguous`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_mapped`, `volume_in_use`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn delete(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Deletion { force, node, dry_run }): Parameters<Deletion>,
+    Parameters(Deletion { force, dry_run }): Parameters<Deletion>,
 ) -> Result<Response, Refusal> {
     if dry_run {
-        return would_delete(&state, (node, name), force).await;
+        return would_delete(&state, name, force).await;
     }
-    let delete = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
-        deleted(control, name, force).await
-    };
-    state.call(delete).await?;
+    state.call(move |control| deleted(control, name, force)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -70,13 +63,8 @@ async fn deleted(control: Rc<Control>, name: String, force: bool) -> Result<(), 
 }
 
 /// Says what deleting a volume would do.
-async fn would_delete(
-    state: &State,
-    (node, name): (Option<u16>, String),
-    force: bool,
-) -> Result<Response, Refusal> {
+async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
     let look = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
         let volume = control.volume(&name)?;
         let volumes = BTreeSet::from([volume.info.id]);
         let access = control.access();

@@ -26,8 +26,8 @@ pub struct Elsewhere(Arc<Mutex<BTreeMap<String, Arc<Volume>>>>);
 
 /// The volumes with these identities that have a copy on this node, for another one that asks.
 pub(in crate::http) async fn of_ids(control: &Control, ids: &str) -> Vec<Volume> {
-    let (me, names) = (control.number(), control.node_names());
-    let of_id = |id| Some(shown(control.volume(id).ok()?, me, &names));
+    let names = control.node_names();
+    let of_id = |id| Some(shown(control.volume(id).ok()?, &names));
     parts::filter_map(ids.split_whitespace(), of_id).await
 }
 

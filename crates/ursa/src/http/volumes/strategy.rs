@@ -17,7 +17,6 @@ use super::super::dry_run::{self, Answer, Asked};
 use super::super::input::{Json, Parameters, Segments};
 use super::super::refusal::Refusal;
 use super::super::state::State;
-use super::alone;
 
 /// Sets the split-brain policy of a volume: what a node does when no other node and no quorum is reachable.
 ///
@@ -68,10 +67,7 @@ pub(in super::super) async fn choose_strategy(
         let change = state.call(choose).await;
         change.map(|change| Answer::Done(StrategyChosen { one_way: change.one_way }))
     };
-    match answer {
-        Ok(answer) => Ok(axum::Json(answer)),
-        Err(refusal) => Err(alone::or_without_copies(&state, name, refusal).await),
-    }
+    answer.map(axum::Json)
 }
 
 /// What choosing it would do.
@@ -137,10 +133,7 @@ pub(in super::super) async fn resolve_fork(
         let resolve = move |control: Rc<Control>| async move { control.resolve_fork(&volume, keep).await };
         state.call(resolve).await.map(|()| StatusCode::NO_CONTENT.into_response())
     };
-    match answer {
-        Ok(response) => Ok(response),
-        Err(refusal) => Err(alone::or_without_copies(&state, name, refusal).await),
-    }
+    answer
 }
 
 /// What deciding it so would do.
