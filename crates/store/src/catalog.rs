@@ -62,6 +62,7 @@ const COPY_BLANK: u8 = 1;
 const COPY_TRUSTED: u8 = 2;
 const COPY_SET_BACK: u8 = 3;
 const COPY_SOLE: u8 = 4;
+const COPY_NEW: u8 = 5;
 
 impl VolumeKind {
     fn code(self) -> u8 {
@@ -132,7 +133,7 @@ impl VolumeEntry {
 
     /// Whether its slices have dirty maps: other nodes have copies, or may have had some.
     pub(crate) fn has_map(&self) -> bool {
-        self.copy.is_some_and(|copy| copy.state != CopyState::Sole)
+        self.copy.is_some_and(|copy| !matches!(copy.state, CopyState::Sole | CopyState::New))
     }
 
     /// How many extents it has.
@@ -301,7 +302,7 @@ impl VolumeEntry {
         bytes.extend_from_slice(&self.capacity.0.to_le_bytes());
         bytes.extend_from_slice(&self.created.to_le_bytes());
         let epoch = match self.copy.map(|copy| copy.state) {
-            None | Some(CopyState::Blank | CopyState::Sole) => 0,
+            None | Some(CopyState::Blank | CopyState::Sole | CopyState::New) => 0,
             Some(CopyState::Trusted { epoch } | CopyState::SetBack { epoch }) => epoch,
         };
         bytes.extend_from_slice(&epoch.to_le_bytes());
@@ -320,6 +321,7 @@ impl VolumeEntry {
         bytes.push(match copy.state {
             CopyState::Blank => COPY_BLANK,
             CopyState::Sole => COPY_SOLE,
+            CopyState::New => COPY_NEW,
             CopyState::Trusted { .. } => COPY_TRUSTED,
             CopyState::SetBack { .. } => COPY_SET_BACK,
         });
@@ -431,6 +433,7 @@ fn decode_copy(epoch: u64, fields: &mut Cursor<'_>) -> Option<(Option<CopyOf>, V
         COPY_NONE if epoch == 0 => return Some((None, Vec::new())),
         COPY_BLANK if epoch == 0 => CopyState::Blank,
         COPY_SOLE if epoch == 0 => CopyState::Sole,
+        COPY_NEW if epoch == 0 => CopyState::New,
         COPY_TRUSTED => CopyState::Trusted { epoch },
         COPY_SET_BACK => CopyState::SetBack { epoch },
         _ => return None,

@@ -44,6 +44,9 @@ pub enum CopyState {
     /// Everything, and it has no map: no configuration of the volume that names another copy has ever taken effect.
     /// Hosts may be served from it whether the cluster's record can be asked or not.
     Sole,
+    /// Nothing yet, and it has no map: it was made to be the sole copy of a new volume, and the cluster's record may not
+    /// have that, nor ever get it.
+    New,
     /// The bytes and the map are what the copy made of them.
     Trusted {
         /// The epoch of the volume in which the copy was added; 1 with the volume itself. Which of several copies that its node had in the course of

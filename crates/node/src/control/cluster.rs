@@ -399,6 +399,7 @@ impl Control {
         self.let_nodes_join(&keeper, config.unix_now);
         rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper), authority)).detach();
         rt::spawn(Rc::clone(self).tidy_copies(Rc::clone(&keeper))).detach();
+        rt::spawn(Rc::clone(self).keep_recorded(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).hold_addresses(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).keep_pool_marks(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).keep_access(Rc::clone(&keeper))).detach();

@@ -13,10 +13,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::ByteLen;
+use cluster::Transaction;
 use replica::NodeId;
 use store::{Pool, VolumeInfo};
 
 pub(crate) use self::adoption::ServedAs;
+pub(super) use self::adoption::forget_sole;
 pub use self::creation::{Placement, Ranking};
 pub use self::opening::CopyOpening;
 pub(super) use self::opening::Worth;
@@ -148,18 +150,7 @@ impl Control {
         if keeper.fork_of(&entry).is_some() {
             return Err(ControlError::Forked(entry.name));
         }
-        let name_key = volume_name_key(&entry.name);
-        let name_revision = keeper.revision_of(&name_key);
-        let mut transaction = Keeper::transaction()
-            .expect(&key, Some(revision))
-            .expect(&name_key, name_revision)
-            .delete(&key)
-            .delete(&name_key);
-        for also in [strategy_key(id), split_key(id), verification_key(id), differing_key(id)] {
-            if let Some(revision) = keeper.revision_of(&also) {
-                transaction = transaction.expect(&also, Some(revision)).delete(&also);
-            }
-        }
+        let mut transaction = without_volume(&keeper, &entry, id, revision);
         let mut nodes: Vec<NodeId> = entry.copies.iter().map(|copy| NodeId(copy.node)).collect();
         // Those that were taken off and are not deleted yet go with it.
         nodes.extend(entry.dropped.iter().map(|dropped| NodeId(dropped.node)));
@@ -226,6 +217,26 @@ impl Control {
         let transaction = if revision.is_none() { transaction.expect(NEXT_NODE, None) } else { transaction };
         Ok(keeper.commit(transaction).await?)
     }
+}
+
+/// Takes all that the record has of a volume out of it.
+fn without_volume(
+    keeper: &Keeper,
+    entry: &VolumeEntry,
+    id: VolumeId,
+    revision: cluster::Revision,
+) -> Transaction {
+    let (key, name_key) = (volume_key(id), volume_name_key(&entry.name));
+    let transaction = Keeper::transaction()
+        .expect(&key, Some(revision))
+        .expect(&name_key, keeper.revision_of(&name_key))
+        .delete(&key)
+        .delete(&name_key);
+    let also = [strategy_key(id), split_key(id), verification_key(id), differing_key(id)];
+    also.into_iter().fold(transaction, |transaction, also| match keeper.revision_of(&also) {
+        Some(revision) => transaction.expect(&also, Some(revision)).delete(&also),
+        None => transaction,
+    })
 }
 
 fn access_change(keeper: &Keeper, key: &str) -> Option<AccessChange> {

@@ -160,7 +160,7 @@ impl Control {
     fn has_here(&self, keeper: &Keeper, volume: &str) -> bool {
         let Ok((_, info)) = self.volume_named(volume) else { return false };
         let entry = keeper.volume(info.id).map(|volume| volume.entry);
-        info.copy.is_none() || entry.is_none_or(|entry| entry.copy_on(keeper.me()).is_some())
+        entry.is_none_or(|entry| entry.copy_on(keeper.me()).is_some())
     }
 }
 

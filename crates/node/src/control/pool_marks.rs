@@ -265,7 +265,7 @@ fn tell_set_back(keeper: &Keeper, pool: &Pool, held: PoolMark, known: PoolMark) 
     let (name, disks) = (pool.name(), disks_of(pool));
     let age = known.at.saturating_sub(held.at);
     let text = format!(
-        "pool {name} ({disks}) was set back to an older state: it was last seen at mark {} and is now at mark {}, which is {age} seconds older; its copies are resynced in full",
+        "pool {name} ({disks}) was set back to an older state: it was last seen at mark {} and is now at mark {}, which is {age} seconds older; its copies are resynced in full, and volumes with a single copy serve older data",
         known.count, held.count
     );
     tracing::error!("{text}");

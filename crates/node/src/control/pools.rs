@@ -384,9 +384,12 @@ impl Control {
         Ok(())
     }
 
-    /// Whether there is no pool of the record that could not be opened.
+    /// Whether all pools that the node's own record names are open. Not while it starts and has not looked at them yet.
     pub(crate) fn all_pools_are_open(&self) -> bool {
-        self.pools.borrow().values().all(|known| known.open().is_some())
+        let recorded: Vec<PoolRecord> = self.record.borrow().list(POOLS);
+        let pools = self.pools.borrow();
+        let is_open = |pool: &PoolRecord| pools.get(&pool.name).is_some_and(|known| known.open().is_some());
+        recorded.iter().all(is_open) && pools.values().all(|known| known.open().is_some())
     }
 
     /// The record does not name the pool any more.

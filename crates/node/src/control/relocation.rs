@@ -61,11 +61,6 @@ impl Control {
             self.check_first_copy(&keeper, volume, added.instead_of)?;
             once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
             self.make_ready_for_copies(&keeper, volume).await?;
-            // Nobody gets a copy before the one here is one.
-            let is_open = keeper.entry_named(volume).is_some_and(|(id, _)| keeper.is_open(id));
-            if !is_open || self.is_sole_here(&keeper, volume) {
-                return Err(ControlError::BeingAdopted(volume.to_owned()));
-            }
         }
         let (id, entry) = self.replicated(&keeper, volume)?;
         if let Some(from) = added.instead_of {
@@ -81,6 +76,9 @@ impl Control {
         let (_, info) = self.volume_named(&entry.id).map_err(|_| elsewhere())?;
         if entry.copy_on(keeper.me()).is_none() {
             return Err(elsewhere());
+        }
+        if entry.copies.len() == 1 && !keeper.is_open(id) {
+            return Err(ControlError::BeingAdopted(entry.name));
         }
         entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
         once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
@@ -369,7 +367,6 @@ impl Control {
                 }
             }
             self.tidy_deleted(&keeper).await;
-            self.record_what_is_here(&keeper).await;
         }
     }
 
@@ -430,7 +427,7 @@ impl Control {
             || keeper.volume(info.id).is_some_and(|volume| volume.entry.copy_on(keeper.me()).is_some());
         info.copy.is_some_and(|kept| match kept.state {
             CopyState::Trusted { epoch } | CopyState::SetBack { epoch } => epoch == dropped.made,
-            CopyState::Sole => dropped.made == 1,
+            CopyState::Sole | CopyState::New => dropped.made == 1,
             // Where there is a copy again, or is about to be, it may be that one.
             CopyState::Blank => !self.being_made.borrow().contains_key(&info.id) && !is_copy(),
         })

@@ -54,9 +54,9 @@ impl Control {
     /// Why what is here of a volume with copies is not served, though no disk failed; `None`: the record has it, or is about to.
     pub(super) fn why_not_recorded(&self, info: &VolumeInfo) -> Option<String> {
         info.copy?;
-        // A sole copy is served without the record.
-        let has_read = self.keeper().is_some_and(|keeper| keeper.acts_by().0 > 0);
-        if info.is_sole() && !has_read {
+        // A sole copy is served without the record, and gets into it.
+        let is_gone = |keeper: Rc<Keeper>| keeper.has(info.id) || keeper.is_deleted(info.id);
+        if info.is_sole() && !self.keeper().is_some_and(is_gone) {
             return None;
         }
         let Some(keeper) = self.keeper() else {
@@ -81,7 +81,7 @@ impl Control {
                 && copy.node != keeper.me().0
             {
                 return Some(format!(
-                    "in the cluster's record it is on node {}: it is served here when that node is up with all its pools open and does not have it, or was removed",
+                    "the cluster has this volume on node {}: it is served here once its pool was exported there (`ursa pool export`) or that node was removed",
                     copy.node
                 ));
             }

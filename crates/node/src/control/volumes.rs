@@ -22,7 +22,7 @@ use crate::volume::VolumeId;
 /// A volume to be made.
 #[derive(Clone, Debug)]
 pub struct NewVolume {
-    /// Its name, unique in the node.
+    /// Its name, unique in the cluster.
     pub name: String,
     /// The pool; `None`: the only one, or the default one.
     pub pool: Option<String>,
@@ -124,7 +124,8 @@ impl Control {
         };
         let find = |pool: Pool| {
             let found = id.and_then(|id| pool.volume(id));
-            let found = found.or_else(|| pool.volume_named(name).filter(is_called_so));
+            let by_name = || pool.volume_named(name).filter(|info| named.is_none() && is_called_so(info));
+            let found = found.or_else(by_name);
             found.map(|info| (pool, info))
         };
         let found: Vec<(Pool, VolumeInfo)> = self.open_pools().into_iter().filter_map(find).collect();

@@ -64,7 +64,7 @@ pub enum Ask {
         /// The address.
         address: IpAddr,
     },
-    /// Which of these volumes the node has, alone or with others, or may have in a pool that is not open.
+    /// Which of these volumes the node has, or may have in a pool that is not open.
     HasVolumes {
         /// Their identities.
         ids: Vec<String>,

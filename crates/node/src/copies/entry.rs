@@ -384,7 +384,7 @@ impl CopyEntry {
         kept.slot == self.slot
             && match kept.state {
                 store::CopyState::Blank => true,
-                store::CopyState::Sole => self.made == 1,
+                store::CopyState::Sole | store::CopyState::New => self.made == 1,
                 store::CopyState::Trusted { epoch } | store::CopyState::SetBack { epoch } => {
                     epoch == self.made
                 }

@@ -297,6 +297,8 @@ fn it_goes_with_its_pool_to_another_node() {
     cluster.control(1, |control| async move { control.export_pool("moved").await.unwrap() });
     cluster.world.remove_disk(cluster.servers[1], moved);
     cluster.control(0, |control| async move { control.export_pool(POOL).await.unwrap() });
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(recorded(&cluster, 0), []);
     let image = cluster.image(0);
     cluster.world.put_disk(cluster.servers[1], moved, image);
     import(false).unwrap();
@@ -304,4 +306,57 @@ fn it_goes_with_its_pool_to_another_node() {
     assert_eq!(recorded(&cluster, 0), [named("mail", 2)]);
     let serving = cluster.control(1, |control| async move { control.volume("mail").unwrap() });
     assert!(serving.copies.unwrap().serving, "{:?}", serving.problem);
+}
+
+/// The node that goes back has an old record, too, and serves what it had until it hears of the newer one.
+#[test]
+fn a_node_that_hears_late_of_other_copies_serves_its_old_one_no_more() {
+    let cluster = Cluster::new(1, 2, 1);
+    cluster.add_volume(VolumeKind::Thick, 1);
+    cluster.fill(0, BLOCKS, 1);
+    cluster.world.run_for(ACCESS_KEPT);
+    let image = cluster.image(0);
+    cluster.control(0, |control| async move {
+        let added = AddedCopy { node: 2, pool: None, instead_of: None };
+        control.add_copy(Shape::thick().name, added).await.unwrap();
+    });
+    cluster.wait_until_in_sync(0, 2);
+    cluster.fill(0, BLOCKS, 2);
+    cluster.world.crash(cluster.servers[0]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.put_back(0, image);
+    cluster.set_record(|record, node| {
+        if node.get() == 1 {
+            record.begin(node, cluster::memory::Fault::Unreachable);
+        }
+    });
+    cluster.start(0);
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(cluster.holds(0, BLOCKS), [1], "it knows no better");
+    cluster.set_record(|record, node| {
+        if node.get() == 1 {
+            record.end(node, cluster::memory::Fault::Unreachable);
+        }
+    });
+    cluster.world.run_for(Duration::from_secs(15));
+    cluster.wait_until_in_sync(1, 2);
+    assert_eq!(cluster.holds(0, BLOCKS), [2]);
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+}
+
+/// What is asked of a name is meant for the cluster's volume, never for one of the node that is asked.
+#[test]
+fn a_name_of_the_cluster_is_not_that_of_an_unrecorded_volume() {
+    let cluster = Cluster::apart(1, 2, 1, &Config::default(), 512);
+    for index in 0..2 {
+        cluster.control(index, |control| async move { control.create_volume(own("db")).await.unwrap() });
+    }
+    cluster.enter();
+    cluster.world.run_for(Duration::from_secs(3));
+    let other = usize::from(recorded(&cluster, 0) == [named("db", 1)]);
+    let found = cluster.control(other, |control| async move { control.volume("db").map(drop) });
+    assert!(matches!(found, Err(ControlError::NotFound { .. })), "{found:?}");
+    let refused = cluster.control(other, |control| async move { control.delete_volume("db", true).await });
+    assert!(matches!(refused, Err(ControlError::NotFound { .. })), "{refused:?}");
+    assert_eq!(cluster.control(other, |control| async move { control.volumes().await.len() }), 1);
 }

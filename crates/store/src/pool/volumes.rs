@@ -88,7 +88,8 @@ impl Pool {
     /// The volumes of which no other node has a copy, or ever had one.
     pub fn sole_volumes(&self) -> Vec<VolumeId> {
         let state = self.0.state.borrow();
-        let sole = state.catalog.volumes.iter().filter(|(_, volume)| !volume.has_map());
+        let is_sole = |volume: &VolumeEntry| volume.copy.is_none_or(|copy| copy.state == CopyState::Sole);
+        let sole = state.catalog.volumes.iter().filter(|(_, volume)| is_sole(volume));
         sole.map(|(id, _)| *id).collect()
     }
 
@@ -226,7 +227,7 @@ impl Pool {
         let inner = Rc::clone(&self.0);
         to_the_end(async move {
             let keep = |_: &Catalog, volume: &mut VolumeEntry| {
-                let has_map = volume.has_map() && state != CopyState::Sole;
+                let has_map = volume.has_map() && !matches!(state, CopyState::Sole | CopyState::New);
                 volume.copy.as_mut().filter(|_| has_map).ok_or(StoreError::NotACopy(id))?.state = state;
                 Ok(())
             };

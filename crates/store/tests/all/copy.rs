@@ -179,9 +179,14 @@ fn a_copy_is_who_it_is_told_to_be() {
         let sole = CopyOf { state: CopyState::Sole, ..blank(0) };
         let info = pool.make_copy(other.id, sole).await.unwrap();
         assert_eq!((info.copy, info.is_sole(), pool.usage().free), (Some(sole), true, free));
+        assert_eq!(pool.sole_volumes(), [other.id]);
         let none = pool.set_copy(other.id, state).await;
         assert!(matches!(none, Err(StoreError::NotACopy(id)) if id == other.id), "{none:?}");
         assert_eq!(slice.map_pages(), 0);
+        // One that was made to be that, and of which no record may know, is none yet.
+        let info = pool.make_copy(other.id, CopyOf { state: CopyState::New, ..sole }).await.unwrap();
+        assert_eq!((info.is_sole(), pool.usage().free), (false, free));
+        assert!(pool.sole_volumes().is_empty());
         let info = pool.make_copy(other.id, second).await.unwrap();
         assert_eq!((info.copy, free.0 - pool.usage().free.0), (Some(second), 1 << 16));
         assert!(!info.is_sole());

@@ -155,9 +155,10 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
         "node {id} ({name}) is removed from the cluster permanently: its number is never reused, and to come back it must join as a new node"
     )];
     if !removal.sole.is_empty() {
+        let names: Vec<&str> = removal.sole.iter().map(|(_, name)| name.as_str()).collect();
         steps.push(format!(
-            "it has the only copy of volume {}: unavailable until it joins again, with its pools",
-            removal.sole.join(", ")
+            "volume {} leaves the cluster with it, which has the only copy: it is back when the node joins again, or another node imports its pool",
+            names.join(", ")
         ));
     }
     steps.extend(removal.voters_left.map(|left| {

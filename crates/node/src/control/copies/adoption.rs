@@ -16,15 +16,16 @@
 
 use std::rc::Rc;
 
-use replica::NodeId;
 use store::{ClusterId, CopyOf, CopyState, Pool, StoreError, VolumeInfo};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
+use super::super::relocation::TIDY_EVERY;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError, Trouble, VolumeStatus};
 use super::creation::{Made, NewEntry, record_volume};
-use crate::copies::{Answer, Ask, Cause, Keeper, VolumeEntry, json, node_key, volume_key, volume_name_key};
+use super::without_volume;
+use crate::copies::{Cause, Keeper, VolumeEntry, json, volume_key, volume_name_key};
 use crate::parts::A_TURN;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
@@ -77,23 +78,30 @@ impl Control {
     }
 
     /// Has the cluster's record know all volumes that are here: those that the node had before it was in the cluster,
-    /// and those of pools that come from elsewhere.
-    pub(in crate::control) async fn record_what_is_here(self: &Rc<Control>, keeper: &Rc<Keeper>) {
-        if !keeper.knows_this_life() || keeper.expelled().is_some() {
-            return;
+    /// and those of pools that come from elsewhere; and not those that have left with their pools.
+    pub(in crate::control) async fn keep_recorded(self: Rc<Control>, keeper: Rc<Keeper>) {
+        while !keeper.is_stopping() {
+            rt::sleep(TIDY_EVERY).await;
+            if keeper.knows_this_life() && keeper.expelled().is_none() {
+                self.record_what_is_here(&keeper).await;
+            }
+            // What could not be opened when it was heard of.
+            keeper.open_volumes_soon();
         }
+    }
+
+    async fn record_what_is_here(self: &Rc<Control>, keeper: &Rc<Keeper>) {
+        self.forget_what_is_gone(keeper).await;
         for pool in self.open_pools() {
             for (number, id) in pool.sole_volumes().into_iter().enumerate() {
                 if number > 0 && number.is_multiple_of(A_TURN) {
                     rt::next_turn().await;
                 }
-                let done = match keeper.has(id) {
-                    true => self.take_over(keeper, id).await,
-                    false if self.is_unknown(keeper, &pool, id) => self.record_found(keeper, &pool, id).await,
-                    false => Ok(()),
-                };
-                if let Err(error) = done {
-                    tracing::debug!(volume = %id, %error, "a volume of this node is not in the cluster's record yet");
+                if self.is_unknown(keeper, &pool, id)
+                    && let Err(error) = self.record_found(keeper, &pool, id).await
+                {
+                    // Without a quorum that is so of all of them.
+                    return tracing::debug!(volume = %id, %error, "a volume of this node is not in the cluster's record yet");
                 }
             }
         }
@@ -109,7 +117,7 @@ impl Control {
         let (control, keeper, pool) = (Rc::clone(self), Rc::clone(keeper), pool.clone());
         self.change(Work::new(Doing::AdoptVolume, &info.name), |changing| async move {
             changing.concerns(id);
-            let _volume = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.name())]).await?;
+            let _volume = changing.hold([Thing::Volume(id)]).await?;
             let Some(volume) = pool.volume(id).filter(|_| !keeper.has(id)) else { return Ok(()) };
             changing.waits_for(WaitsFor::ClusterRecord);
             control.record_sole(&keeper, &volume).await?;
@@ -119,43 +127,26 @@ impl Control {
         .await
     }
 
-    /// A pool has come here from another node of the cluster: what it has of a volume that has never had another copy is
-    /// the volume, if that node does not have it any more.
-    async fn take_over(&self, keeper: &Rc<Keeper>, id: VolumeId) -> Result<(), ControlError> {
-        let key = volume_key(id);
-        let Some((entry, revision)) = keeper.get::<VolumeEntry>(&key).filter(|(entry, _)| entry.sole) else {
-            return Ok(());
-        };
-        let me = keeper.me().0;
-        let before = match entry.copies.as_slice() {
-            [only] if only.node != me && entry.dropped.iter().all(|dropped| dropped.node != me) => {
-                NodeId(only.node)
-            }
-            _ => return Ok(()),
-        };
-        // One that was removed from the cluster does not serve it any more.
-        if keeper.revision_of(&node_key(before)).is_some() {
-            let ids = vec![entry.id.clone()];
-            match keeper.ask(before, Ask::HasVolumes { ids }).await? {
-                Answer::HasVolumes(ids) if ids.is_empty() => {}
-                _ => return Ok(()),
+    /// Volumes that are here alone, as the record says, and that no pool has any more, for it was exported or forgotten,
+    /// leave the record. They get into it again where the pool is imported.
+    async fn forget_what_is_gone(&self, keeper: &Keeper) {
+        if !self.all_pools_are_open() {
+            return;
+        }
+        for id in keeper.sole_here() {
+            if self.copies_of(id).is_empty()
+                && !self.being_made.borrow().contains_key(&id)
+                && let Err(error) = forget_sole(keeper, id).await
+            {
+                tracing::debug!(volume = %id, %error, "a volume that has left with its pool is still in the cluster's record");
             }
         }
-        let (epoch, name) = (entry.epoch + 1, entry.name.clone());
-        let mut next = VolumeEntry { epoch, reason: Cause::VolumeAdopted, ..entry };
-        next.copies.iter_mut().for_each(|copy| {
-            (copy.node, copy.incarnation) = (me, keeper.incarnation().0);
-        });
-        let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
-        keeper.commit(transaction).await?;
-        tracing::info!(volume = name, "the pool of a volume has come to this node, which serves it");
-        Ok(())
     }
 
     /// Whether the record can get a volume that it does not have: one that is neither being made for it nor deleted.
     fn is_unknown(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> bool {
         let is_made = self.being_made.borrow().contains_key(&id);
-        !is_made && !keeper.is_deleted(id) && self.name_taken(keeper, pool, id).is_none()
+        !keeper.has(id) && !is_made && !keeper.is_deleted(id) && self.name_taken(keeper, pool, id).is_none()
     }
 
     /// What a volume here is called, if the cluster's record has another one of that name: it cannot get into the
@@ -200,20 +191,20 @@ impl Control {
 
     /// Other nodes may get copies from now on. The caller holds the volume, and has it opened as a copy.
     async fn end_sole(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> Result<(), ControlError> {
+        let key = volume_key(id);
         let gone = || ControlError::not_found("volume", &id.to_string());
-        let (entry, revision) = keeper.get::<VolumeEntry>(&volume_key(id)).ok_or_else(gone)?;
+        let (entry, revision) = keeper.get::<VolumeEntry>(&key).ok_or_else(gone)?;
         let (_, copy) = entry.copy_on(keeper.me()).ok_or_else(gone)?;
         let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, CopyState::Trusted { epoch: copy.made }) };
-        if copy.incarnation != keeper.incarnation().0 {
-            // The record has it from an earlier life. In this one it is served already, and in sync from the beginning.
-            let mut next = VolumeEntry { epoch: entry.epoch + 1, ..entry.clone() };
-            next.copies.iter_mut().for_each(|copy| copy.incarnation = keeper.incarnation().0);
-            let transaction = Keeper::transaction()
-                .expect(&volume_key(id), Some(revision))
-                .put(&volume_key(id), json(&next));
-            keeper.commit(transaction).await?;
-        }
         pool.make_copy(id, kept).await?;
+        // The record may have it from an earlier life. In this one it is served already, and in sync from the beginning.
+        let mut next = VolumeEntry { sole: false, epoch: entry.epoch + 1, ..entry };
+        next.copies.iter_mut().for_each(|copy| copy.incarnation = keeper.incarnation().0);
+        let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
+        keeper.commit(transaction).await?;
+        if !keeper.get::<VolumeEntry>(&key).is_some_and(|(entry, _)| entry.epoch >= next.epoch) {
+            return Err(ControlError::BeingAdopted(next.name));
+        }
         keeper.end_sole(id);
         self.unvouched.notify();
         Ok(())
@@ -269,40 +260,55 @@ impl Control {
         keeper: &Keeper,
         id: VolumeId,
     ) -> Result<ServedAs, ControlError> {
-        let found = self.copies_of(id);
-        let [(pool, info)] = found.as_slice() else { return Ok(ServedAs::Copy) };
-        let known = keeper.get::<VolumeEntry>(&volume_key(id)).filter(|_| info.is_sole());
-        let Some((entry, revision)) = known else { return Ok(ServedAs::Copy) };
-        let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(ServedAs::Copy) };
-        let state = match entry.sole {
-            true => CopyState::Sole,
-            false => CopyState::SetBack { epoch: copy.made },
-        };
-        let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, state) };
-        if !entry.sole {
-            self.serve_no_more(pool, info).await;
-        }
-        if info.copy != Some(kept) {
-            match pool.make_copy(id, kept).await {
-                // Who makes it ready for copies and who opens what is recorded both do this.
-                Ok(_) | Err(StoreError::AlreadyACopy(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-            self.unvouched.notify();
-        }
-        if !entry.sole {
+        let Some((entry, revision)) = keeper.get::<VolumeEntry>(&volume_key(id)) else {
             return Ok(ServedAs::Copy);
+        };
+        let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(ServedAs::Copy) };
+        let found = self.copies_of(id);
+        // Two pools have it if one had been given up, and is back.
+        let is_sole = entry.sole && found.len() == 1;
+        let mut served = ServedAs::Copy;
+        for (pool, info) in &found {
+            let is_new = info.copy.is_some_and(|copy| copy.state == CopyState::New);
+            if !info.is_sole() && !is_new {
+                continue;
+            }
+            let state = match is_sole {
+                true => CopyState::Sole,
+                false => CopyState::SetBack { epoch: copy.made },
+            };
+            if !is_sole {
+                self.serve_no_more(pool, info).await;
+            }
+            let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, state) };
+            if info.copy != Some(kept) {
+                match pool.make_copy(id, kept).await {
+                    // Who makes it ready for copies and who opens what is recorded both do this.
+                    Ok(_) | Err(StoreError::AlreadyACopy(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                self.unvouched.notify();
+            }
+            if is_sole {
+                served = ServedAs::Sole;
+            }
         }
-        if info.capacity.0 > entry.size {
+        let capacity = found.iter().map(|(_, info)| info.capacity.0).max().unwrap_or_default();
+        let next = match served {
             // It was made larger, and its node crashed before the record knew. Hosts have seen that size.
-            let (size, epoch) = (info.capacity.0, entry.epoch + 1);
-            let next = VolumeEntry { size, epoch, reason: Cause::VolumeResized, ..entry };
-            let transaction = Keeper::transaction()
-                .expect(&volume_key(id), Some(revision))
-                .put(&volume_key(id), json(&next));
-            keeper.commit(transaction).await?;
-        }
-        Ok(ServedAs::Sole)
+            ServedAs::Sole if capacity > entry.size => {
+                VolumeEntry { size: capacity, epoch: entry.epoch + 1, reason: Cause::VolumeResized, ..entry }
+            }
+            // It was about to get another copy.
+            ServedAs::Copy if entry.sole && !found.is_empty() => {
+                VolumeEntry { sole: false, epoch: entry.epoch + 1, ..entry }
+            }
+            _ => return Ok(served),
+        };
+        let transaction =
+            Keeper::transaction().expect(&volume_key(id), Some(revision)).put(&volume_key(id), json(&next));
+        keeper.commit(transaction).await?;
+        Ok(served)
     }
 
     /// Serves the sole copy of a volume from its pool, if that is open and it is not served yet. Says whether it is.
@@ -341,7 +347,7 @@ impl Control {
         };
         self.serve_no_more(&pool, &info).await;
         if self.keeper().and_then(|keeper| keeper.volume(id)).is_some_and(|volume| volume.entry.sole) {
-            // It is no old one: whether it is taken over is seen to ([`Control::take_over`]).
+            // It may be the volume, which is on its way here.
             self.unserved.borrow_mut().remove(&id);
         }
     }
@@ -366,10 +372,14 @@ impl Control {
         !info.is_sole() || self.keeper().is_some_and(is_recorded)
     }
 
-    /// Whether changes of a volume here go through the cluster's record. Not those of what a node alone has after it has
-    /// left its cluster.
+    /// Whether changes of a volume here go through the cluster's record. Not those of a volume that the record does not
+    /// have: its name is taken there, or the node has left its cluster.
     pub(in crate::control) fn is_the_clusters(&self, info: &VolumeInfo) -> bool {
-        info.copy.is_some() && (!info.is_sole() || self.place().is_some())
+        let is_recorded = || match self.keeper() {
+            Some(keeper) => keeper.has(info.id),
+            None => self.place().is_some(),
+        };
+        info.copy.is_some() && (!info.is_sole() || is_recorded())
     }
 
     /// Whether a volume that no pool here calls a copy may be changed as one that this node has alone.
@@ -385,6 +395,24 @@ impl Control {
             Some(_) => Err(ControlError::OldCopy { volume, pool: pool.name() }),
         }
     }
+}
+
+/// Takes a volume that has never had another copy than the one that it has out of the record, with its data left where it
+/// is.
+///
+/// # Errors
+/// What the record says.
+pub(in crate::control) async fn forget_sole(keeper: &Keeper, id: VolumeId) -> Result<(), ControlError> {
+    let key = volume_key(id);
+    let Some((entry, revision)) = keeper.get::<VolumeEntry>(&key).filter(|(entry, _)| entry.sole) else {
+        return Ok(());
+    };
+    keeper.commit(without_volume(keeper, &entry, id, revision)).await?;
+    tracing::info!(
+        volume = entry.name,
+        "the volume has left the cluster's record, with its pool or its node"
+    );
+    Ok(())
 }
 
 /// The first copy of a volume.

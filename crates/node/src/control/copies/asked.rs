@@ -78,7 +78,7 @@ impl Control {
         let id = VolumeId::parse(&copy.id).ok_or(strange("volume"))?;
         let state = match (copy.blank, copy.sole) {
             (true, _) => CopyState::Blank,
-            (false, true) => CopyState::Sole,
+            (false, true) => CopyState::New,
             (false, false) => CopyState::Trusted { epoch: 1 },
         };
         let spec = VolumeSpec {

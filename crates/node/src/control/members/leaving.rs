@@ -5,12 +5,14 @@ use std::time::Duration;
 use cluster::MemberChange;
 use replica::NodeId;
 
+use super::super::copies::forget_sole;
 use super::super::{Control, ControlError};
 use super::{MEMBERS_DEADLINE, node_entry};
 use crate::copies::{
     CopyEntry, Keeper, NodeEntry, StandingEntry, VolumeEntry, json, link_roles_key, maintenance_key, node_key,
 };
 use crate::shard::Shard;
+use crate::volume::VolumeId;
 
 /// How long it is waited for the copies of a node to leave; then it goes on by itself.
 const OUT_DEADLINE: Duration = Duration::from_secs(10);
@@ -21,7 +23,7 @@ pub struct Removal {
     /// Its name.
     pub name: String,
     /// Volumes that go with it: it alone has them, and has always done so.
-    pub sole: Vec<String>,
+    pub sole: Vec<(VolumeId, String)>,
     /// It votes: so many others do.
     pub voters_left: Option<usize>,
     /// No other node is known to have the cluster's authority.
@@ -98,7 +100,11 @@ impl Control {
         let key = node_key(NodeId(number));
         // From before it is looked at: what changes meanwhile is found.
         let revision = keeper.revision_of(&key);
-        self.check_removal(number).await?;
+        // They get into the record again when the node is back, whether as a new one or because it was not removed after
+        // all, or when another one has its pools.
+        for (id, _) in self.check_removal(number).await?.sole {
+            forget_sole(&keeper, id).await?;
+        }
         let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
         keeper.change_members(MemberChange::Remove(id), MEMBERS_DEADLINE).await?;
         let mut transaction = Keeper::transaction().expect(&key, revision).delete(&key);
@@ -129,7 +135,7 @@ impl Control {
         let mut sole = Vec::new();
         for entry in keeper.volumes().into_iter().map(|volume| volume.entry).filter(has_copy) {
             match may_go(&entry) {
-                true => sole.push(entry.name),
+                true => sole.extend(VolumeId::parse(&entry.id).map(|id| (id, entry.name))),
                 false => return Err(ControlError::NodeHasCopies { node: number, volume: entry.name }),
             }
         }

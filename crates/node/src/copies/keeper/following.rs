@@ -113,7 +113,8 @@ impl Keeper {
         let Some((slot, made)) = here else {
             self.forget(id).await;
             if let Some(control) = Control::try_current() {
-                control.note_no_copy(id).await;
+                // Its disk may hang.
+                rt::spawn(async move { control.note_no_copy(id).await }).detach();
             }
             return;
         };
@@ -182,6 +183,8 @@ impl Keeper {
             taken_out.for_each(|slot| kept.steward.handle_overdue(rt::now(), slot));
         }
         (kept.entry, kept.revision, kept.proposing) = (entry, cluster::Revision(revision.0), false);
+        // What is here is older than what others have: it is looked at again.
+        kept.sole &= kept.entry.sole;
         let was = std::mem::replace(&mut kept.legible, legible);
         if self.forks.allow(id, slot, &config) {
             // What was held until the record says so is not in sync by now.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::ByteLen;
 use replica::NodeId;
@@ -20,6 +21,9 @@ use super::{Keeper, Kept};
 use crate::control::{Control, CopyOpening, ServedAs};
 use crate::shard::on_all_cores;
 
+/// How long a pool gets to say that it has a copy, and the record what is new of it; then it is tried again later.
+const ADOPTED_WITHIN: Duration = Duration::from_secs(2);
+
 impl Keeper {
     /// This node has no copy of the volume any more.
     pub(super) async fn forget(self: &Rc<Self>, id: VolumeId) {
@@ -32,6 +36,10 @@ impl Keeper {
             );
         }
         take_out(vec![kept.entry.number]).await;
+        if kept.sole && !self.is_deleted(id) {
+            // The record may have been set back, and nobody else has it.
+            return;
+        }
         // Its last commands may take their time.
         if let Some(control) = Control::try_current() {
             self.closing.borrow_mut().insert(id);
@@ -237,17 +245,19 @@ impl Keeper {
         let Some(control) = Control::try_current() else { return };
         self.opening.acquire(1).await;
         for (id, opening) in self.to_be_opened() {
-            match control.adopt_what_is_recorded(self, id).await {
-                Ok(ServedAs::Copy) => {}
-                Ok(ServedAs::Sole) => {
+            // A disk that hangs must not keep what other disks hold from being opened.
+            match rt::timeout(ADOPTED_WITHIN, control.adopt_what_is_recorded(self, id)).await {
+                Err(rt::Elapsed) => continue,
+                Ok(Ok(ServedAs::Copy)) => {}
+                Ok(Ok(ServedAs::Sole)) => {
                     // It may have become one of several meanwhile.
                     let is_served = control.serve_sole(id).await && control.has_sole(id);
                     if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
-                        (kept.sole, kept.shown) = (is_served, opening.size.0);
+                        (kept.sole, kept.shown) = (is_served && kept.entry.sole, opening.size.0);
                     }
                     continue;
                 }
-                Err(error) => {
+                Ok(Err(error)) => {
                     let error = &error as &dyn std::error::Error;
                     tracing::error!(volume = %id, error, "the pool of a volume does not make it a copy yet");
                     continue;
@@ -287,6 +297,12 @@ impl Keeper {
         let Some(newest) = kept.membership.newest().filter(|_| kept.reopens) else { return true };
         let is_alone = || newest.members().without(kept.slot).is_empty();
         !self.is_member(kept, newest) || is_alone() && !kept.forgets
+    }
+
+    /// The volumes whose only copy is here, and always was.
+    pub fn sole_here(&self) -> Vec<VolumeId> {
+        let volumes = self.volumes.borrow();
+        volumes.iter().filter(|(_, kept)| kept.entry.sole).map(|(id, _)| *id).collect()
     }
 
     /// The copy here is one of several from now on, as its pool says: it is to be opened as such.
