@@ -37,6 +37,9 @@ pub struct BlockDevice {
     /// Absent: it is in use, or cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<String>,
+    /// It holds a disk of a pool, and no pool of the node uses it: it can be imported.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub importable: bool,
     /// Why its content is unknown, or why it cannot be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,

@@ -1,11 +1,9 @@
 //! What happens.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Missing;
+use crate::{Missing, Severity};
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -92,28 +90,6 @@ impl Event {
             return self.id == other.id;
         }
         revision.is_some() || (node.is_some() && self.at.abs_diff(other.at) <= Event::SIGHT_MAX)
-    }
-}
-
-/// Severity of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// For information.
-    Info,
-    /// Needs attention.
-    Warning,
-    /// Something is lost, or one fault away from being lost.
-    Critical,
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-            Severity::Critical => "critical",
-        })
     }
 }
 

@@ -14,6 +14,7 @@ mod cluster;
 mod counters;
 mod disk;
 mod event;
+mod finding;
 mod history;
 mod host;
 mod job;
@@ -25,6 +26,7 @@ mod node;
 mod pool;
 mod problem;
 mod session;
+mod severity;
 mod since;
 mod strategy;
 mod target;
@@ -45,7 +47,8 @@ pub use self::cluster::{
 };
 pub use self::counters::{FlowCounters, LatencyBucket, VolumeCounters};
 pub use self::disk::BlockDevice;
-pub use self::event::{DiskRange, Event, Events, EventsQuery, Severity};
+pub use self::event::{DiskRange, Event, Events, EventsQuery};
+pub use self::finding::{Finding, FindingCode, Subject, SubjectKind};
 pub use self::history::{Forecast, History, HistoryQuery, HistorySeries, HistoryUnit};
 pub use self::host::{Host, HostChange, HostCreate, HostSetup, HostSystem};
 pub use self::job::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};
@@ -53,13 +56,14 @@ pub use self::link::{Link, LinkState, RoleLinks};
 pub use self::list::{List, Missing};
 pub use self::live::{LiveCore, LiveFlow, LiveSample, LiveVolume};
 pub use self::local::LocalCredential;
-pub use self::node::{Change, Health, HypervisorSign, Node, NodeProblem, ReadConfirm, ReadConfirmSetting};
+pub use self::node::{Change, Health, HypervisorSign, Node, ReadConfirm, ReadConfirmSetting};
 pub use self::pool::{
     DiskFailure, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport,
     PoolRemains, PoolState, RemainingDisk, RemainingMap, RemainingVolume,
 };
 pub use self::problem::{Candidate, DryRun, Problem};
 pub use self::session::Session;
+pub use self::severity::Severity;
 pub use self::since::Since;
 pub use self::strategy::{
     ForkResolution, Strategy, StrategyChoice, StrategyChosen, VolumeFork, VolumeStrategy,
@@ -67,7 +71,7 @@ pub use self::strategy::{
 pub use self::target::{MapCreate, Target, TargetChange, TargetCreate, TargetMap};
 pub use self::volume::{
     Comparison, CopyCreate, CopyState, CopySync, Difference, Loss, LossOutcome, SyncRestraint, Verification,
-    VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind, VolumeMap,
+    VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeHealth, VolumeKind, VolumeMap,
 };
 
 use serde::{Deserialize, Deserializer};

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::cluster::{ClusterRecord, RecordPlace};
-use crate::since::Since;
 
 /// Whether the node serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -32,9 +31,6 @@ pub struct Node {
     pub uptime: u64,
     /// Changes in progress, oldest first.
     pub changes: Vec<Change>,
-    /// Current findings as text; empty if all is well.
-    #[serde(default)]
-    pub problems: Vec<String>,
     /// State of its cluster's record; absent without a cluster, or if the state is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<ClusterRecord>,
@@ -87,31 +83,6 @@ pub enum HypervisorSign {
     Firmware,
     /// There is a device that only hypervisors provide.
     Device,
-}
-
-/// A finding: something that is wrong now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct NodeProblem {
-    /// What is wrong and what to do.
-    pub text: String,
-    /// The code of its event, if it has one. It stays the same when the wording changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "pool_closed")]
-    pub code: Option<String>,
-    /// What it concerns, unless it is the node itself: a pool by name, a disk by path, another node by
-    /// number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "default")]
-    pub subject: Option<String>,
-    /// Since when; absent: not known yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Since>,
-    /// Number of the reporting node; absent without a cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
-    /// Name of that node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_name: Option<String>,
 }
 
 /// A change in progress. One that waits for a disk continues when the disk responds, and blocks no changes of

@@ -36,6 +36,8 @@ pub struct Volume {
     /// Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Its health, as the queried node sees it.
+    pub health: VolumeHealth,
     /// Hosts can read and write it through this node now.
     #[serde(default = "yes")]
     pub serving: bool,
@@ -61,6 +63,24 @@ pub struct Volume {
     /// Last and next verification of its copies; absent without copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
+}
+
+/// Health of a volume: the first of these that holds, from the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeHealth {
+    /// Two nodes each have writes that the other lacks.
+    SplitBrain,
+    /// No node serves it.
+    Unavailable,
+    /// A node continues alone with it, by its split-brain policy.
+    ContinuedAlone,
+    /// A copy is out of sync and resyncing.
+    Resyncing,
+    /// It is served, and a copy is out of sync, its node is down, or it has failed.
+    Degraded,
+    /// It is served, and all copies are in sync.
+    Healthy,
 }
 
 /// Last and next verification of a volume's copies.

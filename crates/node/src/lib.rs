@@ -36,7 +36,7 @@ pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
 pub use self::port_numbers::{NodeNumber, PortNumbers};
 #[doc(hidden)]
 pub use self::record::fuzzing;
-pub use self::record::{RecordError, RecordFault};
+pub use self::record::{RecordDamage, RecordError, RecordFault, RecordMissing};
 use self::shard::{Shard, on_all_cores};
 pub use self::unit::{Operation, Paths, UnitStats, Way, naa};
 pub use self::volume::VolumeId;

@@ -24,8 +24,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-pub use self::slot::RecordFault;
 use self::slot::{Chosen, HEADER_BYTES, Header, SLOT_BYTES, SLOTS, Slot, choose, padded};
+pub use self::slot::{RecordDamage, RecordFault, RecordMissing};
 
 const VERSION: u32 = 1;
 
@@ -101,7 +101,10 @@ impl Record {
         }
         let Chosen { slot, generation, entries, fault } = choose(path, slots)?;
         if let Some(fault) = &fault {
-            tracing::error!("{fault}");
+            tracing::error!(
+                ?fault,
+                "one of the two copies of the node's record was lost; the node uses the other one"
+            );
         }
         let disk = Rc::new(disk);
         Ok(Record { disk: Some(disk), path: path.to_owned(), entries, generation, slot, fault })

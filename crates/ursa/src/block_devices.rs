@@ -203,7 +203,8 @@ fn is_free(device: &BlockDevice) -> bool {
 fn with_content(device: BlockDevice, held: Held) -> BlockDevice {
     match held {
         Ok(content) => {
-            BlockDevice { holds: Some(content.to_string()), unused: content == Content::Nothing, ..device }
+            let (unused, importable) = (content == Content::Nothing, content == Content::Pool);
+            BlockDevice { holds: Some(content.to_string()), unused, importable, ..device }
         }
         Err(problem) => BlockDevice { problem: Some(problem), ..device },
     }
@@ -344,7 +345,9 @@ mod tests {
     #[test]
     fn only_what_holds_nothing_is_unused() {
         let with = |held| with_content(BlockDevice::default(), held);
-        assert!(with(Ok(Content::Nothing)).unused);
+        let of = |device: BlockDevice| (device.unused, device.importable);
+        assert_eq!(of(with(Ok(Content::Nothing))), (true, false));
+        assert_eq!(of(with(Ok(Content::Pool))), (false, true));
         let known = with(Ok(Content::Known("an ext file system")));
         assert_eq!((known.holds.as_deref(), known.unused), (Some("an ext file system"), false));
         let silent = with(Err("no response within 2 s".into()));

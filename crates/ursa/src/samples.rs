@@ -1,6 +1,6 @@
 //! What tests say that a node has answered, all of it well: a test changes what it is about.
 
-use api::{ClusterNode, CopyState, CopySync, Since, Volume, VolumeCopy, VolumeKind};
+use api::{ClusterNode, CopyState, CopySync, Since, Volume, VolumeCopy, VolumeHealth, VolumeKind};
 
 /// A thick volume of 10 GiB.
 pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
@@ -18,6 +18,7 @@ pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
         naa: "6".into(),
         maps: Vec::new(),
         problem: None,
+        health: VolumeHealth::Healthy,
         serving: true,
         copies,
         epoch: None,

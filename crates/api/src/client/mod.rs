@@ -27,7 +27,7 @@ use ureq::{Agent, Body, RequestBuilder};
 pub use self::error::ClientError;
 use self::path::segment;
 pub use self::tls::{Fingerprint, Trust, TrustError};
-use crate::{DryRun, Health, List, LiveSample, LocalCredential, Node, NodeProblem, Problem};
+use crate::{DryRun, Finding, Health, List, LiveSample, LocalCredential, Node, Problem};
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -110,12 +110,12 @@ impl Client {
         self.get("/v1/node")
     }
 
-    /// What somebody should look after on another node of the cluster, by its number, or on `all`.
+    /// What is wrong in the cluster now, the worst first.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn problems_of(&self, node: &str) -> Result<List<NodeProblem>> {
-        self.get(&format!("/v1/problems?node={}", segment(node)))
+    pub fn findings(&self) -> Result<Vec<Finding>> {
+        self.list("/v1/findings")
     }
 
     /// What another node of the cluster, by its number, or `all` have done in the last second. A node that has not been asked just before has nothing to tell yet.

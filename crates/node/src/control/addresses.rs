@@ -5,12 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::{Control, ControlError, Trouble};
+use super::{Control, ControlError, Fault, FaultKind};
 use crate::copies::{Keeper, NodeEntry, json, node_key};
-use crate::events::code::FLOATING_IP_LOST;
 use crate::floating::{
-    ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, Here, HolderEntry, LAST_GROUP, absence_trouble,
-    address_key, free_group, holder_key,
+    ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, Here, HolderEntry, LAST_GROUP, address_key,
+    free_group, has_holder_up, holder_key,
 };
 
 /// The longest name of a network device: Linux's IFNAMSIZ without the zero.
@@ -152,16 +151,16 @@ impl Control {
     }
 
     /// Those that no node has.
-    pub(super) fn lost_addresses(&self) -> Vec<Trouble> {
+    pub(super) fn lost_addresses(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let now = rt::now();
-        let trouble = |(address, here): (IpAddr, Here)| {
+        let fault = |(address, here): (IpAddr, Here)| {
             let since = here.lost_since?;
             let (entry, _) = keeper.get::<AddressEntry>(&address_key(address))?;
-            let text = absence_trouble(&keeper, &entry);
-            Some(Trouble::new(FLOATING_IP_LOST.as_str(), address.to_string(), text).lasting(now.since(since)))
+            let holders_up = has_holder_up(&keeper, &entry);
+            Some(FaultKind::FloatingIpLost { address, holders_up }.lasting(now.since(since)))
         };
-        self.floating().all_here().into_iter().filter_map(trouble).collect()
+        self.floating().all_here().into_iter().filter_map(fault).collect()
     }
 
     /// The addresses that are on this machine now, and where: for whoever takes them off when this process is dead.

@@ -11,7 +11,7 @@ use super::change::Work;
 use super::cluster::CLUSTER;
 use super::doing::Doing;
 use super::turns::Thing;
-use super::{Control, ControlError, Trouble};
+use super::{Control, ControlError, Fault, FaultKind};
 use crate::copies::{Keeper, NodeEntry};
 use crate::events::code::NODE_SET_BACK;
 use crate::events::{Event, tell};
@@ -66,14 +66,10 @@ impl Control {
     }
 
     /// That this node has to be restarted, because its life was used before; or to join again, because it has forgotten what it confirmed.
-    pub(super) fn life_used(&self) -> Option<Trouble> {
+    pub(super) fn life_used(&self) -> Option<Fault> {
         if self.forgotten_record.get() {
-            return Some(Trouble::new(NODE_SET_BACK.as_str(), "", FORGOTTEN));
+            return Some(FaultKind::RecordSetBack.into());
         }
-        let used = self.used_life.get()?;
-        let text = format!(
-            "this node was set back to an earlier state, or runs twice (the cluster has already seen its start {used}): it does not take part in the cluster; make sure that no second machine runs with a copy of its data directory, then run `systemctl restart ursa` here: copies that are older are resynced in full"
-        );
-        Some(Trouble::new(NODE_SET_BACK.as_str(), "", text))
+        self.used_life.get().map(|seen_start| FaultKind::NodeSetBack { seen_start }.into())
     }
 }

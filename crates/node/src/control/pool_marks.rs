@@ -11,7 +11,7 @@ use base::Instant;
 use cluster::Outcome;
 use store::{CopyState, Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
 
-use super::{Control, ControlError, PoolStatus, Trouble};
+use super::{Control, ControlError, Fault, FaultKind, PoolStatus};
 use crate::canary::{Canary, makes};
 use crate::copies::{ClusterError, Copies, Keeper, PoolMarkEntry, RECORD_DEADLINE, json, pool_mark_key};
 use crate::events::code::POOL_SET_BACK;
@@ -208,33 +208,21 @@ impl Control {
     }
 
     /// Pools that were set back, until all of their copies are marked for a full resync: from then on the volumes say what they wait for.
-    pub(super) fn set_back(&self) -> Vec<Trouble> {
+    pub(super) fn set_back(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
-        let trouble = |pool: Pool| {
+        let fault = |pool: Pool| {
             let mut older = pool.volumes();
             older.retain(is_set_back);
             if older.is_empty() {
                 return None;
             }
-            let (name, disks) = (pool.name(), disks_of(&pool));
             let is_stuck = |info: &&VolumeInfo| keeper.calls_this_copy_in_sync(info.id);
             let stuck: Vec<String> = older.iter().filter(is_stuck).map(|info| info.name.clone()).collect();
             let resynced = older.len() - stuck.len();
-            let mut text = format!(
-                "pool {name} ({disks}) was set back: it holds an older state than when it was last used"
-            );
-            if resynced > 0 {
-                text.push_str(&format!("; {resynced} of its copies are resynced in full"));
-            }
-            if !stuck.is_empty() {
-                text.push_str(&format!(
-                    "; volume {} has no other copy in sync that is up, so it is unavailable: bring back the node with the other copy, or put the newer disks back and restart this node, or accept the older data with `ursa pool accept-older {name}`",
-                    stuck.join(", ")
-                ));
-            }
-            Some(Trouble::new(POOL_SET_BACK.as_str(), name, text))
+            let disks = disks_of(&pool);
+            Some(FaultKind::PoolSetBack { pool: pool.name(), disks, resynced, stuck }.into())
         };
-        self.open_pools().into_iter().filter_map(trouble).collect()
+        self.open_pools().into_iter().filter_map(fault).collect()
     }
 }
 

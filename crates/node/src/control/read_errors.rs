@@ -15,7 +15,7 @@ use rt::CoreId;
 use rt::sync::Notify;
 use store::{BadBlock, Pool, PoolId, ReadFailure, VolumeInfo};
 
-use super::{Control, Trouble, VolumeStatus};
+use super::{Control, Fault, FaultKind, UnreadBlock, VolumeStatus};
 use crate::copies::DiskRange;
 use crate::events::code::{BLOCK_REPAIRED, READ_FAILED};
 use crate::events::{Event, tell};
@@ -278,7 +278,7 @@ impl Control {
     }
 
     /// What of it nobody has acknowledged.
-    pub(super) fn read_troubles(&self) -> Vec<Trouble> {
+    pub(super) fn read_faults(&self) -> Vec<Fault> {
         let disks = self.read_errors.disks.borrow();
         let now = rt::now();
         let of_pool = |pool: Pool| {
@@ -286,35 +286,28 @@ impl Control {
             let disks = disks.range(disks_of(pool.id()));
             let each = |((_, disk), errors): (&DiskPlace, &OfDisk)| {
                 let open = errors.open.as_ref()?;
-                let path = disk_path(&paths, *disk);
-                let text = self.describe_read_errors(&name, &path, open);
-                Some(Trouble::new(READ_FAILED.as_str(), path, text).lasting(open.lasts(now)))
+                Some(self.read_failed(&name, disk_path(&paths, *disk), open).lasting(open.lasts(now)))
             };
             disks.filter_map(each).collect::<Vec<_>>()
         };
         self.open_pools().into_iter().flat_map(of_pool).collect()
     }
 
-    fn describe_read_errors(&self, pool: &str, disk: &str, open: &Open) -> String {
+    fn read_failed(&self, pool: &str, disk: String, open: &Open) -> FaultKind {
         let bad: Vec<&Found> = open.blocks.values().filter(|found| !found.repaired).collect();
-        let (count, more) = (open.blocks.len(), if open.more { "more than " } else { "" });
-        let blocks = if count == 1 { "block" } else { "blocks" };
-        let state = match bad.first() {
-            None => "all were repaired from another copy and can be read".to_owned(),
-            Some(first) => {
-                let volume =
-                    self.volume(&first.volume.to_string()).map(|VolumeStatus { info, .. }| info.name);
-                let volume = volume.unwrap_or_else(|_| first.volume.to_string());
-                format!(
-                    "{} still cannot be read, first LBA {} of volume {volume}; if no other copy of it is in sync, a host repairs it by writing the whole block",
-                    bad.len(),
-                    first.lba
-                )
-            }
+        let block = |found: &&Found| {
+            let id = found.volume.to_string();
+            let volume = self.volume(&id).map_or(id, |VolumeStatus { info, .. }| info.name);
+            UnreadBlock { volume, lba: found.lba }
         };
-        format!(
-            "disk {disk} of pool {pool} failed to read {more}{count} {blocks}: {state}; check the disk (SMART, kernel log) and replace it if errors continue, or run `ursa pool acknowledge {pool}`"
-        )
+        FaultKind::ReadFailed {
+            pool: pool.to_owned(),
+            disk,
+            blocks: open.blocks.len(),
+            more: open.more,
+            bad: bad.len(),
+            first: bad.first().map(block),
+        }
     }
 }
 

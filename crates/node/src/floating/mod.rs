@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::devices::{AddressOn, AddressWork, Devices, DevicesAnswer};
 pub(crate) use self::here::{Floating, Here};
-pub(crate) use self::telling::{absence_trouble, tell_address, tell_holder};
+pub(crate) use self::telling::{has_holder_up, tell_address, tell_holder};
 
 /// Where the cluster's record has floating addresses.
 pub(crate) const ADDRESSES: &str = "address/";

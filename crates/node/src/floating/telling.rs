@@ -57,24 +57,21 @@ pub(super) fn absence_event(keeper: &Keeper, entry: &AddressEntry) -> Event {
     Event::new(FLOATING_IP_LOST, address.to_string(), text).because(cause)
 }
 
-/// What is the matter as long as that is so, and what to do.
-pub(crate) fn absence_trouble(keeper: &Keeper, entry: &AddressEntry) -> String {
-    let (address, (_, why)) = (entry.address, why_nobody(keeper, entry));
-    format!(
-        "no node holds floating IP {address}, and hosts that use it have lost their disks: {why}; run `ursa floating-ip list` to see which nodes cannot hold it, and why"
-    )
+/// Why, as programs know it and in words.
+fn why_nobody(keeper: &Keeper, entry: &AddressEntry) -> (&'static str, &'static str) {
+    match has_holder_up(keeper, entry) {
+        true => ("failed", "nodes that may hold it are up, but none has it on a network device"),
+        false => ("no_node", "no node that may hold it is up and out of maintenance"),
+    }
 }
 
-/// As programs know it, and in words.
-fn why_nobody(keeper: &Keeper, entry: &AddressEntry) -> (&'static str, &'static str) {
+/// Whether a node that may hold an address is up.
+pub(crate) fn has_holder_up(keeper: &Keeper, entry: &AddressEntry) -> bool {
     let may = |node: &NodeEntry| {
         let is_named = entry.nodes.is_empty() || entry.nodes.contains(&node.id);
         is_named && !node.witness && !keeper.is_in_maintenance(NodeId(node.id))
     };
-    match keeper.nodes().iter().any(|(node, is_heard)| *is_heard && may(node)) {
-        true => ("failed", "nodes that may hold it are up, but none has it on a network device"),
-        false => ("no_node", "no node that may hold it is up and out of maintenance"),
-    }
+    keeper.nodes().iter().any(|(node, is_heard)| *is_heard && may(node))
 }
 
 /// That a node has it again.

@@ -6,11 +6,11 @@
 //! may have been answered, and then it is missing.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use base::{Buf, crc32c};
 use rt::{Disk, DiskError};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::RecordError;
@@ -76,20 +76,22 @@ impl Slot {
 
     /// What is wrong with this slot, if the record that counts is generation `used`; `None` for what a life without damage
     /// leaves.
-    fn wrong(&self, used: u64) -> Option<(Damage, Missing)> {
+    fn wrong(&self, used: u64) -> Option<(RecordDamage, RecordMissing)> {
         let missing = match self.header() {
-            Some(header) if header.generation < used => Missing::Nothing,
-            Some(header) => Missing::Change(header.generation),
-            None => Missing::Perhaps,
+            Some(header) if header.generation < used => RecordMissing::Nothing,
+            Some(header) => RecordMissing::Change(header.generation),
+            None => RecordMissing::Perhaps,
         };
         match (self, missing) {
             (Slot::Whole(..), _) => None,
             // The second commit fills the second slot.
             (Slot::Blank, _) if used <= 1 => None,
             // A power cut during the next commit, which was not answered.
-            (Slot::Broken(_), Missing::Nothing) => None,
-            (Slot::Blank | Slot::Broken(_) | Slot::Damaged, missing) => Some((Damage::Content, missing)),
-            (Slot::Unreadable(_, error), missing) => Some((Damage::Unreadable(cause(error)), missing)),
+            (Slot::Broken(_), RecordMissing::Nothing) => None,
+            (Slot::Blank | Slot::Broken(_) | Slot::Damaged, missing) => {
+                Some((RecordDamage::Content, missing))
+            }
+            (Slot::Unreadable(_, error), missing) => Some((RecordDamage::Unreadable(cause(error)), missing)),
         }
     }
 }
@@ -152,60 +154,41 @@ pub(super) fn choose(path: &Path, slots: Vec<Slot>) -> Result<Chosen, RecordErro
     }
 }
 
-/// One of the two copies of the record was lost; the node goes on with the other one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One of the two copies of the record was lost. The node continues with the other one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordFault {
-    path: PathBuf,
+    /// The record's file.
+    pub path: PathBuf,
     /// The slot that is wrong.
-    slot: u64,
-    damage: Damage,
-    missing: Missing,
+    pub slot: u64,
+    /// What is wrong with it.
+    pub damage: RecordDamage,
+    /// What the other copy does not have.
+    pub missing: RecordMissing,
     /// The generation in force.
-    used: u64,
+    pub used: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Damage {
-    /// What is there is no record.
+/// What is wrong with a copy of the record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecordDamage {
+    /// What the disk returned is not a record.
     Content,
-    /// The disk did not read it, and said why.
+    /// The disk failed to read it, with this error.
     Unreadable(String),
 }
 
 /// What the record in force does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Missing {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecordMissing {
     /// The slot had the older copy.
     Nothing,
-    /// The slot does not tell which copy it had.
+    /// The slot does not say which copy it had.
     Perhaps,
     /// The slot had this generation, which is newer.
     Change(u64),
-}
-
-impl fmt::Display for RecordFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RecordFault { path, slot, used, .. } = self;
-        let path = path.display();
-        match &self.damage {
-            Damage::Content => write!(f, "copy {slot} of the node's record {path} is damaged")?,
-            Damage::Unreadable(why) => {
-                write!(f, "copy {slot} of the node's record {path} cannot be read ({why})")?;
-            }
-        }
-        write!(f, "; the node uses the other copy, change {used}. ")?;
-        match self.missing {
-            Missing::Nothing => f.write_str("Nothing is missing. ")?,
-            Missing::Perhaps => f.write_str(
-                "If the newer copy is the lost one, the last change of pools, targets, LUN maps or hosts is missing: check them. ",
-            )?,
-            Missing::Change(lost) => write!(
-                f,
-                "Change {lost} of pools, targets, LUN maps or hosts is lost: check them and repeat the change. ",
-            )?,
-        }
-        f.write_str("Check the disk")
-    }
 }
 
 pub(super) fn padded(len: usize) -> usize {
@@ -290,7 +273,7 @@ mod tests {
     }
 
     /// The slot and the generation that count, and what is missing if something is wrong.
-    fn chosen(slots: [Slot; 2]) -> (u64, u64, Option<Missing>) {
+    fn chosen(slots: [Slot; 2]) -> (u64, u64, Option<RecordMissing>) {
         let chosen = choose(Path::new("record"), slots.into()).unwrap();
         (chosen.slot, chosen.generation, chosen.fault.map(|fault| fault.missing))
     }
@@ -307,14 +290,14 @@ mod tests {
 
     #[test]
     fn damage_is_said_with_what_it_may_have_cost() {
-        assert_eq!(chosen([Slot::Broken(header(4)), whole(3)]), (1, 3, Some(Missing::Change(4))));
-        assert_eq!(chosen([Slot::Damaged, whole(3)]), (1, 3, Some(Missing::Perhaps)));
-        assert_eq!(chosen([Slot::Blank, whole(3)]), (1, 3, Some(Missing::Perhaps)));
-        assert_eq!(chosen([Slot::Damaged, whole(1)]), (1, 1, Some(Missing::Perhaps)));
-        assert_eq!(chosen([whole(2), Slot::Unreadable(None, eio())]), (0, 2, Some(Missing::Perhaps)));
+        assert_eq!(chosen([Slot::Broken(header(4)), whole(3)]), (1, 3, Some(RecordMissing::Change(4))));
+        assert_eq!(chosen([Slot::Damaged, whole(3)]), (1, 3, Some(RecordMissing::Perhaps)));
+        assert_eq!(chosen([Slot::Blank, whole(3)]), (1, 3, Some(RecordMissing::Perhaps)));
+        assert_eq!(chosen([Slot::Damaged, whole(1)]), (1, 1, Some(RecordMissing::Perhaps)));
+        assert_eq!(chosen([whole(2), Slot::Unreadable(None, eio())]), (0, 2, Some(RecordMissing::Perhaps)));
         let unreadable = |generation| Slot::Unreadable(Some(header(generation)), eio());
-        assert_eq!(chosen([whole(2), unreadable(1)]), (0, 2, Some(Missing::Nothing)));
-        assert_eq!(chosen([whole(2), unreadable(3)]), (0, 2, Some(Missing::Change(3))));
+        assert_eq!(chosen([whole(2), unreadable(1)]), (0, 2, Some(RecordMissing::Nothing)));
+        assert_eq!(chosen([whole(2), unreadable(3)]), (0, 2, Some(RecordMissing::Change(3))));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::{BlockCount, BlockSize, ByteLen, Lba};
 use initiator::{Error, Lun, Session, Transfer};
 use node::Config;
-use node::control::{PoolSpec, TargetSpec};
+use node::control::{FaultKind, PoolSpec, TargetSpec};
 use proto::scsi::Cdb;
 use rt::sim::{DiskFaults, DiskImage};
 use store::NewDisk;
@@ -57,29 +57,30 @@ fn a_disk_that_failed_to_write_is_shown_until_the_node_starts_again() {
     rig.add(Shape::thick());
     let client = rig.client("client");
     let said = |rig: &Rig| {
-        let (pool, troubles) =
-            rig.control(|control| async move { (control.pool(POOL).unwrap(), control.troubles()) });
-        (pool.state.unwrap().failed, troubles)
+        let (pool, faults) =
+            rig.control(|control| async move { (control.pool(POOL).unwrap(), control.faults()) });
+        (pool.state.unwrap().failed, faults)
     };
-    assert!(matches!(said(&rig), (disks, troubles) if disks.is_empty() && troubles.is_empty()));
+    assert!(matches!(said(&rig), (disks, faults) if disks.is_empty() && faults.is_empty()));
     rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default().with_unwritable(0..64 * MIB));
     client.run(|portal| async move {
         write(&*log_in(portal, "client", 0).await, 0, 300, 1).await.unwrap_err();
     });
     rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
     rig.world.run_for(Duration::from_secs(90));
-    let (disks, troubles) = said(&rig);
+    let (disks, faults) = said(&rig);
     assert_eq!(disks.len(), 1);
     assert_eq!(
         (&*disks[0].path, disks[0].error.as_str()),
         (DISK.as_ref(), "Input/output error (os error 5)")
     );
     assert_eq!(disks[0].age.as_secs(), 90);
-    let [trouble] = troubles.as_slice() else { panic!("{troubles:?}") };
-    assert!(trouble.text.contains(DISK) && trouble.text.contains(POOL), "{trouble:?}");
-    assert_eq!(trouble.age, Some(disks[0].age));
+    let [fault] = faults.as_slice() else { panic!("{faults:?}") };
+    let error = disks[0].error.to_string();
+    assert_eq!(fault.kind, FaultKind::DiskFailed { pool: POOL.into(), disk: DISK.into(), error });
+    assert_eq!(fault.age, Some(disks[0].age));
     rig.power_cycle();
-    assert!(matches!(said(&rig), (disks, troubles) if disks.is_empty() && troubles.is_empty()));
+    assert!(matches!(said(&rig), (disks, faults) if disks.is_empty() && faults.is_empty()));
 }
 
 /// A volume of which a host has written block 300, and where that is on the disk.
@@ -126,9 +127,9 @@ fn what_a_disk_did_not_read_is_shown_until_that_somebody_has_seen_it_is_written_
             rig.world.run_for(Duration::from_secs(if fails { 0 } else { 30 }));
         };
         let read_errors = || {
-            let troubles = rig.control(|control| async move { control.troubles() });
-            let texts = troubles.into_iter().filter(|trouble| trouble.code == "read_failed");
-            texts.map(|trouble| trouble.text).collect::<Vec<_>>()
+            let faults = rig.control(|control| async move { control.faults() }).into_iter();
+            let kinds = faults.map(|fault| fault.kind);
+            kinds.filter(|kind| matches!(kind, FaultKind::ReadFailed { .. })).collect::<Vec<_>>()
         };
         let acknowledge =
             || rig.control(|control| async move { control.acknowledge_read_errors(POOL).await });
@@ -139,7 +140,10 @@ fn what_a_disk_did_not_read_is_shown_until_that_somebody_has_seen_it_is_written_
             read(&session, 0, 300, 1).await.unwrap_err();
         });
         let shown = read_errors();
-        assert!(shown[0].contains("1 still cannot be read, first LBA 300"), "{shown:?}");
+        let [FaultKind::ReadFailed { bad: 1, first: Some(first), .. }] = shown.as_slice() else {
+            panic!("{shown:?}")
+        };
+        assert_eq!(first.lba, 300);
         record(false);
         rig.power_cycle();
         assert_eq!(read_errors(), shown);

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use node::Config;
 use node::access::HostGroup;
-use node::control::{MapSpec, NewVolume, TargetSpec};
+use node::control::{FaultKind, MapSpec, NewVolume, TargetSpec};
+use node::{Config, RecordDamage, RecordMissing};
 use rt::sim::{DiskFaults, DiskImage, Subsets, for_each_cut};
 use store::NewDisk;
 
@@ -37,9 +37,9 @@ fn listing(rig: &Rig) -> Listing {
     })
 }
 
-/// What an administrator should look after.
-fn problems(rig: &Rig) -> Vec<String> {
-    rig.control(|control| async move { control.troubles().into_iter().map(|trouble| trouble.text).collect() })
+/// What is wrong with the node.
+fn own_faults(rig: &Rig) -> Vec<FaultKind> {
+    rig.control(|control| async move { control.faults().into_iter().map(|fault| fault.kind).collect() })
 }
 
 /// A node that finds these disks.
@@ -105,7 +105,7 @@ fn a_power_cut_leaves_the_old_or_the_new() {
             let after = node_with(seed, cut.images[0].clone(), cut.images[1].clone());
             let found = listing(&after);
             // What a power cut leaves is no damage.
-            assert_eq!(problems(&after), [""; 0], "{cut}");
+            assert_eq!(own_faults(&after), [], "{cut}");
             let listings = listings.borrow();
             let mut after = listings.iter().skip(cut.acked as usize);
             let acked = after.next().unwrap().iter();
@@ -208,14 +208,15 @@ fn a_damaged_newer_copy_is_said_and_the_older_one_is_used_and_kept() {
         rig.world.put_file(rig.server, RECORD, image);
         rig.start();
         assert!(!has_target(&rig, THIRD) && has_target(&rig, TARGET));
-        let said = problems(&rig);
-        let is_said = |said: &String| [RECORD, "damaged", "lost"].iter().all(|part| said.contains(part));
-        assert!(said.len() == 1 && is_said(&said[0]), "{said:?}");
+        let said = own_faults(&rig);
+        let [FaultKind::RecordFault(fault)] = said.as_slice() else { panic!("{said:?}") };
+        assert_eq!((fault.path.as_path(), &fault.damage), (RECORD.as_ref(), &RecordDamage::Content));
+        assert!(matches!(fault.missing, RecordMissing::Change(_) | RecordMissing::Perhaps), "{fault:?}");
         // The next change replaces the damaged copy, and not the only good one: a cut in the middle of it is survived.
         let recording = rig.world.record_disk(rig.server, RECORD);
         add_target(&rig, THIRD).unwrap();
         recording.ack(1);
-        assert_eq!(problems(&rig), said, "what is missing does not come back by that");
+        assert_eq!(own_faults(&rig), said, "what is missing does not come back by that");
         let disk = rig.world.disk_image(rig.server, DISK);
         let cuts = for_each_cut(&recording, Subsets { bits: 3, seed: 1 }, |cut| {
             let after = node_with(1, cut.images[0].clone(), disk.clone());
@@ -224,7 +225,7 @@ fn a_damaged_newer_copy_is_said_and_the_older_one_is_used_and_kept() {
         });
         assert!(cuts > 3, "{cuts}");
         rig.power_cycle();
-        assert_eq!(problems(&rig), [""; 0]);
+        assert_eq!(own_faults(&rig), []);
         assert!(has_target(&rig, THIRD));
     }
 }
@@ -243,14 +244,15 @@ fn a_copy_that_cannot_be_read_does_not_stop_the_node() {
             rig.start();
             assert!(has_target(&rig, TARGET));
             assert_eq!(has_target(&rig, THIRD), older);
-            let said = problems(&rig);
-            assert!(matches!(&said[..], [one] if one.contains("cannot be read")), "{said:?}");
+            let said = own_faults(&rig);
+            let [FaultKind::RecordFault(fault)] = said.as_slice() else { panic!("{said:?}") };
+            assert!(matches!(fault.damage, RecordDamage::Unreadable(_)), "{fault:?}");
             // A disk that does not write there either: the good copy stays as it is.
             rig.world.set_disk_faults(rig.server, RECORD, faults.with_unwritable(range));
             add_target(&rig, "iqn.2026-01.org.ursa:fourth").unwrap_err();
-            assert_eq!(problems(&rig).len(), 2);
+            assert_eq!(own_faults(&rig).len(), 2);
             rig.world.run_for(Duration::from_secs(20));
-            assert_eq!(problems(&rig).len(), 2);
+            assert_eq!(own_faults(&rig).len(), 2);
             rig.world.crash(rig.server);
             rig.start();
             assert!(has_target(&rig, TARGET));
@@ -275,12 +277,12 @@ fn a_record_that_could_not_be_written_takes_changes_again_by_itself() {
             }
             if at < 2 {
                 rig.world.run_for(Duration::from_secs(30));
-                assert_eq!(problems(&rig).len(), 1);
+                assert_eq!(own_faults(&rig).len(), 1);
                 assert!(add_target(&rig, THIRD).is_err());
             }
             rig.world.set_disk_faults(rig.server, RECORD, DiskFaults::default());
             rig.world.run_for(Duration::from_secs(20));
-            assert_eq!(problems(&rig), [""; 0]);
+            assert_eq!(own_faults(&rig), []);
             // What was refused is not there, and what is made now is, whichever copy of the record a start finds.
             let fourth = "iqn.2026-01.org.ursa:fourth";
             add_target(&rig, fourth).unwrap();
@@ -288,7 +290,7 @@ fn a_record_that_could_not_be_written_takes_changes_again_by_itself() {
                 assert!(has_target(&rig, TARGET) && has_target(&rig, fourth));
                 assert!(at == 2 || !has_target(&rig, THIRD));
                 rig.power_cycle();
-                assert_eq!(problems(&rig), [""; 0]);
+                assert_eq!(own_faults(&rig), []);
             }
         });
     }

@@ -88,7 +88,7 @@ fn sessions_find_the_lun_busy_and_then_go_on_with_their_reservations() {
         let pool = rig.world.wait_for(reopened).unwrap().unwrap();
         assert!(pool.state.unwrap().failed.is_empty());
         rig.world.set_disk_latency(rig.server, DISK, DiskLatency::default());
-        assert_eq!(rig.control(|control| async move { control.troubles().len() }), 0);
+        assert_eq!(rig.control(|control| async move { control.faults().len() }), 0);
         rig.client("after").run(|_| async move {
             let told = write(&holder, 8, 4).await.unwrap_err().sense().unwrap();
             assert!(POWER_ON.contains(&told), "{told:?}");

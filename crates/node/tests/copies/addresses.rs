@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use cluster::memory::Fault;
 use initiator::discover;
-use node::control::{AddressSpec, ControlError};
+use node::control::{AddressSpec, ControlError, FaultKind};
 use node::floating::{AddressWork, Devices};
 
 use super::*;
@@ -123,9 +123,12 @@ impl Machines {
 
     /// Which addresses a node says that nobody has.
     fn lost(&self, by: u16) -> Vec<String> {
-        let troubles = self.cluster.control(usize::from(by) - 1, |control| async move { control.troubles() });
-        let lost = troubles.into_iter().filter(|trouble| trouble.code == "floating_ip_lost");
-        lost.map(|trouble| trouble.subject).collect()
+        let faults = self.cluster.control(usize::from(by) - 1, |control| async move { control.faults() });
+        let lost = faults.into_iter().filter_map(|fault| match fault.kind {
+            FaultKind::FloatingIpLost { address, .. } => Some(address.to_string()),
+            _ => None,
+        });
+        lost.collect()
     }
 
     /// What the record says.

@@ -6,6 +6,7 @@ use super::*;
 
 use initiator::Transfer;
 use initiator::command::{CompareAndWrite, CopySegment, ExtendedCopy};
+use node::control::FaultKind;
 use node::copies::Cause;
 use node::events::Event;
 use proto::scsi::Cdb;
@@ -61,15 +62,18 @@ impl Cluster {
         )
     }
 
-    pub(super) fn troubles(&self, index: usize) -> Vec<String> {
-        self.control(index, |control| async move {
-            control
-                .troubles()
-                .into_iter()
-                .filter(|trouble| trouble.code == "read_failed")
-                .map(|trouble| trouble.text)
-                .collect()
-        })
+    /// For each disk of a node that failed to read blocks: how many, how many of them still cannot be read,
+    /// and the first of these.
+    pub(super) fn read_faults(&self, index: usize) -> Vec<(usize, usize, Option<u64>)> {
+        let faults = self.control(index, |control| async move { control.faults() });
+        let kinds = faults.into_iter().map(|fault| fault.kind);
+        let read_failed = |kind: FaultKind| match kind {
+            FaultKind::ReadFailed { blocks, bad, first, .. } => {
+                Some((blocks, bad, first.map(|first| first.lba)))
+            }
+            _ => None,
+        };
+        kinds.filter_map(read_failed).collect()
     }
 
     /// Writes what [`marked`] says to these blocks through the first node.
@@ -130,17 +134,15 @@ fn a_bad_block_on_one_copy_is_read_from_the_other_and_written_again() {
         let expected = [("read_failed", Some("medium_error")), ("block_repaired", None)];
         assert_eq!(told.len(), 4, "{told:?}");
         assert!(expected.iter().all(|event| told.iter().filter(|it| *it == event).count() == 2), "{told:?}");
-        let troubles = cluster.troubles(0);
-        assert_eq!(troubles.len(), 1);
-        assert!(troubles[0].contains("failed to read 2 blocks: all were repaired"), "{troubles:?}");
-        assert!(cluster.troubles(1).is_empty(), "the other node's disk is well");
+        assert_eq!(cluster.read_faults(0), [(2, 0, None)]);
+        assert!(cluster.read_faults(1).is_empty(), "the other node's disk is well");
         let errors = cluster.control(0, |control| async move {
             control.pool(POOL).unwrap().state.unwrap().read_errors.remove(0)
         });
         assert_eq!((errors.disk.as_str(), errors.repaired), (DISK, 2));
         assert_eq!(Vec::from_iter(errors.failed.into_values()), [2]);
         cluster.acknowledge(0);
-        assert!(cluster.troubles(0).is_empty());
+        assert!(cluster.read_faults(0).is_empty());
     });
 }
 
@@ -153,19 +155,19 @@ fn what_a_disk_did_not_read_is_shown_after_a_restart_until_somebody_has_seen_it(
         cluster.spoil(0, [3, 700], DiskFaults::default().remapping());
         cluster.assert_reads(0, [3, 700]);
         cluster.world.run_for(Duration::from_secs(15));
-        let shown = cluster.troubles(0);
-        assert!(shown[0].contains("failed to read 2 blocks: all were repaired"), "{shown:?}");
+        let shown = [(2, 0, None)];
+        assert_eq!(cluster.read_faults(0), shown);
         let restart = || {
             cluster.world.crash(cluster.servers[0]);
             cluster.start(0);
             cluster.wait_until_in_sync(0, 2);
         };
         restart();
-        assert_eq!(cluster.troubles(0), shown);
+        assert_eq!(cluster.read_faults(0), shown);
         cluster.acknowledge(0);
-        assert!(cluster.troubles(0).is_empty());
+        assert!(cluster.read_faults(0).is_empty());
         restart();
-        assert!(cluster.troubles(0).is_empty());
+        assert!(cluster.read_faults(0).is_empty());
     });
 }
 
@@ -433,8 +435,7 @@ fn a_bad_block_of_the_only_source_keeps_nothing_else_from_being_given() {
     cluster.write_marked((0..40).map(|n| n * 32 + 1));
     cluster.world.run_for(Duration::from_secs(5));
     assert_eq!(left(), 64 << 10, "and what was written since is there");
-    let troubles = cluster.troubles(0);
-    assert!(troubles[0].contains("first LBA 64 of volume"), "{troubles:?}");
+    assert_eq!(cluster.read_faults(0)[0].2, Some(64));
     cluster.write_marked([64]);
     cluster.wait_until_in_sync(0, 2);
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
@@ -465,7 +466,7 @@ fn a_bad_block_that_a_joiner_meets_when_it_compares_is_told() {
     let told = cluster.told_of(1, &["read_failed"]);
     let places: Vec<_> = told.iter().map(|event| event.range.as_ref().unwrap().lba).collect();
     assert_eq!(places, [5]);
-    assert_eq!(cluster.troubles(1).len(), 1);
+    assert_eq!(cluster.read_faults(1).len(), 1);
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
 }
 

@@ -3,7 +3,7 @@
 
 use cluster::embedded::Files;
 use cluster::memory::Fault;
-use node::control::{Member, Stall};
+use node::control::{FaultKind, Member, Stall};
 use node::copies::{Keeper, NodeEntry, json, node_key};
 
 use super::*;
@@ -141,9 +141,10 @@ fn a_node_that_cannot_follow_the_record_lets_nobody_in_after_a_while() {
     longest.set(Duration::ZERO);
     cluster.world.run_for(Duration::from_secs(5));
     assert!(!longest.get().is_zero(), "hosts of the other nodes do not notice");
-    let troubles = cluster.control(STALLED, |control| async move { control.troubles() });
-    let codes: Vec<&str> = troubles.iter().map(|trouble| trouble.code).collect();
-    assert!(codes.contains(&"record_stalled") && codes.contains(&"logins_refused"), "{codes:?}");
+    let faults = cluster.control(STALLED, |control| async move { control.faults() });
+    let has = |is: fn(&FaultKind) -> bool| faults.iter().any(|fault| is(&fault.kind));
+    assert!(has(|kind| matches!(kind, FaultKind::RecordStalled { .. })), "{faults:?}");
+    assert!(has(|kind| matches!(kind, FaultKind::LoginsRefused)), "{faults:?}");
 
     files.end(stalled, Fault::DiskFull);
     cluster.world.run_for(KNOWN_WITHIN);

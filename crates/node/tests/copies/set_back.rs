@@ -1,5 +1,6 @@
 //! Pools and nodes that return with what they held on an earlier day: a snapshot that was reverted, an image that was restored, a stale leg of a mirror.
 
+use node::control::FaultKind;
 use rt::sim::DiskImage;
 
 use super::*;
@@ -123,9 +124,14 @@ impl Cluster {
         taken.events.iter().map(|(_, event)| (event.code.as_str(), event.cause)).collect()
     }
 
-    fn has_trouble(&self, index: usize, code: &str) -> bool {
-        let troubles = self.control(index, |control| async move { control.troubles() });
-        troubles.iter().any(|trouble| trouble.code == code)
+    fn says_pool_set_back(&self, index: usize) -> bool {
+        let faults = self.control(index, |control| async move { control.faults() });
+        faults.iter().any(|fault| matches!(fault.kind, FaultKind::PoolSetBack { .. }))
+    }
+
+    fn says_node_set_back(&self, index: usize) -> bool {
+        let faults = self.control(index, |control| async move { control.faults() });
+        faults.iter().any(|fault| matches!(fault.kind, FaultKind::NodeSetBack { .. }))
     }
 
     fn mark(&self, index: usize) -> u64 {
@@ -158,18 +164,18 @@ fn a_pool_that_was_set_back_is_told() {
         1,
         "{told:?}"
     );
-    assert!(cluster.has_trouble(1, "pool_set_back"));
+    assert!(cluster.says_pool_set_back(1));
     // That it waits is known to its next life, too.
     cluster.world.crash(cluster.servers[1]);
     cluster.start(1);
     cluster.world.run_for(Duration::from_secs(5));
-    assert!(cluster.has_trouble(1, "pool_set_back"));
+    assert!(cluster.says_pool_set_back(1));
     cluster.start(0);
     // The record calls both in sync until their next lives have joined.
     cluster.wait_until_all_serve();
     cluster.wait_until_in_sync(0, 2);
     cluster.world.run_for(Duration::from_secs(1));
-    assert!(!cluster.has_trouble(1, "pool_set_back"), "it is over");
+    assert!(!cluster.says_pool_set_back(1), "it is over");
 }
 
 /// An image of a pool that was in use, taken in the life that was the last one: others know that the pool has counted on since.
@@ -243,7 +249,7 @@ fn older_data_of_the_only_copy_is_served_when_somebody_accepts_it() {
             cluster.start(index);
         }
         cluster.world.run_for(Duration::from_secs(10));
-        assert!(cluster.has_trouble(0, "pool_set_back") && cluster.has_trouble(1, "pool_set_back"));
+        assert!(cluster.says_pool_set_back(0) && cluster.says_pool_set_back(1));
         let serves = |index: usize| {
             cluster.control(index, |control| async move { control.keeper().unwrap().volumes()[0].serving })
         };
@@ -255,7 +261,7 @@ fn older_data_of_the_only_copy_is_served_when_somebody_accepts_it() {
             assert_eq!(cluster.holds(index, BLOCKS), [BEFORE]);
         }
         assert_eq!(cluster.checksum(0), cluster.checksum(1));
-        assert!(!cluster.has_trouble(0, "pool_set_back") && !cluster.has_trouble(1, "pool_set_back"));
+        assert!(!cluster.says_pool_set_back(0) && !cluster.says_pool_set_back(1));
     });
 }
 
@@ -284,7 +290,7 @@ fn a_machine_that_was_set_back_takes_no_part_until_it_has_a_life_of_its_own() {
         cluster.world.put_file(cluster.servers[1], RECORD, record);
         cluster.start(1);
         cluster.world.run_for(Duration::from_secs(10));
-        assert!(cluster.has_trouble(1, "node_set_back"));
+        assert!(cluster.says_node_set_back(1));
         assert!(cluster.told(1).contains(&("node_set_back", Some("set-back"))));
         assert_eq!(cluster.in_sync(0), 1);
         assert_eq!(cluster.holds(0, BLOCKS), [AFTER]);
@@ -292,7 +298,7 @@ fn a_machine_that_was_set_back_takes_no_part_until_it_has_a_life_of_its_own() {
         cluster.start(1);
         cluster.wait_until_in_sync(0, 2);
         cluster.wait_until_all_serve();
-        assert!(!cluster.has_trouble(1, "node_set_back"));
+        assert!(!cluster.says_node_set_back(1));
         assert_eq!(cluster.holds(1, BLOCKS), [AFTER]);
         assert_eq!(cluster.checksum(0), cluster.checksum(1));
     });

@@ -1,6 +1,6 @@
 //! Entries of the cluster's record that a later version has written, as in a rolling update: what they are about is neither closed nor forgotten.
 
-use node::control::{User, UserChange};
+use node::control::{FaultKind, User, UserChange};
 use node::copies::{ClusterError, Keeper, StandingEntry, volume_key};
 use serde_json::{Value, json};
 
@@ -53,12 +53,14 @@ impl Cluster {
         })
     }
 
-    fn says_unreadable(&self, index: usize) -> Vec<String> {
-        self.control(index, |control| async move {
-            let troubles = control.troubles().into_iter();
-            let unreadable = troubles.filter(|trouble| trouble.code == "record_entries_unreadable");
-            unreadable.map(|trouble| trouble.text).collect()
-        })
+    /// The keys of the entries that a node reports to be unreadable.
+    fn unreadable_keys(&self, index: usize) -> Vec<String> {
+        let faults = self.control(index, |control| async move { control.faults() });
+        let keys = faults.into_iter().filter_map(|fault| match fault.kind {
+            FaultKind::RecordEntriesUnreadable { keys } => Some(keys),
+            _ => None,
+        });
+        keys.flatten().collect()
     }
 
     fn tells(&self, index: usize) -> Vec<&'static str> {
@@ -87,8 +89,7 @@ fn a_volume_of_a_later_version_is_served_on() {
         assert!(!longest.get().is_zero() && longest.get() < Duration::from_millis(500), "{longest:?}");
         assert!(cluster.is_served_by(0, 5) && cluster.is_served_by(1, 6));
         for index in 0..2 {
-            let said = cluster.says_unreadable(index);
-            assert!(said.len() == 1 && said[0].contains(&key), "{said:?}");
+            assert_eq!(cluster.unreadable_keys(index), [key.as_str()]);
             let told = cluster.tells(index);
             let is_wrong = |code: &&str| code.starts_with("volume_") || code.starts_with("copy_");
             assert!(!told.iter().any(is_wrong), "{told:?}");
@@ -119,7 +120,7 @@ fn a_volume_of_a_later_version_is_served_on() {
         });
         cluster.wait_until_in_sync(0, 2);
         cluster.wait_until_all_serve();
-        assert!(cluster.says_unreadable(0).is_empty() && cluster.is_served_by(1, 9));
+        assert!(cluster.unreadable_keys(0).is_empty() && cluster.is_served_by(1, 9));
     });
 }
 
@@ -156,7 +157,7 @@ fn a_copy_of_which_nobody_can_tell_whether_it_is_in_sync_waits() {
         cluster.wait_until_in_sync(0, 2);
         cluster.wait_until_all_serve();
         assert!(cluster.is_served_by(0, 9) && cluster.reads(1, 9) == Some(9));
-        assert!(cluster.says_unreadable(0).is_empty());
+        assert!(cluster.unreadable_keys(0).is_empty());
         assert_eq!(cluster.checksum(0), cluster.checksum(1));
     });
 }

@@ -1,6 +1,6 @@
 //! Copies are compared while hosts use them, and what differs is found.
 
-use node::control::{EndedWork, JobOutcome, Verification, VerificationState};
+use node::control::{EndedWork, FaultKind, JobOutcome, Verification, VerificationState};
 
 use super::*;
 
@@ -164,8 +164,8 @@ fn remembered(cluster: &Cluster, by: usize) -> node::copies::VerificationEntry {
 /// How many nodes say that copies differ.
 fn who_says_that_copies_differ(cluster: &Cluster) -> Vec<usize> {
     let says = |by: &usize| {
-        let troubles = cluster.control(*by, |control| async move { control.troubles() });
-        troubles.iter().any(|trouble| trouble.code == "copies_mismatch")
+        let faults = cluster.control(*by, |control| async move { control.faults() });
+        faults.iter().any(|fault| matches!(fault.kind, FaultKind::CopiesMismatch { .. }))
     };
     (0..cluster.servers.len()).filter(says).collect()
 }
@@ -204,7 +204,7 @@ fn copies_are_compared_by_schedule_and_what_differs_is_remembered_until_it_is_eq
     // A node that forgets what it has found has the record's word.
     cluster.world.crash(cluster.servers[0]);
     cluster.world.run_for(Duration::from_secs(2));
-    assert_eq!(cluster.control(1, |control| async move { control.troubles().len() }), 1);
+    assert_eq!(cluster.control(1, |control| async move { control.faults().len() }), 1);
     cluster.start(0);
     cluster.wait_until_in_sync(1, 3);
     assert_eq!(who_says_that_copies_differ(&cluster), [0]);

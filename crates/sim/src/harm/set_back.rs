@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::{Harm, Harms, Victim};
 use crate::cluster::{Pool, Volume};
 use base::ByteOffset;
+use node::control::FaultKind;
 use node::copies::{PoolMarkEntry, pool_mark_key};
 
 /// The disk of a node is set back while it is down.
@@ -143,7 +144,11 @@ impl Harms<'_> {
     fn is_told_set_back(&self, index: usize) -> bool {
         self.cluster.is_started(index)
             && self.cluster.control(index, |control| async move {
-                control.troubles().iter().any(|trouble| trouble.code == "node_set_back")
+                let faults = control.faults();
+                let is_set_back = |kind: &FaultKind| {
+                    matches!(kind, FaultKind::NodeSetBack { .. } | FaultKind::RecordSetBack)
+                };
+                faults.iter().any(|fault| is_set_back(&fault.kind))
             })
     }
 

@@ -3,15 +3,15 @@
 use std::io::{self, IsTerminal};
 
 use api::{
-    Client, ClusterNode, Comparison, CopyState, Difference, RecordPlace, Verification, VerificationState,
-    Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind,
+    Client, Comparison, CopyState, Difference, RecordPlace, Verification, VerificationState, Volume,
+    VolumeChange, VolumeCopy, VolumeCreate, VolumeKind,
 };
 use clap::{Args, Subcommand, ValueEnum};
 
 pub mod copy;
 mod latency;
 mod progress;
-pub(super) mod served;
+mod served;
 mod strategy;
 
 use self::progress::Progress;
@@ -171,7 +171,7 @@ impl Command {
             Command::List => {
                 let volumes = client.volumes()?;
                 // For programs it is a list, as it was when one node alone was asked.
-                output.show(&volumes.items, |items| table(items, &nodes_for(client, items)))?;
+                output.show(&volumes.items, |items| table(items))?;
                 say_missing(&volumes.missing);
                 Ok(())
             }
@@ -295,14 +295,7 @@ fn resized(volume: &Volume) -> String {
 /// In which column it says where a volume is; without a cluster there is none.
 const ON: usize = 6;
 
-/// The cluster's nodes, if something is wrong with one of these volumes: whether another node serves it depends on which of them are there. Only for texts: none if they
-/// cannot be asked for.
-fn nodes_for(client: &Client, volumes: &[Volume]) -> Vec<ClusterNode> {
-    let is_wrong = volumes.iter().any(|volume| volume.problem.is_some() && !volume.copies.is_empty());
-    if is_wrong { client.cluster_nodes().unwrap_or_default() } else { Vec::new() }
-}
-
-fn table(volumes: &[Volume], nodes: &[ClusterNode]) -> String {
+fn table(volumes: &[Volume]) -> String {
     let in_cluster = volumes.iter().any(|volume| !volume.copies.is_empty());
     let mut head =
         vec!["NAME", "STATE", "SIZE", "RESERVED", "KIND", "BLOCK", "NODES", "POOL", "TARGET", "LUN", "HOST"];
@@ -318,7 +311,7 @@ fn table(volumes: &[Volume], nodes: &[ClusterNode]) -> String {
         };
         let mut cells = vec![
             volume.name.clone(),
-            served::state(volume, nodes).into(),
+            served::state(volume).into(),
             size(volume.size),
             size(volume.reserved),
             kind(volume.kind).into(),
@@ -335,10 +328,7 @@ fn table(volumes: &[Volume], nodes: &[ClusterNode]) -> String {
         table.cells(cells);
     }
     let mut text = table.text("No volumes. Create one with `ursa volume create NAME --size 10G`.");
-    volumes
-        .iter()
-        .filter_map(|volume| remark(volume, nodes))
-        .for_each(|remark| text += &format!("\n{remark}"));
+    volumes.iter().filter_map(remark).for_each(|remark| text += &format!("\n{remark}"));
     text
 }
 
@@ -364,8 +354,7 @@ fn redundancy(volume: &Volume) -> String {
 }
 
 fn shown(client: &Client, volume: &Volume) -> String {
-    let nodes = nodes_for(client, std::slice::from_ref(volume));
-    one(volume, &nodes) + &copies(volume, strategy::record_place(client))
+    one(volume) + &copies(volume, strategy::record_place(client))
 }
 
 /// The copies, and what the loss of each would do now.
@@ -452,7 +441,7 @@ fn verified(found: &Verification) -> String {
     format!("{}{places}\n{verdict}\n", fields([("Nodes", nodes), ("Compared", took)]))
 }
 
-fn one(volume: &Volume, nodes: &[ClusterNode]) -> String {
+fn one(volume: &Volume) -> String {
     let maps: Vec<String> = volume
         .maps
         .iter()
@@ -464,7 +453,7 @@ fn one(volume: &Volume, nodes: &[ClusterNode]) -> String {
     };
     fields([
         ("Volume", volume.name.clone()),
-        ("Served", served(volume, nodes)),
+        ("Served", served(volume)),
         ("Nodes", on),
         ("Redundancy", redundancy(volume)),
         ("Size", format!("{} ({} bytes)", size(volume.size), volume.size)),

@@ -17,10 +17,10 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::beginnings::since;
 use super::dry_run::{self, Asked};
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
+use super::since::since;
 use super::state::State;
 use crate::clock::unix_now;
 

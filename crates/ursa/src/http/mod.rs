@@ -8,7 +8,6 @@
 mod access;
 mod addresses;
 mod audit;
-mod beginnings;
 mod certificate;
 mod cluster;
 mod console;
@@ -17,6 +16,7 @@ mod disks;
 mod dry_run;
 mod errands;
 mod events;
+mod findings;
 mod forecasts;
 mod guard;
 mod history;
@@ -35,10 +35,10 @@ mod patience;
 mod peers;
 mod people;
 mod pools;
-mod problems;
 mod refusal;
 mod server;
 mod sessions;
+mod since;
 mod state;
 mod stream;
 mod targets;
@@ -61,10 +61,10 @@ pub use self::access::{Access, CredentialLeft, Opening};
 pub use self::certificate::{Certificate, CertificateError, CertificateFiles};
 pub use self::errands::Errands;
 pub use self::events::Ring as EventRing;
+pub use self::findings::{Opened, severity_of};
 pub use self::inquiries::Inquiries;
 pub use self::live::Live;
 pub use self::peers::show;
-pub use self::problems::Opened;
 pub use self::refusal::{Refusal, with_causes};
 pub use self::server::{Listeners, serve};
 pub use self::state::State;
@@ -82,7 +82,7 @@ fn api() -> OpenApiRouter<State> {
     OpenApiRouter::with_openapi(openapi::document())
         .routes(routes!(node::health))
         .routes(routes!(node::show))
-        .routes(routes!(problems::list))
+        .routes(routes!(findings::list))
         .routes(routes!(cluster::nodes))
         .routes(routes!(links::list))
         .routes(routes!(cluster::remove))

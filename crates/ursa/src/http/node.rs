@@ -1,7 +1,6 @@
 //! The node as a whole.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::node::Control;
@@ -10,7 +9,6 @@ use api::{Change, ClusterRecord, Health, Node, Problem, RecordPlace};
 use axum::Json;
 use axum::extract::State as Extracted;
 
-use super::problems;
 use super::refusal::Refusal;
 use super::state::State;
 
@@ -26,16 +24,14 @@ pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<He
     Ok(Json(Health { status: "ok".into(), version: VERSION.into() }))
 }
 
-/// Shows the node: what it is, changes in progress, and problems.
+/// Shows the node: what it is, and changes in progress.
 #[utoipa::path(get, path = "/v1/node", tag = "node", operation_id = "show_node", responses((status = OK, description = "The node", body = Node)))]
 pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node>, Refusal> {
-    let opened = Arc::clone(&state.opened);
-    let now = move |control: Rc<Control>| async move {
-        let problems = problems::troubles(&control, &opened);
+    let now = |control: Rc<Control>| async move {
         let place = shown_place(control.record_place());
-        Ok((control.changes(), problems, record(&control).await, place))
+        Ok((control.changes(), record(&control).await, place))
     };
-    let (changes, problems, record, record_place) = state.call(now).await?;
+    let (changes, record, record_place) = state.call(now).await?;
     Ok(Json(Node {
         name: state.name.clone(),
         version: VERSION.into(),
@@ -44,7 +40,6 @@ pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node
         // A clock that was set back makes it zero.
         uptime: state.started.elapsed().unwrap_or_default().as_secs(),
         changes: changes.into_iter().map(shown).collect(),
-        problems: problems.into_iter().map(|trouble| trouble.text).collect(),
         record,
         record_place,
         read_confirm: state.read_confirm.clone(),

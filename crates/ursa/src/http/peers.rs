@@ -14,12 +14,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 
+use super::findings::{self, Opened};
 use super::inquiries::{About, Inquiries};
 use super::live::Live;
-use super::problems::Opened;
 use super::refusal::Refusal;
 use super::state::State;
-use super::{addresses, history, jobs, links, pools, problems, sessions, volumes};
+use super::{addresses, history, jobs, links, pools, sessions, volumes};
 use crate::history::History;
 
 /// Answers what another node asks for.
@@ -34,7 +34,7 @@ pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>, inquiries: A
                 SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
                 ADDRESSES => serde_json::to_string(&addresses::here(&control)).ok(),
                 LINKS => serde_json::to_string(&links::all(&control).await.ok()?).ok(),
-                PROBLEMS => serde_json::to_string(&problems::all(&control, &opened)).ok(),
+                FAULTS => serde_json::to_string(&findings::reports(&control, &opened)).ok(),
                 JOBS => serde_json::to_string(&jobs::own(&control)).ok(),
                 ENDED_JOBS => serde_json::to_string(&jobs::own_ended(&control)).ok(),
                 VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest).await).ok(),
@@ -52,7 +52,7 @@ pub(super) const POOLS: &str = "pools";
 pub(super) const SESSIONS: &str = "sessions";
 pub(super) const LINKS: &str = "links";
 pub(super) const ADDRESSES: &str = "addresses";
-pub(super) const PROBLEMS: &str = "problems";
+pub(super) const FAULTS: &str = "faults";
 pub(super) const JOBS: &str = "jobs";
 pub(super) const ENDED_JOBS: &str = "ended-jobs";
 pub(super) const VOLUMES: &str = "volumes";

@@ -1,5 +1,7 @@
 //! How the node's record and its audit log are, and what else of the node somebody should look after.
 
+use api::Severity;
+
 use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
 
@@ -16,8 +18,12 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     let failed = "Copies of the node's own record, of two, that were damaged or unreadable at the start.";
     text.family("ursa_record_copies_failed", Kind::Gauge, failed)
         .sample(&[], u8::from(record.fault.is_some()));
-    let problems = "Findings that need attention: `ursa status` lists them.";
-    text.family("ursa_problems", Kind::Gauge, problems).sample(&[], snapshot.problems);
+    let findings = "Findings that this node reports about itself: `ursa status` lists them.";
+    let mut family = text.family("ursa_findings", Kind::Gauge, findings);
+    for severity in [Severity::Critical, Severity::Warning] {
+        let found = snapshot.findings.iter().filter(|found| **found == severity).count();
+        family.sample(&[("severity", &severity.to_string())], found);
+    }
     let changes = "Changes in progress.";
     text.family("ursa_changes", Kind::Gauge, changes).sample(&[], snapshot.changes.len());
     let oldest = snapshot.changes.iter().max().copied().unwrap_or_default();

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Severity;
 use node::access::Access;
 use node::control::{
     ControlError, NodeStatus, PoolStatus, RecordStatus, ReplicationStats, SessionStatus, StatsByCore,
@@ -13,7 +14,7 @@ use node::control::{
 use node::copies::CopiesStatus;
 use node::{Control, VolumeId};
 
-use crate::http::{Refusal, State};
+use crate::http::{Refusal, State, severity_of};
 
 /// A volume that has metrics.
 #[derive(Clone, Debug)]
@@ -61,8 +62,8 @@ pub(super) struct Snapshot {
     pub(super) refused_logins: BTreeMap<u16, u64>,
     pub(super) pools: Vec<PoolStatus>,
     pub(super) record: RecordStatus,
-    /// How many things somebody should look after.
-    pub(super) problems: usize,
+    /// The severity of each finding that the node reports about itself.
+    pub(super) findings: Vec<Severity>,
     /// How long each change under way has been so.
     pub(super) changes: Vec<Duration>,
 }
@@ -107,7 +108,7 @@ impl Seen {
             refused_logins: control.refused_logins(),
             pools: control.pools(),
             record: control.record(),
-            problems: control.troubles().len(),
+            findings: control.faults().iter().map(|fault| severity_of(&fault.kind)).collect(),
             changes: control.changes().into_iter().map(|change| change.age).collect(),
             ..Snapshot::default()
         };

@@ -40,8 +40,8 @@ fn a_certificate_has_its_key() {
     // What is wrong with the files keeps no volume from being served, and nobody on this machine out.
     let node = Node::start(&["--api-certificate", "/nowhere/c.pem", "--api-key", "/nowhere/k.pem"]);
     node.ok(&["volume", "list"]);
-    let shown = api::Client::new(&format!("http://{}", node.api)).node().unwrap().problems.join("\n");
-    assert!(shown.contains("/nowhere/c.pem"), "{shown}");
+    let found = api::Client::new(&format!("http://{}", node.api)).findings().unwrap();
+    assert!(found.iter().any(|finding| finding.cause.contains("/nowhere/c.pem")), "{found:?}");
     let events = node.json(&["events", "--limit", "1000"]).to_string();
     assert!(events.contains("certificate_unavailable"), "{events}");
 }

@@ -22,16 +22,13 @@ use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
 use super::super::relocation::TIDY_EVERY;
 use super::super::turns::Thing;
-use super::super::{Control, ControlError, Trouble, VolumeStatus};
+use super::super::{Control, ControlError, Fault, FaultKind, VolumeStatus};
 use super::creation::{Made, NewEntry, record_volume};
 use super::without_volume;
 use crate::copies::{Cause, Keeper, VolumeEntry, json, volume_key, volume_name_key};
 use crate::parts::A_TURN;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
-
-/// The cluster has another volume of the name of one that is here.
-const VOLUME_UNRECORDED: &str = "volume_name_taken";
 
 /// How what is here of a volume is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,18 +155,14 @@ impl Control {
     }
 
     /// Volumes here of which the cluster does not know, since it has others of their names.
-    pub(in crate::control) fn unrecorded(&self) -> Vec<Trouble> {
+    pub(in crate::control) fn unrecorded(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
-        let trouble = |pool: &Pool, id: VolumeId| {
-            let name = self.name_taken(&keeper, pool, id).filter(|_| !keeper.has(id))?;
-            let text = format!(
-                "pool {} has a volume {name:?}, and the cluster has another volume of that name: the other nodes do not know this one, and it cannot get copies. Rename it: `ursa volume rename {id} NEW-NAME` on this node",
-                pool.name()
-            );
-            Some(Trouble::new(VOLUME_UNRECORDED, id.to_string(), text))
+        let fault = |pool: &Pool, id: VolumeId| {
+            let volume = self.name_taken(&keeper, pool, id).filter(|_| !keeper.has(id))?;
+            Some(FaultKind::VolumeNameTaken { pool: pool.name(), id: id.to_string(), volume }.into())
         };
         let of_pool = |pool: Pool| {
-            pool.sole_volumes().into_iter().filter_map(move |id| trouble(&pool, id)).collect::<Vec<_>>()
+            pool.sole_volumes().into_iter().filter_map(move |id| fault(&pool, id)).collect::<Vec<_>>()
         };
         self.open_pools().into_iter().flat_map(of_pool).collect()
     }

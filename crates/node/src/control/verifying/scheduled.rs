@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{ByteLen, Instant};
+use base::Instant;
 use replica::NodeId;
 
-use super::super::{Control, ControlError, Trouble};
+use super::super::{Control, ControlError, Fault, FaultKind};
 use super::schedule::{Candidate, next, pause};
 use super::{Differing, VerificationState, Verifying};
 use crate::copies::{
@@ -16,7 +16,6 @@ use crate::copies::{
     VerificationEntry, VerificationProgress, Verified, VolumeEntry, differing_key, json, node_key,
     verification_key,
 };
-use crate::events::code::COPIES_MISMATCH;
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
@@ -233,22 +232,17 @@ impl Control {
     }
 
     /// Volumes whose copies were found to differ. One node of the cluster says it: the first of those that have a copy and are heard of.
-    pub(in crate::control) fn differing_copies(&self) -> Vec<Trouble> {
+    pub(in crate::control) fn differing_copies(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
-        let trouble = |(id, differing): (VolumeId, DifferingEntry)| {
+        let fault = |(id, differing): (VolumeId, DifferingEntry)| {
             let entry = keeper.volume(id)?.entry;
             let nodes = entry.copies.iter().map(|copy| NodeId(copy.node));
             let first = nodes.filter(|node| keeper.hears(*node)).min();
-            let nodes = differing.nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-            let text = format!(
-                "mismatch: copies of volume {} differ in {} (nodes {nodes}): `ursa volume verify {}` shows where. Remove the wrong copy and add it again: `ursa volume copy remove`, `ursa volume copy add`. This finding ends when a full verify finds the copies equal",
-                entry.name,
-                ByteLen(differing.bytes),
-                entry.name
-            );
-            (first == Some(keeper.me())).then(|| Trouble::new(COPIES_MISMATCH.as_str(), &entry.name, text))
+            let DifferingEntry { bytes, nodes, .. } = differing;
+            let kind = FaultKind::CopiesMismatch { id: id.to_string(), volume: entry.name, bytes, nodes };
+            (first == Some(keeper.me())).then(|| kind.into())
         };
-        self.remembered_to_differ().into_iter().filter_map(trouble).collect()
+        self.remembered_to_differ().into_iter().filter_map(fault).collect()
     }
 
     /// Sets how often volumes are compared without anybody asking; `None`: never.

@@ -1,9 +1,6 @@
 //! `ursa status`: what the node is and has, what is wrong, what can still be lost, and what to do, on one screen.
 
-#[cfg(test)]
-mod cases;
 mod exposure;
-mod health;
 mod screen;
 #[cfg(test)]
 mod tests;
@@ -13,13 +10,12 @@ use std::process::ExitCode;
 use std::thread::{self, ScopedJoinHandle};
 
 use api::{
-    Client, ClientError, ClusterNode, CopyState, CopySync, List, Missing, Node, NodeProblem, Pool, Target,
+    Client, ClientError, ClusterNode, CopyState, CopySync, Finding, Missing, Node, Pool, Severity, Target,
     Volume,
 };
 use clap::Args;
 use serde::Serialize;
 
-use self::health::{Finding, Health};
 use super::exit::{self, CliError};
 use super::output::Output;
 use crate::clock::unix_now;
@@ -38,8 +34,8 @@ struct Observed {
     node: Node,
     /// The nodes of its cluster; `None` without one.
     nodes: Option<Vec<ClusterNode>>,
-    /// What all nodes say themselves, and which of them do not answer.
-    problems: List<NodeProblem>,
+    /// What is wrong, the worst first.
+    findings: Vec<Finding>,
     /// Of all nodes, like volumes and sessions.
     pools: Vec<Pool>,
     volumes: Vec<Volume>,
@@ -54,7 +50,7 @@ struct Observed {
 /// The same for programs.
 #[derive(Serialize)]
 struct Report<'a> {
-    health: Health,
+    health: &'static str,
     findings: &'a [Finding],
     node: &'a Node,
     /// The nodes of its cluster; absent without one.
@@ -89,7 +85,7 @@ impl Status {
     /// Shows it. With `--check` the exit code says how it is.
     pub fn main(self, client: &Client, output: &Output) -> ExitCode {
         match self.run(client, output) {
-            Ok(health) if self.check => ExitCode::from(health.exit_code()),
+            Ok(worst) if self.check => ExitCode::from(exit_code(worst)),
             Ok(_) => ExitCode::SUCCESS,
             Err(error) if self.check => {
                 exit::code(Err(error));
@@ -99,14 +95,14 @@ impl Status {
         }
     }
 
-    fn run(&self, client: &Client, output: &Output) -> Result<Health, CliError> {
+    fn run(&self, client: &Client, output: &Output) -> Result<Severity, CliError> {
         let node = client.node()?;
         // With each of these a node that does not answer is waited for, two seconds: all at once.
-        let (volumes, problems, pools, sessions) = thread::scope(|scope| {
-            let problems = scope.spawn(|| client.problems_of("all"));
+        let (volumes, findings, pools, sessions) = thread::scope(|scope| {
+            let findings = scope.spawn(|| client.findings());
             let pools = scope.spawn(|| client.pools_of("all"));
             let sessions = scope.spawn(|| client.sessions_of("all"));
-            (client.volumes(), joined(problems), joined(pools), joined(sessions))
+            (client.volumes(), joined(findings), joined(pools), joined(sessions))
         });
         let (volumes, pools, sessions) = (volumes?, pools?, sessions?);
         let mut missing = [volumes.missing, pools.missing, sessions.missing].concat();
@@ -115,7 +111,7 @@ impl Status {
         let observed = Observed {
             node,
             nodes: cluster(client)?,
-            problems: problems?,
+            findings: findings?,
             pools: pools.items,
             volumes: volumes.items,
             targets: client.targets()?,
@@ -123,13 +119,11 @@ impl Status {
             missing,
             asked_at: unix_now(),
         };
-        let findings = health::findings(&observed);
-        let report = observed.report(&findings);
-        output.show(&report, |report| match self.check {
-            true => screen::line(report.health, &findings),
+        output.show(&observed.report(), |report| match self.check {
+            true => screen::line(&observed),
             false => screen::text(&observed, report),
         })?;
-        Ok(report.health)
+        Ok(observed.worst())
     }
 }
 
@@ -137,15 +131,38 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
+/// How it is when nothing is worse than that.
+fn health(worst: Severity) -> &'static str {
+    match worst {
+        Severity::Info => "healthy",
+        Severity::Warning => "degraded",
+        Severity::Critical => "lost",
+    }
+}
+
+/// Of `ursa status --check`.
+fn exit_code(worst: Severity) -> u8 {
+    match worst {
+        Severity::Info => 0,
+        Severity::Critical => 2,
+        Severity::Warning => 3,
+    }
+}
+
 /// With `--check`: nobody answered, or not what was asked.
 const NOT_ASKED: u8 = 1;
 
 impl Observed {
-    fn report<'a>(&'a self, findings: &'a [Finding]) -> Report<'a> {
+    /// The severity of the worst finding.
+    fn worst(&self) -> Severity {
+        self.findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Info)
+    }
+
+    fn report(&self) -> Report<'_> {
         let is_degraded = |volume: &&Volume| volume.copies.iter().any(|copy| copy.state != CopyState::InSync);
         Report {
-            health: health::worst(findings),
-            findings,
+            health: health(self.worst()),
+            findings: &self.findings,
             node: &self.node,
             cluster: self.nodes.as_deref(),
             degraded: self.volumes.iter().filter(is_degraded).map(|volume| volume.name.as_str()).collect(),
@@ -166,12 +183,6 @@ impl Observed {
                 Some(Sync { volume: &volume.name, node: copy.node, sync: copy.sync.as_ref()? })
             })
         })
-    }
-
-    /// Whether the node of that number is heard of, and is to be used.
-    fn is_in_use(&self, id: u16) -> bool {
-        let nodes = self.nodes.iter().flatten();
-        nodes.clone().any(|node| node.id == id && node.up && !node.maintenance)
     }
 }
 

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use api::{Change, ClusterNode, Pool, PoolState};
+use api::{Change, ClusterNode, Finding, Pool, PoolState, Severity};
 
-use super::health::{Finding, Health, at_node, node_words};
-use super::{Observed, Report, Sync};
+use super::{Observed, Report, Sync, health};
 use crate::cli::sync::sync_line;
 use crate::cli::table::{age, fields, lasting, list, size};
 
@@ -14,21 +13,26 @@ use crate::cli::table::{age, fields, lasting, list, size};
 const LINES_MAX: usize = 6;
 
 /// How it is in one line, for `--check`.
-pub(super) fn line(health: Health, findings: &[Finding]) -> String {
-    let mut causes = findings.iter().filter(|finding| finding.health == health && health != Health::Healthy);
-    let Some(first) = causes.next() else { return format!("{}\n", word(health)) };
-    let more = match findings.iter().filter(|finding| finding.health != Health::Healthy).count() - 1 {
+pub(super) fn line(observed: &Observed) -> String {
+    let mut bad = bad(&observed.findings);
+    let word = word(observed.worst());
+    let Some(worst) = bad.next() else { return format!("{word}\n") };
+    let more = match bad.count() {
         0 => String::new(),
         more => format!(" ({more} more: `ursa status`)"),
     };
-    format!("{}: {}{more}\n", word(health), first.cause)
+    format!("{word}: {}{more}\n", worst.cause)
 }
 
-fn word(health: Health) -> &'static str {
-    match health {
-        Health::Healthy => "healthy",
-        Health::Degraded => "DEGRADED",
-        Health::Lost => "LOST",
+/// All but advice.
+fn bad(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
+    findings.iter().filter(|finding| finding.severity > Severity::Info)
+}
+
+fn word(worst: Severity) -> String {
+    match worst {
+        Severity::Info => health(worst).to_owned(),
+        Severity::Warning | Severity::Critical => health(worst).to_ascii_uppercase(),
     }
 }
 
@@ -55,11 +59,11 @@ pub(super) fn text(observed: &Observed, report: &Report<'_>) -> String {
         format!("{} for {}, waiting for {}", change.what, age(change.age), change.waits_for)
     };
     let advice: Vec<&Finding> =
-        report.findings.iter().filter(|finding| finding.health == Health::Healthy).collect();
+        report.findings.iter().filter(|finding| finding.severity == Severity::Info).collect();
     fields([
         ("Node", what),
         ("Cluster", report.cluster.map_or("none".into(), cluster)),
-        ("State", state(report, observed.asked_at)),
+        ("State", state(observed)),
         ("Resync", scan(observed, &report.syncs)),
         ("Tolerance", shortened(report.losses.clone(), "no volumes")),
         ("Action", action(report.findings)),
@@ -101,17 +105,14 @@ fn cluster(nodes: &[ClusterNode]) -> String {
     )
 }
 
-fn state(report: &Report<'_>, now: u64) -> String {
-    let causes = report.findings.iter().filter(|finding| finding.health != Health::Healthy);
+fn state(observed: &Observed) -> String {
     let cause = |finding: &Finding| match finding.since {
-        Some(since) => format!("{} ({})", finding.cause, lasting(now, since)),
+        Some(since) => format!("{} ({})", finding.cause, lasting(observed.asked_at, since)),
         None => finding.cause.clone(),
     };
-    let causes: Vec<String> = causes.map(cause).collect();
-    match causes.is_empty() {
-        true => word(report.health).to_owned(),
-        false => format!("{}: {}", word(report.health), shortened(causes, "")),
-    }
+    let causes: Vec<String> = bad(&observed.findings).map(cause).collect();
+    let word = word(observed.worst());
+    if causes.is_empty() { word } else { format!("{word}: {}", shortened(causes, "")) }
 }
 
 /// How far the copies are that are not in sync: altogether, then each.
@@ -156,6 +157,7 @@ fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
 fn action(findings: &[Finding]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for Finding { action, command, .. } in findings {
+        let action = action.as_deref().unwrap_or("No action needed; details");
         let line = format!("{action}: {command}");
         if !lines.contains(&line) {
             lines.push(line);
@@ -194,4 +196,13 @@ fn pool(pool: &Pool) -> String {
         PoolState::Online => format!("{}: {} free of {}", pool.name, size(pool.free), size(pool.total)),
         _ => format!("{}: see `ursa pool show {}{}`", pool.name, pool.name, at_node(pool)),
     }
+}
+
+fn node_words(id: u16, name: &str) -> String {
+    format!("node {id} ({name})")
+}
+
+/// How a command names the node of a pool.
+fn at_node(pool: &Pool) -> String {
+    pool.node.map(|node| format!(" --node {node}")).unwrap_or_default()
 }

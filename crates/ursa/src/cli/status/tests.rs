@@ -1,12 +1,12 @@
 //! The whole screen in each state.
 
 use api::{
-    Change, ClusterNode, CopyState, CopySync, DiskFailure, List, Missing, Node, NodeProblem, Pool, PoolDisk,
-    PoolState, RecordPlace, Since, SyncRestraint, Volume, VolumeCopy, VolumeFork, VolumeKind,
+    Change, ClusterNode, CopyState, CopySync, Finding, FindingCode, Missing, Node, Pool, PoolState,
+    RecordPlace, Severity, Since, Subject, SubjectKind, SyncRestraint, Volume, VolumeCopy, VolumeFork,
+    VolumeKind,
 };
 
-use super::health::{self, Health};
-use super::{Observed, screen};
+use super::{Observed, exit_code, screen};
 use crate::samples::{self, sync, volume};
 
 const G: u64 = 1 << 30;
@@ -47,13 +47,12 @@ fn alone() -> Observed {
             portals: vec!["0.0.0.0:3260".into()],
             uptime: 90_000,
             changes: Vec::new(),
-            problems: Vec::new(),
             record: None,
             record_place: RecordPlace::Nodes,
             read_confirm: api::ReadConfirm::default(),
         },
         nodes: None,
-        problems: List::of(Vec::new()),
+        findings: Vec::new(),
         pools: vec![pool(PoolState::Online)],
         volumes: vec![volume("db", Vec::new())],
         targets: Vec::new(),
@@ -63,15 +62,24 @@ fn alone() -> Observed {
     }
 }
 
-/// What node `id` of a cluster says, or a node without one.
-fn problem(id: Option<u16>, text: &str) -> NodeProblem {
-    let node_name = id.map(|id| format!("server{id}"));
-    NodeProblem { text: text.into(), code: None, subject: None, since: None, node: id, node_name }
+/// A finding about some volume.
+fn finding(severity: Severity, cause: &str, action: Option<&str>, command: &str) -> Finding {
+    Finding {
+        code: FindingCode::VolumeUnavailable,
+        severity,
+        subject: Subject { kind: SubjectKind::Volume, name: None, id: None, node: None },
+        since: None,
+        cause: cause.into(),
+        action: action.map(str::to_owned),
+        command: command.into(),
+        seen_by: Vec::new(),
+    }
 }
 
-/// The same, of a kind, and about something.
-fn problem_of(id: Option<u16>, code: &str, subject: &str, text: &str) -> NodeProblem {
-    NodeProblem { code: Some(code.into()), subject: Some(subject.into()), ..problem(id, text) }
+fn resyncing() -> Finding {
+    let cause = "The copy of db on node 2 is out of sync and resyncing (70 %).";
+    let since = Some(Since { at: 880, or_earlier: true });
+    Finding { since, ..finding(Severity::Warning, cause, None, "ursa volume show db") }
 }
 
 /// Three nodes with two volumes of two copies each.
@@ -89,11 +97,10 @@ fn cluster() -> Observed {
 }
 
 #[track_caller]
-fn shows(observed: &Observed, health: Health, line: &str, screen: &str) {
-    let findings = health::findings(observed);
-    let report = observed.report(&findings);
-    assert_eq!(report.health, health, "{findings:#?}");
-    assert_eq!(super::screen::line(report.health, &findings), format!("{line}\n"));
+fn shows(observed: &Observed, health: &str, line: &str, screen: &str) {
+    let report = observed.report();
+    assert_eq!(report.health, health);
+    assert_eq!(super::screen::line(observed), format!("{line}\n"));
     let text = screen::text(observed, &report);
     assert_eq!(text, screen, "\n{text}");
     assert!(text.lines().count() <= 24, "it is one screen");
@@ -103,7 +110,7 @@ fn shows(observed: &Observed, health: Health, line: &str, screen: &str) {
 fn a_node_alone_is_healthy() {
     shows(
         &alone(),
-        Health::Healthy,
+        "healthy",
         "healthy",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
@@ -125,7 +132,7 @@ fn data_in_the_memory_of_one_node_is_lost_with_it() {
     let mut observed = alone();
     let in_memory = |name: &str| Volume { kind: VolumeKind::Ram, ..volume(name, Vec::new()) };
     observed.volumes.push(in_memory("scratch"));
-    let report = observed.report(&[]);
+    let report = observed.report();
     assert_eq!(
         report.losses,
         [
@@ -139,7 +146,7 @@ fn data_in_the_memory_of_one_node_is_lost_with_it() {
 fn a_cluster_in_sync_is_healthy() {
     shows(
         &cluster(),
-        Health::Healthy,
+        "healthy",
         "healthy",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
@@ -163,21 +170,22 @@ fn a_copy_that_is_given_what_it_missed_degrades() {
     let limited = CopySync { limited_by: Some(SyncRestraint::ClusterLimit), ..sync() };
     observed.volumes[0].copies[1] = copy(2, CopyState::OutOfSync, Some(limited));
     observed.nodes.as_mut().unwrap()[1].in_sync = 1;
+    observed.findings = vec![resyncing()];
     shows(
         &observed,
-        Health::Degraded,
-        "DEGRADED: The copy of db on node 2 is out of sync and resyncing.",
+        "degraded",
+        "DEGRADED: The copy of db on node 2 is out of sync and resyncing (70 %).",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster    3 of 3 nodes up, 3 of 4 copies in sync
-State      DEGRADED: The copy of db on node 2 is out of sync and resyncing. (for at least 2m00s)
+State      DEGRADED: The copy of db on node 2 is out of sync and resyncing (70 %). (for at least 2m00s)
 Resync     1 copy: 7G of 10G copied (70 %), 64M/s, 48s to go
            db on node 2: 3G of 10G left to copy, 64M/s, 48s to go; cause: its node restarted; limited by the cluster's resync limit (ursa node resync-limit)
 Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy in sync)
            if node 1 is lost: mail: still available, after a pause of about a second
            if node 2 is lost: db: no effect (its copy is out of sync)
            if node 2 is lost: mail: still available, after a pause of about a second
-Action     No action needed; resync in progress: ursa volume show db
+Action     No action needed; details: ursa volume show db
 Advice     none
 Pools      default: 80G free of 100G
 Objects    2 volumes, 0 targets, 1 session
@@ -193,10 +201,14 @@ fn a_node_that_is_down_degrades() {
         volume.copies[1] = copy(2, CopyState::OutOfSync, None);
     }
     let nodes = observed.nodes.as_mut().unwrap();
-    (nodes[1].up, nodes[1].down_since, nodes[1].in_sync) = (false, Some(Since::exactly(815)), 0);
+    (nodes[1].up, nodes[1].in_sync) = (false, 0);
+    let cause = "Node 2 (server2) is down: heartbeat timeout.";
+    let action = Some("Check that the server runs, and start Ursa there (server2)");
+    let down = finding(Severity::Warning, cause, action, "systemctl start ursa");
+    observed.findings = vec![Finding { since: Some(Since::exactly(815)), ..down }];
     shows(
         &observed,
-        Health::Degraded,
+        "degraded",
         "DEGRADED: Node 2 (server2) is down: heartbeat timeout.",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
@@ -222,15 +234,26 @@ fn a_split_volume_is_a_loss_and_comes_first() {
     let waits = Some("node 2 to be reachable again (heartbeat timeout)".to_owned());
     let waiting = CopySync { bytes_per_second: 0, seconds_left: None, waits_for: waits, ..sync() };
     observed.volumes[0].copies[1] = copy(2, CopyState::OutOfSync, Some(waiting));
+    let cause = "Split brain on volume mail: two nodes each have writes that the other lacks.";
+    let action = Some("Back up what you need, then choose which side to keep");
+    let command = "ursa volume resolve-split-brain mail --keep NODE --discard-other";
+    let split = finding(Severity::Critical, cause, action, command);
+    let cause = "Two nodes without a witness have no majority.";
+    let action = Some("Add a third node; a small machine as a witness is enough");
+    observed.findings = vec![
+        Finding { since: Some(Since::exactly(9)), ..split },
+        resyncing(),
+        finding(Severity::Info, cause, action, "ursa node token"),
+    ];
     shows(
         &observed,
-        Health::Lost,
+        "lost",
         "LOST: Split brain on volume mail: two nodes each have writes that the other lacks. (1 more: `ursa status`)",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster    2 of 2 nodes up, 4 of 4 copies in sync
 State      LOST: Split brain on volume mail: two nodes each have writes that the other lacks. (for 16m31s)
-           The copy of db on node 2 is out of sync and waits for node 2 to be reachable again (heartbeat timeout). (for at least 2m00s)
+           The copy of db on node 2 is out of sync and resyncing (70 %). (for at least 2m00s)
 Resync     1 copy: 7G of 10G copied (70 %), 0/s, time left unknown
            db on node 2: 3G of 10G left to copy; cause: its node restarted; WAITING for node 2 to be reachable again (heartbeat timeout)
 Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy in sync)
@@ -238,9 +261,9 @@ Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy 
            if node 2 is lost: db: no effect (its copy is out of sync)
            if node 2 is lost: mail: still available, after a pause of about a second
 Action     Back up what you need, then choose which side to keep: ursa volume resolve-split-brain mail --keep NODE --discard-other
-           If it keeps waiting, check what it waits for: ursa volume show db
+           No action needed; details: ursa volume show db
            Add a third node; a small machine as a witness is enough: ursa node token
-Advice     Two nodes without a witness have no majority: if the preferred node is lost, the other one waits for it.
+Advice     Two nodes without a witness have no majority.
 Pools      default: 80G free of 100G
 Objects    2 volumes, 0 targets, 1 session
 Changes    none in progress
@@ -249,86 +272,22 @@ Changes    none in progress
 }
 
 #[test]
-fn a_failed_disk_of_a_node_alone_is_a_loss() {
+fn a_change_that_takes_long_is_shown_with_what_it_waits_for() {
     let mut observed = alone();
-    let failure = DiskFailure { error: "Input/output error (os error 5)".into(), since: 9 };
-    let disk = PoolDisk { path: "/dev/sdb".into(), id: None, total: 0, free: 0, failure: Some(failure) };
-    let reason = Some("/dev/sdb failed to write: Input/output error (os error 5)".to_owned());
-    observed.pools = vec![Pool { reason, disks: vec![disk], ..pool(PoolState::DiskFailed) }];
-    observed.problems.items = vec![
-        problem_of(None, "disk_failed", "/dev/sdb", "a disk is out of service"),
-        problem(None, "the record is damaged"),
-    ];
-    observed.node.changes = vec![Change {
-        what: "deleting volume \"x\"".into(),
-        age: 400,
-        waits_for: "a response from /dev/sdb".into(),
-    }];
-    shows(
-        &observed,
-        Health::Lost,
-        "LOST: A disk of pool default has failed: /dev/sdb failed to write: Input/output error (os error 5). (2 more: `ursa status`)",
-        "\
-Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster    none
-State      LOST: A disk of pool default has failed: /dev/sdb failed to write: Input/output error (os error 5).
-           Deleting volume \"x\" has not finished after 6m40s: it waits for a response from /dev/sdb.
-           the record is damaged
-Resync     none needed: no volume has copies on several nodes
-Tolerance  if this node is lost: db: unavailable until the node returns (no other copy)
-Action     Check the disk (dmesg); when it works again or is replaced, reopen the pool: ursa pool reopen default
-           Fix what it waits for; it then continues automatically: journalctl -u ursa
-           Do what the message says; the log has details: journalctl -u ursa
-Advice     none
-Pools      default: see `ursa pool show default`
-Objects    1 volume, 0 targets, 1 session
-Changes    deleting volume \"x\" for 6m40s, waiting for a response from /dev/sdb
-",
+    let waits_for = "a response from /dev/sdb".into();
+    observed.node.changes = vec![Change { what: "deleting volume \"x\"".into(), age: 400, waits_for }];
+    observed.pools = vec![pool(PoolState::DiskFailed)];
+    let text = screen::text(&observed, &observed.report());
+    assert!(text.contains("Pools      default: see `ursa pool show default`\n"), "{text}");
+    assert!(
+        text.ends_with("Changes    deleting volume \"x\" for 6m40s, waiting for a response from /dev/sdb\n"),
+        "{text}"
     );
 }
 
 /// The pool of a node of a cluster.
 fn of_node(node: u16, state: PoolState) -> Pool {
     Pool { node: Some(node), node_name: Some(format!("server{node}")), ..pool(state) }
-}
-
-fn missing() -> Missing {
-    Missing { node: 2, node_name: "server2".into(), reason: "it did not answer within 2 s".into() }
-}
-
-#[test]
-fn what_other_nodes_say_is_theirs_and_what_several_say_is_said_once() {
-    let mut observed = cluster();
-    observed.pools = vec![of_node(1, PoolState::ReadOnly)];
-    let since = |at, problem| NodeProblem { since: Some(Since::exactly(at)), ..problem };
-    observed.problems.items = vec![
-        since(910, problem_of(Some(1), "pool_read_only", "default", "pool default is locked")),
-        since(990, problem(Some(1), "etcd cannot be used")),
-        problem_of(Some(2), "pool_read_only", "default", "pool default is locked"),
-        since(980, problem(Some(3), "etcd cannot be used")),
-    ];
-    shows(
-        &observed,
-        Health::Degraded,
-        "DEGRADED: Pool default on node 1 (server1) is read-only: a metadata write failed. Volume I/O continues. (2 more: `ursa status`)",
-        "\
-Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster    3 of 3 nodes up, 4 of 4 copies in sync
-State      DEGRADED: Pool default on node 1 (server1) is read-only: a metadata write failed. Volume I/O continues. (for 1m30s)
-           Node 1 (server1), node 3 (server3): etcd cannot be used (for 20s)
-           Node 2 (server2): pool default is locked
-Resync     none needed: all copies are in sync
-Tolerance  if node 1 is lost: db, mail: still available, after a pause of about a second
-           if node 2 is lost: db, mail: still available, after a pause of about a second
-Action     Check its disks (dmesg), then reopen it: ursa pool reopen default --node 1
-           Do what the message says; the log of node 1 (server1), node 3 (server3) has details: journalctl -u ursa
-           Do what the message says; the log of node 2 (server2) has details: journalctl -u ursa
-Advice     none
-Pools      node 1 (server1): default: see `ursa pool show default --node 1`
-Objects    2 volumes, 0 targets, 1 session
-Changes    none in progress
-",
-    );
 }
 
 #[test]
@@ -340,19 +299,20 @@ fn what_all_nodes_have_is_told_and_who_does_not_say() {
         Pool { name: "fast".into(), ..of_node(1, PoolState::Exported) },
     ];
     observed.sessions = 5;
-    observed.missing = vec![Missing { node: 3, node_name: "server3".into(), ..missing() }];
+    observed.missing =
+        vec![Missing { node: 3, node_name: "server3".into(), reason: "it did not answer within 2 s".into() }];
     shows(
         &observed,
-        Health::Degraded,
-        "DEGRADED: Node 3 (server3) does not report all of its pools, volumes and sessions: it did not answer within 2 s.",
+        "healthy",
+        "healthy",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster    3 of 3 nodes up, 4 of 4 copies in sync
-State      DEGRADED: Node 3 (server3) does not report all of its pools, volumes and sessions: it did not answer within 2 s.
+State      healthy
 Resync     none needed: all copies are in sync
 Tolerance  if node 1 is lost: db, mail: still available, after a pause of about a second
            if node 2 is lost: db, mail: still available, after a pause of about a second
-Action     Check locally on server3: ursa status
+Action     none needed
 Advice     none
 Pools      node 1 (server1): default: 80G free of 100G; fast: see `ursa pool show fast --node 1`
            node 2 (server2): default: 80G free of 100G
@@ -361,88 +321,11 @@ Objects    2 volumes, 0 targets, 5 sessions; INCOMPLETE: without node 3 (server3
 Changes    none in progress
 ",
     );
-    // Of one that is down it is said once.
-    observed.nodes.as_mut().unwrap()[2].up = false;
-    let findings = health::findings(&observed);
-    let of_third = findings.iter().filter(|finding| finding.cause.starts_with("Node 3 ("));
-    assert_eq!(of_third.count(), 1, "{findings:?}");
 }
 
 #[test]
-fn a_node_that_does_not_say_how_it_is_is_named_once() {
-    let causes = |observed: &Observed| -> Vec<String> {
-        health::findings(observed).into_iter().map(|finding| finding.cause).collect()
-    };
-    let mut observed = cluster();
-    observed.problems.missing = vec![missing()];
-    let silent = "Node 2 (server2) does not report its health: it did not answer within 2 s.";
-    assert_eq!(causes(&observed), [silent]);
-    observed.nodes.as_mut().unwrap()[1].up = false;
-    assert_eq!(causes(&observed), ["Node 2 (server2) is down: heartbeat timeout."]);
-}
-
-/// It was said to be down by one cause, and up by another.
-#[test]
-fn a_node_that_is_cut_off_from_the_asked_one_is_one_cause_that_says_what_is_known() {
-    let mut observed = cluster();
-    let nodes = observed.nodes.as_mut().unwrap();
-    (nodes[1].up, nodes[1].reached_by) = (false, vec![3]);
-    let said = |text: &str, id: u16| problem_of(Some(id), "node_cut_off", "2", text);
-    let rest = "has not responded to this node on any link for 12 seconds, and node 3 (server3) reaches it: check the network";
-    observed.problems.items = vec![said(&format!("node 2 (server2) {rest}"), 1)];
-    observed.problems.missing = vec![missing()];
-    let found = health::findings(&observed);
-    let [finding] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!(
-        finding.cause,
-        "Node 2 (server2) is cut off from node 1 (server1) on every link; node 3 (server3) reaches it."
-    );
-    assert_eq!((finding.health, finding.command.as_str()), (Health::Degraded, "ursa node links"));
-    // What is cut off from others than the asked one only they say.
-    observed.problems.items.push(said("node 2 (server2) is up, but this node has not reached it", 3));
-    assert_eq!(health::findings(&observed).len(), 2);
-}
-
-#[test]
-fn what_is_judged_how() {
-    let judged = |change: fn(&mut Observed)| {
-        let mut observed = cluster();
-        change(&mut observed);
-        health::worst(&health::findings(&observed))
-    };
-    let node =
-        |observed: &mut Observed, of: fn(&mut ClusterNode)| of(&mut observed.nodes.as_mut().unwrap()[1]);
-    assert_eq!(judged(|_| {}), Health::Healthy);
-    assert_eq!(judged(|it| it.pools[0].free = G), Health::Healthy, "thick volumes have their space");
-    assert_eq!(judged(|it| it.pools[0].state = PoolState::Exported), Health::Healthy);
-    assert_eq!(
-        judged(|it| it.pools[0].state = PoolState::Unavailable),
-        Health::Degraded,
-        "others have copies"
-    );
-    assert_eq!(judged(|it| it.volumes[0].problem = Some("its pool is not open".into())), Health::Healthy);
-    assert_eq!(judged(|it| it.volumes[0].serving = false), Health::Healthy, "through the other node");
-    assert_eq!(
-        judged(|it| it.volumes[0].copies.iter_mut().for_each(|copy| copy.state = CopyState::OutOfSync)),
-        Health::Lost
-    );
-    let alone = VolumeFork { node: 1, since: 0, split: false };
-    let mut forked = cluster();
-    forked.volumes[0].fork = Some(alone);
-    assert_eq!(health::worst(&health::findings(&forked)), Health::Degraded);
-    let mut observed = cluster();
-    node(&mut observed, |node| node.maintenance = true);
-    assert_eq!(health::worst(&health::findings(&observed)), Health::Degraded);
-    assert_eq!(
-        judged(|it| it.nodes.iter_mut().flatten().for_each(|node| node.votes = false)),
-        Health::Degraded
-    );
-    assert_eq!(
-        judged(|it| it.problems.items = vec![problem(Some(2), "the record is damaged")]),
-        Health::Degraded
-    );
-    assert_eq!(judged(|it| it.problems.missing = vec![missing()]), Health::Degraded, "nobody knows");
-    let codes = [Health::Healthy, Health::Lost, Health::Degraded].map(Health::exit_code);
+fn exit_codes_are_those_of_monitoring() {
+    let codes = [Severity::Info, Severity::Critical, Severity::Warning].map(exit_code);
     assert_eq!(codes, [0, 2, 3]);
 }
 
@@ -460,8 +343,7 @@ fn what_is_not_counted_yet_is_no_progress() {
         ..sync()
     };
     observed.volumes[0].copies[1] = copy(2, CopyState::OutOfSync, Some(new));
-    let findings = health::findings(&observed);
-    let text = screen::text(&observed, &observed.report(&findings));
+    let text = screen::text(&observed, &observed.report());
     assert!(text.contains("Resync     1 copy: amount to copy not known yet\n"), "{text}");
 }
 
@@ -474,8 +356,8 @@ fn a_thousand_volumes_are_one_screen_too() {
     observed.volumes = (0..1000).map(|at| outside(format!("v{at}"))).collect();
     observed.volumes.extend((0..500).map(|at| volume(&format!("w{at}"), Vec::new())));
     observed.pools = vec![pool(PoolState::Online); 20];
-    let findings = health::findings(&observed);
-    let text = screen::text(&observed, &observed.report(&findings));
+    observed.findings = vec![resyncing()];
+    let text = screen::text(&observed, &observed.report());
     assert!(text.lines().count() <= 24, "{text}");
     // 3000 GiB at 64,000 MiB a second, and each says 48 s.
     assert!(text.contains("1000 copies: 7000G of 9.8T copied (70 %), 62.5G/s, 48s to go\n"), "{text}");

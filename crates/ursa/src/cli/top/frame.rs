@@ -16,7 +16,7 @@ pub(super) struct Sample {
     at: Instant,
     node: String,
     version: String,
-    problems: u64,
+    findings: u64,
     /// Of the cluster: which are up, by number.
     nodes: BTreeMap<u16, bool>,
     volumes: BTreeMap<String, VolumeCounters>,
@@ -69,7 +69,7 @@ pub(super) struct Frame {
     pub(super) node: String,
     pub(super) version: String,
     /// What somebody should look after.
-    pub(super) problems: u64,
+    pub(super) findings: u64,
     /// Nodes that were asked, too, and did not answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) missing: Vec<Missing>,
@@ -157,7 +157,7 @@ impl Sample {
             at,
             node: String::new(),
             version: String::new(),
-            problems: 0,
+            findings: 0,
             nodes: BTreeMap::new(),
             volumes: BTreeMap::new(),
             copies: BTreeMap::new(),
@@ -184,7 +184,7 @@ impl Sample {
                 self.node = series.label("name")?;
                 self.version = series.label("version")?;
             }
-            "ursa_problems" => self.problems = value as u64,
+            "ursa_findings" => self.findings += value as u64,
             "ursa_node_up" => {
                 self.nodes.insert(series.label("node")?.parse().ok()?, value > 0.0);
             }
@@ -249,7 +249,7 @@ impl Frame {
         let mut frame = Frame {
             node: after.node.clone(),
             version: after.version.clone(),
-            problems: after.problems,
+            findings: after.findings,
             missing: Vec::new(),
             nodes: (!after.nodes.is_empty()).then_some((up, after.nodes.len())),
             seconds,

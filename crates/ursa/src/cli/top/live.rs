@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::{
-    Client, ClientError, ClusterNode, CopyState, List, LiveFlow, LiveSample, LiveVolume, Missing, Volume,
-    VolumeCopy,
+    Client, ClientError, ClusterNode, CopyState, List, LiveFlow, LiveSample, LiveVolume, Missing, Severity,
+    Volume, VolumeCopy,
 };
 
 use super::frame::{CopyRow, CoreRow, Frame, Sample, VolumeRow};
@@ -15,14 +15,22 @@ use super::frame::{CopyRow, CoreRow, Frame, Sample, VolumeRow};
 /// Until nodes have a sample that have not been asked just before: they take one a second.
 const FIRST_WITHIN: Duration = Duration::from_secs(4);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How often it is asked for volumes and their copies: that is long where there are many.
-const VOLUMES_EVERY: Duration = Duration::from_secs(5);
+/// How often it is asked for volumes with their copies, and for findings: that is long where there are many.
+const SELDOM: Duration = Duration::from_secs(5);
 
 /// Whose figures are read: of a node by its number, or of all.
 pub(super) struct Whose {
     node: String,
-    /// When it was asked for volumes last, and what there was.
-    volumes: Option<(Instant, Arc<Vec<Volume>>)>,
+    /// When it was asked for volumes and findings last, and what there was.
+    seldom: Option<(Instant, Seldom)>,
+}
+
+/// What is not asked for with every reading.
+#[derive(Clone)]
+struct Seldom {
+    volumes: Arc<Vec<Volume>>,
+    /// How many findings of the cluster need attention.
+    findings: u64,
 }
 
 /// One reading.
@@ -34,12 +42,13 @@ pub(super) struct Live {
     pub(super) volumes: Arc<Vec<Volume>>,
     /// Empty without a cluster.
     pub(super) nodes: Vec<ClusterNode>,
-    pub(super) problems: u64,
+    /// How many findings of the cluster need attention.
+    pub(super) findings: u64,
 }
 
 impl Whose {
     pub(super) fn new(node: String) -> Whose {
-        Whose { node, volumes: None }
+        Whose { node, seldom: None }
     }
 
     /// Reads all of it.
@@ -62,19 +71,20 @@ impl Whose {
             thread::sleep(LOOK_EVERY);
         };
         let sessions = client.sessions_of(node)?.items;
-        let problems = client.problems_of(node)?.items.len() as u64;
         let node = node.parse().ok();
-        let live = Live { node, samples, volumes: self.volumes(client)?, nodes, problems };
+        let Seldom { volumes, findings } = self.seldom(client)?;
+        let live = Live { node, samples, volumes, nodes, findings };
         Ok(Sample::live(Instant::now(), live, sessions))
     }
 
-    fn volumes(&mut self, client: &Client) -> Result<Arc<Vec<Volume>>, ClientError> {
-        if let Some((_, volumes)) = self.volumes.as_ref().filter(|(at, _)| at.elapsed() < VOLUMES_EVERY) {
-            return Ok(Arc::clone(volumes));
+    fn seldom(&mut self, client: &Client) -> Result<Seldom, ClientError> {
+        if let Some((_, seldom)) = self.seldom.as_ref().filter(|(at, _)| at.elapsed() < SELDOM) {
+            return Ok(seldom.clone());
         }
-        let volumes = Arc::new(client.volumes()?.items);
-        self.volumes = Some((Instant::now(), Arc::clone(&volumes)));
-        Ok(volumes)
+        let findings = client.findings()?.into_iter().filter(|finding| finding.severity > Severity::Info);
+        let seldom = Seldom { volumes: Arc::new(client.volumes()?.items), findings: findings.count() as u64 };
+        self.seldom = Some((Instant::now(), seldom.clone()));
+        Ok(seldom)
     }
 }
 
@@ -84,7 +94,7 @@ impl Live {
         let (up, all) = (self.nodes.iter().filter(|node| node.up).count(), self.nodes.len());
         frame.node = self.name();
         frame.nodes = (all > 0).then_some((up, all));
-        frame.problems = self.problems;
+        frame.findings = self.findings;
         frame.missing = self.samples.missing.clone();
         frame.volumes = self.volume_rows();
         let copies = self.shown().flat_map(|volume| volume.copies.iter().map(move |copy| (volume, copy)));

@@ -102,8 +102,8 @@ impl Screen<'_> {
             first.push(Span::styled("   PAUSED", bold));
         } else if !frame.missing.is_empty() {
             first.push(Span::styled(format!("   MISSING: {}", missing(&frame.missing)), bad));
-        } else if frame.problems > 0 {
-            first.push(Span::styled(format!("   {} PROBLEMS: ursa status", frame.problems), bad));
+        } else if frame.findings > 0 {
+            first.push(Span::styled(format!("   {} FINDINGS: ursa status", frame.findings), bad));
         }
         let tab = |view: View| match view == self.views.shown {
             true => Span::styled(format!("[{}] ", view.name()), bold),

@@ -15,7 +15,8 @@ use crate::samples;
 fn metrics(seconds: u64) -> String {
     let mut text = format!(
         r#"ursa_build_info{{version="0.1.0",name="server1"}} 1
-ursa_problems 0
+ursa_findings{{severity="critical"}} 0
+ursa_findings{{severity="warning"}} 0
 ursa_node_up{{node="1",name="server1"}} 1
 ursa_node_up{{node="2",name="server2"}} 0
 ursa_volume_serving{{volume="db",id="1"}} 1
@@ -168,7 +169,7 @@ fn a_node_that_was_started_again_has_no_rates_below_zero() {
 fn the_screen_has_keys_and_says_what_is_wrong() {
     let mut terminal = Terminal::new(TestBackend::new(80, 8)).unwrap();
     let mut frame = frame();
-    frame.problems = 2;
+    frame.findings = 2;
     let mut views = Views::new(View::Volumes);
     let mut shown = |frame: &Frame, views: &Views, trouble: Option<&str>| {
         let screen = |onto: &mut ratatui::Frame<'_>| {
@@ -178,7 +179,7 @@ fn the_screen_has_keys_and_says_what_is_wrong() {
         lines(terminal.backend().buffer())
     };
     let first = shown(&frame, &views, None);
-    assert!(first.contains("2 PROBLEMS: ursa status") && first.contains("q quit"), "{first}");
+    assert!(first.contains("2 FINDINGS: ursa status") && first.contains("q quit"), "{first}");
     assert_eq!(first.lines().count(), 8);
     assert!(first.contains("space pause"), "the keys fit: {first}");
     let silent = shown(&frame, &views, Some("NO ANSWER for 9s"));
@@ -286,7 +287,7 @@ fn others(node: Option<u16>, samples: Vec<LiveSample>) -> Frame {
             },
             volumes: vec![db.clone(), own.clone()].into(),
             nodes: vec![samples::node(1), samples::node(2)],
-            problems: 0,
+            findings: 0,
         };
         (live, vec![Session { node: Some(2), ..session(commands) }])
     };

@@ -37,7 +37,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/nodes", VIEWER),
     ("GET",    "/v1/links", VIEWER),
     ("GET",    "/v1/floating-ips", VIEWER),
-    ("GET",    "/v1/problems", VIEWER),
+    ("GET",    "/v1/findings", VIEWER),
     ("GET",    "/v1/cluster/resync-limit", VIEWER),
     ("GET",    "/v1/cluster/verify-schedule", VIEWER),
     ("GET",    "/v1/pools", VIEWER),

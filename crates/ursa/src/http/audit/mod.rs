@@ -62,9 +62,9 @@ impl Audit {
         Some(self.said(self.writer.trouble().await?))
     }
 
-    /// As [`Audit::trouble`], by what is known.
-    pub(super) fn known_trouble(&self) -> Option<String> {
-        Some(self.said(self.writer.known_trouble()?))
+    /// Where the log is and why it cannot be written, as far as that is known.
+    pub(super) fn known_error(&self) -> Option<(PathBuf, String)> {
+        Some((self.directory.clone(), self.writer.known_trouble()?))
     }
 
     fn said(&self, why: String) -> String {

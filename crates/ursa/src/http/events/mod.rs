@@ -24,11 +24,11 @@ use self::merge::merged;
 use self::ring::Page;
 use self::wanted::Wanted;
 use super::access::Caller;
+use super::findings;
 use super::guard::Peer;
 use super::input::{Parameters, limit_of, skip_of};
 use super::inquiries;
 use super::peers::{self, Asked, Whose};
-use super::problems;
 use super::refusal::Refusal;
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
@@ -69,8 +69,8 @@ const EVENTS_DROPPED: Code =
 const OWN: [Code; 5] =
     [NODE_STARTED, LOGIN_THROTTLED, AUDIT_UNAVAILABLE, CERTIFICATE_UNAVAILABLE, EVENTS_DROPPED];
 
-/// How often it is looked what somebody should look after: since when it is so is noted.
-const TROUBLES_EVERY: Duration = Duration::from_secs(1);
+/// How often this node looks what is wrong with it: since when it is so is noted.
+const FAULTS_EVERY: Duration = Duration::from_secs(1);
 
 /// Events of an answer, unless told otherwise, and at most.
 const LIMIT: usize = 100;
@@ -82,17 +82,17 @@ pub(super) async fn take_all(state: State) {
     let mut started = Some(Happened::new(NODE_STARTED, &state.name, text));
     let mut looked: Option<Instant> = None;
     loop {
-        let is_due = looked.is_none_or(|at| at.elapsed() >= TROUBLES_EVERY);
+        let is_due = looked.is_none_or(|at| at.elapsed() >= FAULTS_EVERY);
         let opened = is_due.then(|| Arc::clone(&state.opened));
         let next = move |control: Rc<Control>| async move {
             let number = control.number();
             let taken = Rc::clone(&control).next_events().await;
-            let troubles = opened.map(|opened| problems::troubles(&control, &opened));
-            (taken, number, troubles)
+            let reports = opened.map(|opened| findings::reports(&control, &opened));
+            (taken, number, reports)
         };
-        let Ok((taken, number, troubles)) = state.node.call(next).await else { return state.events.close() };
-        if let Some(troubles) = troubles {
-            state.opened.beginnings.note(unix_now(), &troubles);
+        let Ok((taken, number, reports)) = state.node.call(next).await else { return state.events.close() };
+        if let Some(reports) = reports {
+            state.opened.beginnings.note(unix_now(), &reports);
             looked = Some(Instant::now());
         }
         if let Some(started) = started.take() {

@@ -551,8 +551,8 @@ fn what_cannot_be_written_down_is_not_done_but_by_who_runs_the_node() {
     assert!(answer.headers.contains_key("retry-after"));
     // Nothing was done, everything can be looked at, and what is wrong is said.
     send(&rig, &operator, "GET", "/v1/hosts/a", None).refused(404, "host_not_found");
-    let node = send(&rig, &operator, "GET", "/v1/node", None).json(200);
-    assert!(node["problems"][0].as_str().unwrap().contains("audit log"), "{node}");
+    let found = send(&rig, &operator, "GET", "/v1/findings", None).json(200);
+    assert_eq!(found["items"][0]["code"], "audit-unavailable", "{found}");
     let events = rig.get("/v1/events").json(200);
     let told = events["items"].as_array().unwrap().iter();
     assert!(told.clone().any(|event| event["code"] == "audit_unavailable"), "{events}");
@@ -565,5 +565,5 @@ fn what_cannot_be_written_down_is_not_done_but_by_who_runs_the_node() {
     send(&rig, &operator, "POST", "/v1/hosts", host("c")).json(201);
     let written = rig.get("/v1/audit").json(200);
     assert_eq!((&written["items"][0]["who"], &written["items"][0]["status"]), (&json!("t"), &json!(201)));
-    assert_eq!(rig.get("/v1/node").json(200)["problems"], json!([]));
+    assert_eq!(rig.get("/v1/findings").json(200), json!({"items": []}));
 }

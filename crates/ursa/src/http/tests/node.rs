@@ -14,14 +14,13 @@ fn a_node_tells_what_it_is_until_it_stops() {
         node,
         json!({
             "name": "test", "version": version, "cores": 2, "portals": [portal], "uptime": null, "changes": [],
-            "problems": [], "record_place": "nodes",
+            "record_place": "nodes",
             "read_confirm": {"setting": "auto", "on": false},
         })
     );
-    assert_eq!(rig.get("/v1/problems?node=all").json(200), json!({"items": []}), "also without a cluster");
-    rig.get("/v1/problems?node=2").refused(409, "no_cluster");
+    assert_eq!(rig.get("/v1/findings").json(200), json!({"items": []}), "also without a cluster");
     rig.stop();
-    for path in ["/v1/health", "/v1/node", "/v1/problems", "/v1/volumes", "/metrics"] {
+    for path in ["/v1/health", "/v1/node", "/v1/findings", "/v1/volumes", "/metrics"] {
         rig.get(path).refused(503, "not_running");
     }
 }
@@ -47,7 +46,7 @@ fn metrics_follow_what_there_is() {
         r#"ursa_sessions{target="iqn.2026-11.io.ursa:db"} 0"#,
         r#"ursa_pool_state{pool="default",state="online"} 1"#,
         r#"ursa_pool_state{pool="default",state="read_only"} 0"#,
-        "ursa_problems 0",
+        r#"ursa_findings{severity="warning"} 0"#,
         r#"ursa_pool_volumes{pool="default"} 1"#,
         "ursa_discovery_sessions 0",
     ] {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ::node::copies::{CopiesStatus, Restraint, StandingEntry, SyncPause};
 use api::{CopyState, CopySync, SyncPaused, SyncRestraint, VolumeCopy};
 
-use crate::http::beginnings::since;
+use crate::http::since::since;
 
 /// The copies as the interface shows them.
 pub(super) fn shown(status: &CopiesStatus, names: &BTreeMap<u16, String>) -> Vec<VolumeCopy> {

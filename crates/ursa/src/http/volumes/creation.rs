@@ -4,14 +4,17 @@ use std::rc::Rc;
 
 use ::node::control::{MapSpec, NewVolume, Placement, Ranking};
 use ::node::{Control, VolumeId};
-use api::{Candidate, DEFAULT_HOST, DryRun, List, Problem, Volume, VolumeCreate, VolumeKind, default_target};
+use api::{
+    Candidate, DEFAULT_HOST, DryRun, List, Problem, Volume, VolumeCreate, VolumeHealth, VolumeKind,
+    default_target,
+};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{BlockSize, ByteLen};
 
 use super::elsewhere::{self, Untold};
-use super::{candidates, found, naa, nodes, with_losses};
+use super::{candidates, found, judged, naa, nodes};
 use crate::clock::unix_now;
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters};
@@ -57,7 +60,7 @@ pub(in crate::http) async fn create(
             Ok(volume) => volume,
             Err(untold) => {
                 let told = as_asked(&control, wanted, untold, slices, created);
-                with_losses(&control, told).await
+                judged(&control, told).await
             }
         })
     };
@@ -89,6 +92,8 @@ fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16,
         naa: VolumeId::parse(&status.entry.id).map(naa).unwrap_or_default(),
         maps: Vec::new(),
         problem: None,
+        // Judged by whoever asked for it.
+        health: VolumeHealth::Healthy,
         serving: false,
         copies: Vec::new(),
         epoch: None,

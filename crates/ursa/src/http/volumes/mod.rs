@@ -8,6 +8,7 @@ pub(super) mod counters;
 pub(super) mod creation;
 pub(super) mod deletion;
 mod elsewhere;
+pub(super) mod health;
 pub(super) mod strategy;
 pub(super) mod verification;
 
@@ -17,12 +18,13 @@ use std::time::Duration;
 
 use ::node::control::{ControlError, VolumeStatus};
 use ::node::{Control, VolumeId};
-use api::{ClusterNode, ClusterRecord, List, Problem, Volume, VolumeKind, VolumeMap};
+use api::{ClusterNode, ClusterRecord, List, Problem, Volume, VolumeHealth, VolumeKind, VolumeMap};
 use axum::extract::State as Extracted;
 
 pub use self::elsewhere::Elsewhere;
 pub(super) use self::elsewhere::of_ids;
 use self::elsewhere::{There, Untold};
+use self::health::health;
 use super::input::Segments;
 use super::node::record;
 use super::refusal::Refusal;
@@ -35,9 +37,17 @@ use crate::loss::{Cluster, losses};
 /// that did not answer within two seconds: a volume of which nothing was known before is missing then.
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", operation_id = "list_volumes", responses((status = OK, description = "All of them", body = List<Volume>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Volume>>, Refusal> {
+    all(&state).await.map(axum::Json)
+}
+
+/// All volumes of the cluster, and which nodes have not told of theirs.
+///
+/// # Errors
+/// What the node's control says.
+pub(super) async fn all(state: &State) -> Result<List<Volume>, Refusal> {
     let everywhere = state.call(everywhere).await?;
-    let missing = elsewhere::learn(&state, &everywhere.there).await?;
-    Ok(axum::Json(List { items: everywhere.shown(&state.elsewhere), missing }))
+    let missing = elsewhere::learn(state, &everywhere.there).await?;
+    Ok(List { items: everywhere.shown(&state.elsewhere), missing })
 }
 
 /// What the list of volumes is made of.
@@ -55,7 +65,10 @@ impl Everywhere {
         let cluster = Cluster { nodes: &self.nodes, record: self.record.as_ref() };
         let here = self.here.into_iter().map(|volume| shown(volume, &self.names));
         let mut items: Vec<Volume> = here.chain(self.there.shown(known, &self.names)).collect();
-        items.iter_mut().for_each(|volume| volume.losses = losses(volume, cluster));
+        for volume in &mut items {
+            volume.losses = losses(volume, cluster);
+            volume.health = health(volume, cluster.nodes);
+        }
         items.sort_by(|a, b| a.name.cmp(&b.name));
         items
     }
@@ -116,20 +129,22 @@ async fn found(
             None => return Err(error),
         },
     };
-    volume = with_losses(&control, volume).await;
+    volume = judged(&control, volume).await;
     Ok(Ok(volume))
 }
 
 /// A volume of this node, as every call answers with it.
 async fn whole(control: &Control, volume: VolumeStatus) -> Volume {
-    with_losses(control, named(control, volume)).await
+    judged(control, named(control, volume)).await
 }
 
-async fn with_losses(control: &Control, mut volume: Volume) -> Volume {
-    if !volume.copies.is_empty() {
-        let (nodes, record) = (nodes(control).await, record(control).await);
-        volume.losses = losses(&volume, Cluster { nodes: &nodes, record: record.as_ref() });
-    }
+async fn judged(control: &Control, mut volume: Volume) -> Volume {
+    let (nodes, record) = match volume.copies.is_empty() {
+        true => (Vec::new(), None),
+        false => (nodes(control).await, record(control).await),
+    };
+    volume.losses = losses(&volume, Cluster { nodes: &nodes, record: record.as_ref() });
+    volume.health = health(&volume, &nodes);
     volume
 }
 
@@ -140,7 +155,7 @@ fn named(control: &Control, volume: VolumeStatus) -> Volume {
 /// A volume of this node.
 fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
     let VolumeStatus { info, pool, maps, problem, copies } = volume;
-    Volume {
+    let mut volume = Volume {
         id: info.id.to_string(),
         name: info.name,
         pool,
@@ -164,8 +179,12 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         comparison: copies.as_ref().map(|copies| verification::compared(copies, info.id, info.created)),
         reason: copies.map(|copies| copies.entry.reason.to_string()),
         problem,
+        health: VolumeHealth::Healthy,
         losses: Vec::new(),
-    }
+    };
+    // As far as it can be judged without the other nodes.
+    volume.health = health(&volume, &[]);
+    volume
 }
 
 /// What another node has said of a volume of which nothing is on this one.

@@ -1,0 +1,282 @@
+//! What is wrong with this node now, as facts. `ursa` puts them into words, and adds what it knows itself.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use replica::NodeId;
+use serde::{Deserialize, Serialize};
+use store::MetadataState;
+
+use super::cluster::TRY_EVERY;
+use super::status::RecordStatus;
+use super::{Control, FailedDisk, PoolStatus};
+use crate::copies::Expelled;
+use crate::record::RecordFault;
+use crate::shard::Shard;
+
+/// Something that is wrong with this node, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What is wrong.
+    pub kind: FaultKind,
+    /// How long it has been so, if that is known.
+    pub age: Option<Duration>,
+}
+
+/// What is wrong with a node. Nodes report it to each other as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// One of the two copies of the node's record was lost before this start.
+    RecordFault(RecordFault),
+    /// The node's record accepts no changes: one could not be written.
+    RecordLatched,
+    /// A later version wrote entries of the cluster's record that this node cannot read.
+    RecordEntriesUnreadable {
+        /// Their keys.
+        keys: Vec<String>,
+    },
+    /// etcd, which holds the cluster's record, cannot be used.
+    RecordLost {
+        /// etcd's error, or that of the network.
+        error: String,
+    },
+    /// The node's copy of the cluster's record cannot be written.
+    RecordStalled {
+        /// What stalls it, by [`super::Stall::code`].
+        stall: u8,
+        /// Where the copy is.
+        data_dir: PathBuf,
+    },
+    /// The node refuses logins: its access rules may be outdated.
+    LoginsRefused,
+    /// The node was removed from its cluster.
+    RemovedFromCluster,
+    /// Another node was forced into a new cluster, which leaves this one out.
+    LeftBehind,
+    /// The node cannot take part in its cluster.
+    ClusterFailed {
+        /// The error.
+        error: String,
+        /// The node tries again every so many seconds.
+        retry_seconds: u64,
+    },
+    /// The node was set back to an earlier state, or runs twice.
+    NodeSetBack {
+        /// The start of it that the cluster has seen already.
+        seen_start: u64,
+    },
+    /// The node's part of the cluster's record was set back: it has lost changes that it had confirmed.
+    RecordSetBack,
+    /// An address at which other nodes reach this one is missing.
+    LinkAddressMissing {
+        /// The address.
+        address: SocketAddr,
+        /// Why the node cannot listen there.
+        error: String,
+    },
+    /// Another node is up, and this one does not reach it.
+    NodeCutOff {
+        /// The other node.
+        node: u16,
+        /// Its heartbeats arrive: only the links for replication are down.
+        heard: bool,
+        /// The nodes that reach it.
+        reached_by: Vec<u16>,
+    },
+    /// No node holds a floating IP.
+    FloatingIpLost {
+        /// The address.
+        address: IpAddr,
+        /// Nodes that may hold it are up.
+        holders_up: bool,
+    },
+    /// A pool is not open.
+    PoolClosed {
+        /// The pool.
+        pool: String,
+        /// The error.
+        error: String,
+    },
+    /// A metadata write of a pool failed: it accepts no changes.
+    PoolReadOnly {
+        /// The pool.
+        pool: String,
+    },
+    /// A pool holds an older state than it had.
+    PoolSetBack {
+        /// The pool.
+        pool: String,
+        /// Its disks.
+        disks: String,
+        /// How many of its copies are resynced in full.
+        resynced: usize,
+        /// Volumes that have no other copy in sync.
+        stuck: Vec<String>,
+    },
+    /// A disk is out of service: a write or a flush failed.
+    DiskFailed {
+        /// Its pool.
+        pool: String,
+        /// Its path.
+        disk: String,
+        /// The error.
+        error: String,
+    },
+    /// A disk failed to read blocks, and nobody has acknowledged that.
+    ReadFailed {
+        /// Its pool.
+        pool: String,
+        /// Its path.
+        disk: String,
+        /// How many blocks.
+        blocks: usize,
+        /// There are more, which are not counted.
+        more: bool,
+        /// How many of them still cannot be read.
+        bad: usize,
+        /// The first of these.
+        first: Option<UnreadBlock>,
+    },
+    /// A volume of the node is not in the cluster's record, which has another one of its name.
+    VolumeNameTaken {
+        /// Its pool.
+        pool: String,
+        /// The volume's ID.
+        id: String,
+        /// Its name.
+        volume: String,
+    },
+    /// Copies of a volume that are in sync differ.
+    CopiesMismatch {
+        /// The volume's ID.
+        id: String,
+        /// Its name.
+        volume: String,
+        /// How much of them differs.
+        bytes: u64,
+        /// The nodes that have these copies.
+        nodes: BTreeSet<u16>,
+    },
+}
+
+/// A block of a volume that a disk cannot read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadBlock {
+    /// The volume, by name.
+    pub volume: String,
+    /// Its address.
+    pub lba: u64,
+}
+
+impl FaultKind {
+    /// That it has been so for that long.
+    pub(super) fn lasting(self, age: Duration) -> Fault {
+        Fault { kind: self, age: Some(age) }
+    }
+}
+
+/// One of which nobody knows when it began.
+impl From<FaultKind> for Fault {
+    fn from(kind: FaultKind) -> Fault {
+        Fault { kind, age: None }
+    }
+}
+
+impl Control {
+    /// What is wrong with this node now.
+    pub fn faults(&self) -> Vec<Fault> {
+        let RecordStatus { fault, latched } = self.record();
+        let mut faults: Vec<Fault> = Vec::new();
+        faults.extend(fault.map(|fault| FaultKind::RecordFault(fault).into()));
+        faults.extend(latched.then(|| FaultKind::RecordLatched.into()));
+        faults.extend(self.record_lost());
+        faults.extend(self.expelled());
+        faults.extend(self.failed_in_cluster());
+        faults.extend(self.unreadable_entries());
+        faults.extend(self.missing_addresses());
+        faults.extend(self.record_stalled());
+        faults.extend(self.logins_refused());
+        faults.extend(self.cut_off());
+        faults.extend(self.lost_addresses());
+        faults.extend(self.pools().iter().flat_map(of_pool));
+        faults.extend(self.read_faults());
+        faults.extend(self.set_back());
+        faults.extend(self.life_used());
+        faults.extend(self.differing_copies());
+        faults.extend(self.unrecorded());
+        faults
+    }
+
+    fn record_lost(&self) -> Option<Fault> {
+        let error = self.keeper()?.record_trouble()?;
+        Some(FaultKind::RecordLost { error }.into())
+    }
+
+    fn unreadable_entries(&self) -> Option<Fault> {
+        let keys = self.keeper()?.unreadable_keys();
+        (!keys.is_empty()).then(|| FaultKind::RecordEntriesUnreadable { keys }.into())
+    }
+
+    fn expelled(&self) -> Option<Fault> {
+        let kind = match self.keeper()?.expelled()? {
+            Expelled::Removed => FaultKind::RemovedFromCluster,
+            Expelled::GivenUp => FaultKind::LeftBehind,
+        };
+        Some(kind.into())
+    }
+
+    fn failed_in_cluster(&self) -> Option<Fault> {
+        let failure = self.cluster_failure()?;
+        let kind = FaultKind::ClusterFailed { error: failure.why, retry_seconds: TRY_EVERY.as_secs() };
+        Some(kind.lasting(rt::now().since(failure.since)))
+    }
+
+    fn missing_addresses(&self) -> Vec<Fault> {
+        let missing = self.keeper().map(|keeper| keeper.links().missing_addresses()).unwrap_or_default();
+        let fault =
+            |(address, error): (SocketAddr, String)| FaultKind::LinkAddressMissing { address, error }.into();
+        missing.into_iter().map(fault).collect()
+    }
+
+    fn record_stalled(&self) -> Option<Fault> {
+        let (stall, age) = self.keeper()?.stalled()?;
+        let data_dir = Shard::current().config().data_dir.clone();
+        Some(FaultKind::RecordStalled { stall: stall.code(), data_dir }.lasting(age))
+    }
+
+    fn logins_refused(&self) -> Option<Fault> {
+        self.keeper()?.refuses_logins().then(|| FaultKind::LoginsRefused.into())
+    }
+
+    /// Which nodes are up and not reached from here: not a node that no node reaches, which is down.
+    fn cut_off(&self) -> Vec<Fault> {
+        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let names = self.node_names();
+        let fault = |(node, age): (NodeId, Duration)| {
+            let reached_by = keeper.reached_by(node).into_iter().map(|node| node.0).collect();
+            FaultKind::NodeCutOff { node: node.0, heard: keeper.hears(node), reached_by }.lasting(age)
+        };
+        let is_member = |(node, _): &(NodeId, Duration)| names.contains_key(&node.0);
+        keeper.cuts().into_iter().filter(is_member).map(fault).collect()
+    }
+}
+
+fn of_pool(pool: &PoolStatus) -> Vec<Fault> {
+    let name = || pool.name.clone();
+    let open = match &pool.state {
+        Ok(open) => open,
+        Err(error) => return vec![FaultKind::PoolClosed { pool: name(), error: error.to_string() }.into()],
+    };
+    let disk = |disk: &FailedDisk| {
+        let (path, error) = (disk.path.display().to_string(), disk.error.to_string());
+        FaultKind::DiskFailed { pool: name(), disk: path, error }.lasting(disk.age)
+    };
+    let mut faults: Vec<Fault> = open.failed.iter().map(disk).collect();
+    if open.metadata == MetadataState::Failed {
+        faults.push(FaultKind::PoolReadOnly { pool: name() }.into());
+    }
+    faults
+}

@@ -1,0 +1,92 @@
+//! Since when a node's own faults are there.
+//!
+//! Most faults say how long they have lasted. Of the others it is noted when they were first seen: the
+//! interface looks once a second for as long as it is open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use api::{FindingCode, Since, Subject};
+
+use super::own::Report;
+use super::words;
+
+/// Faults that are noted, of some 100 bytes each: a pool, a disk or another node has one at most, and a node
+/// has some dozens of these.
+const NOTED_MAX: usize = 1024;
+
+/// When faults began.
+#[derive(Default)]
+pub(in crate::http) struct Beginnings(Mutex<Noted>);
+
+#[derive(Default)]
+struct Noted {
+    since: BTreeMap<Key, Since>,
+    /// The interface has looked before.
+    looked: bool,
+}
+
+/// Which fault.
+type Key = (FindingCode, Subject);
+
+impl Beginnings {
+    /// Notes what is there now, and forgets what is not. What is there at the first look was there when the
+    /// node started, or began with that.
+    pub(in crate::http) fn note(&self, now: u64, reports: &[Report]) {
+        // What is in there is whole between two statements.
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let or_earlier = !std::mem::replace(&mut noted.looked, true);
+        let there: BTreeSet<Key> = reports.iter().map(words::identity).collect();
+        noted.since.retain(|known, _| there.contains(known));
+        for key in there {
+            if noted.since.len() < NOTED_MAX {
+                noted.since.entry(key).or_insert(Since { at: now, or_earlier });
+            }
+        }
+    }
+
+    /// Since when it is there; `None`: it has not been noted yet. A core of the node asks, which waits for no
+    /// lock.
+    pub(super) fn of(&self, report: &Report) -> Option<Since> {
+        self.0.try_lock().ok()?.since.get(&words::identity(report)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::node::control::FaultKind;
+
+    use super::*;
+    use crate::http::findings::own::OwnFault;
+
+    fn report(pool: &str) -> Report {
+        let kind = FaultKind::PoolClosed { pool: pool.into(), error: "no such file".into() };
+        Report { fault: OwnFault::Node(kind), since: None, node: None, node_name: None }
+    }
+
+    #[test]
+    fn a_fault_began_when_it_was_first_seen() {
+        let beginnings = Beginnings::default();
+        let (old, new) = (report("a"), report("b"));
+        assert_eq!(beginnings.of(&old), None);
+        beginnings.note(10, std::slice::from_ref(&old));
+        beginnings.note(20, &[old.clone(), new.clone()]);
+        beginnings.note(30, &[old.clone(), new.clone()]);
+        assert_eq!(beginnings.of(&old), Some(Since { at: 10, or_earlier: true }), "from before the start");
+        assert_eq!(beginnings.of(&new), Some(Since::exactly(20)));
+        // It comes again: another one.
+        beginnings.note(40, &[]);
+        assert_eq!(beginnings.of(&new), None);
+        beginnings.note(50, std::slice::from_ref(&new));
+        assert_eq!(beginnings.of(&new), Some(Since::exactly(50)));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let beginnings = Beginnings::default();
+        let many: Vec<Report> = (0..=NOTED_MAX).map(|n| report(&format!("p{n:05}"))).collect();
+        beginnings.note(10, &many);
+        assert!(beginnings.of(&many[NOTED_MAX - 1]).is_some());
+        assert_eq!(beginnings.of(&many[NOTED_MAX]), None);
+    }
+}

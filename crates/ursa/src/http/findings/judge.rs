@@ -1,0 +1,350 @@
+//! Health, judged: from what nodes report and what this node knows of them, to what is wrong, as codes and
+//! facts. `words` puts it into words.
+
+use std::cmp::Reverse;
+
+use ::node::control::FaultKind;
+use api::{
+    ClusterNode, CopyState, Missing, Overcommit, Pool, PoolState, Severity, Since, Volume, VolumeCopy,
+};
+
+use super::own::{OwnFault, Report};
+use super::words;
+use crate::http::volumes::health::{Unserved, unserved};
+
+/// What is known of the cluster.
+#[derive(Debug)]
+pub(super) struct Observed {
+    /// The nodes of the cluster; `None` without one.
+    pub(super) nodes: Option<Vec<ClusterNode>>,
+    /// etcd holds the cluster's record.
+    pub(super) in_etcd: bool,
+    pub(super) volumes: Vec<Volume>,
+    /// Of all nodes.
+    pub(super) pools: Vec<Pool>,
+    /// What nodes report about themselves.
+    pub(super) reports: Vec<Report>,
+    /// Nodes that do not report about themselves.
+    pub(super) silent: Vec<Missing>,
+    /// Nodes whose pools or volumes are missing.
+    pub(super) incomplete: Vec<Missing>,
+}
+
+/// Something that is wrong, and since when, if that is known.
+#[derive(Debug)]
+pub(super) struct Found<'a> {
+    pub(super) what: What<'a>,
+    pub(super) since: Option<Since>,
+}
+
+/// What is wrong.
+#[derive(Debug)]
+pub(super) enum What<'a> {
+    SplitBrain(&'a Volume),
+    Unserved {
+        volume: &'a Volume,
+        why: Unserved<'a>,
+    },
+    ContinuedAlone {
+        volume: &'a Volume,
+        node: u16,
+    },
+    Resync {
+        how: Resync,
+        copies: Vec<Copy<'a>>,
+    },
+    NodeDown(&'a ClusterNode),
+    NodeMaintenance(&'a ClusterNode),
+    NodeCutOff(&'a ClusterNode),
+    /// It does not report its state, or what it has.
+    NodeSilent {
+        missing: &'a Missing,
+        reports_state: bool,
+    },
+    NoQuorum {
+        up: usize,
+        voters: usize,
+    },
+    /// Nobody knows who votes.
+    RecordSilent,
+    NoWitness,
+    DiskFailed {
+        pool: &'a Pool,
+        impact: Impact,
+    },
+    PoolClosed {
+        pool: &'a Pool,
+        impact: Impact,
+    },
+    PoolReadOnly(&'a Pool),
+    PoolOvercommitted {
+        pool: &'a Pool,
+        overcommit: Overcommit,
+    },
+    PoolNearlyFull(&'a Pool),
+    /// What nodes report about themselves: one node, or several about something of the cluster.
+    Own(Vec<&'a Report>),
+}
+
+/// What the loss of a pool means.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Impact {
+    /// In a cluster other nodes may have copies of what is on it: what is not served is said of the volumes.
+    pub(super) severity: Severity,
+    /// Another node has copies of volumes on this node: they can be rebuilt in another pool.
+    pub(super) can_rebuild: bool,
+}
+
+/// What becomes of a copy that is out of sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resync {
+    Paused,
+    Waiting,
+    Running,
+    /// No node reports a resync of it.
+    Unknown,
+}
+
+/// A copy, and whose it is.
+pub(super) type Copy<'a> = (&'a Volume, &'a VolumeCopy);
+
+/// Of a pool, below which it is nearly full.
+const FREE_PERCENT_MIN: u64 = 5;
+
+impl<'a> What<'a> {
+    fn since(self, since: Option<Since>) -> Found<'a> {
+        Found { what: self, since }
+    }
+}
+
+/// All that is wrong, the worst first; of what is equally bad, what ends automatically last.
+pub(super) fn judge(observed: &Observed) -> Vec<Found<'_>> {
+    let nodes = observed.nodes.as_deref().unwrap_or_default();
+    let is_removed = observed.reports.iter().any(|report| is_here(nodes, report) && report.is_removal());
+    // The other nodes are not down for a node that they refuse: its own report says what to do.
+    let nodes = if is_removed { &[] } else { nodes };
+    let mut found: Vec<Found<'_>> = Vec::new();
+    found.extend(observed.volumes.iter().filter_map(|volume| of_volume(volume, nodes)));
+    found.extend(observed.pools.iter().filter_map(|pool| of_pool(pool, observed)));
+    // A node says itself what is wrong with etcd, in which no node votes.
+    found.extend(of_votes(nodes).filter(|_| !observed.in_etcd));
+    found.extend(nodes.iter().filter_map(of_node));
+    found.extend(of_copies(observed));
+    found.extend(of_reports(observed));
+    found.extend(of_missing(observed).filter(|_| !is_removed));
+    let two = nodes.len() == 2 && !observed.in_etcd;
+    found.extend(two.then(|| What::NoWitness.since(None)));
+    found.sort_by_key(|found| (Reverse(words::severity(&found.what)), found.what.ends_automatically()));
+    found
+}
+
+impl What<'_> {
+    /// Nobody needs to do anything.
+    pub(super) fn ends_automatically(&self) -> bool {
+        matches!(self, What::Resync { how: Resync::Running | Resync::Unknown, .. })
+    }
+}
+
+impl Report {
+    fn is_removal(&self) -> bool {
+        matches!(self.fault, OwnFault::Node(FaultKind::RemovedFromCluster | FaultKind::LeftBehind))
+    }
+
+    /// It is about something of the cluster that each node sees alike.
+    fn is_of_cluster(&self) -> bool {
+        matches!(self.fault, OwnFault::Node(FaultKind::RecordLost { .. } | FaultKind::FloatingIpLost { .. }))
+    }
+}
+
+/// Whether the queried node reports it.
+fn is_here(nodes: &[ClusterNode], report: &Report) -> bool {
+    nodes.iter().any(|node| node.here && Some(node.id) == report.node)
+}
+
+fn of_volume<'a>(volume: &'a Volume, nodes: &[ClusterNode]) -> Option<Found<'a>> {
+    let fork = volume.fork.as_ref();
+    let forked = fork.map(|fork| Since::exactly(fork.since));
+    if fork.is_some_and(|fork| fork.split) {
+        return Some(What::SplitBrain(volume).since(forked));
+    }
+    if let Some(why) = unserved(volume, nodes) {
+        let since = match why {
+            Unserved::Problem(_) => None,
+            // Since the last node with a copy in sync is down.
+            Unserved::NotReached => {
+                let has = |node: &&ClusterNode| volume.copies.iter().any(|copy| is_in_sync_on(copy, node.id));
+                last(nodes.iter().filter(has).filter_map(|node| node.down_since))
+            }
+            // Since the last copy went out of sync.
+            Unserved::NoneInSync => last(volume.copies.iter().filter_map(behind_since)),
+        };
+        return Some(What::Unserved { volume, why }.since(since));
+    }
+    fork.map(|fork| What::ContinuedAlone { volume, node: fork.node }.since(forked))
+}
+
+fn is_in_sync_on(copy: &VolumeCopy, node: u16) -> bool {
+    copy.node == node && copy.state == CopyState::InSync
+}
+
+/// Since when a copy is out of sync.
+fn behind_since(copy: &VolumeCopy) -> Option<Since> {
+    copy.sync.as_ref()?.since
+}
+
+fn first(all: impl IntoIterator<Item = Since>) -> Option<Since> {
+    all.into_iter().min_by_key(|since| since.at)
+}
+
+fn last(all: impl IntoIterator<Item = Since>) -> Option<Since> {
+    all.into_iter().max_by_key(|since| since.at)
+}
+
+/// Others reach it, and the queried node does not.
+fn is_cut_off(node: &ClusterNode) -> bool {
+    !node.up && !node.reached_by.is_empty()
+}
+
+fn of_node(node: &ClusterNode) -> Option<Found<'_>> {
+    Some(match (node.up, node.maintenance) {
+        _ if is_cut_off(node) => What::NodeCutOff(node).since(node.down_since),
+        (true, false) => return None,
+        (true, true) => What::NodeMaintenance(node).since(node.maintenance_since.map(Since::exactly)),
+        (false, true) => What::NodeMaintenance(node).since(node.down_since),
+        (false, false) => What::NodeDown(node).since(node.down_since),
+    })
+}
+
+fn of_votes(nodes: &[ClusterNode]) -> Option<Found<'_>> {
+    let votes = || nodes.iter().filter(|node| node.votes);
+    let (up, voters) = (votes().filter(|node| node.can_vote()).count(), votes().count());
+    if nodes.is_empty() || 2 * up > voters {
+        return None;
+    }
+    if voters == 0 {
+        return Some(What::RecordSilent.since(None));
+    }
+    // Since so many are down that the others are no majority.
+    let mut down: Vec<Since> = votes().filter_map(|node| node.down_since).collect();
+    down.sort_by_key(|since| since.at);
+    Some(What::NoQuorum { up, voters }.since(down.get(voters.div_ceil(2) - 1).copied()))
+}
+
+fn is_well(pool: &Pool) -> bool {
+    matches!(pool.state, PoolState::Online | PoolState::Exported)
+}
+
+/// Whether what a node reports is the state of this pool.
+fn is_about(report: &Report, pool: &Pool) -> bool {
+    let of_pool = match &report.fault {
+        OwnFault::Node(
+            FaultKind::DiskFailed { pool, .. }
+            | FaultKind::PoolClosed { pool, .. }
+            | FaultKind::PoolReadOnly { pool },
+        ) => pool,
+        _ => return false,
+    };
+    report.node == pool.node && *of_pool == pool.name
+}
+
+fn of_pool<'a>(pool: &'a Pool, observed: &'a Observed) -> Option<Found<'a>> {
+    let reports = observed.reports.iter().filter(|report| is_about(report, pool));
+    let since = first(reports.filter_map(|report| report.since));
+    let has_other_copies = |volume: &Volume| {
+        volume.copies.len() > 1 && volume.copies.iter().any(|copy| Some(copy.node) == pool.node)
+    };
+    let impact = Impact {
+        severity: if observed.nodes.is_some() { Severity::Warning } else { Severity::Critical },
+        can_rebuild: observed.volumes.iter().any(has_other_copies),
+    };
+    Some(match pool.state {
+        PoolState::Exported => return None,
+        PoolState::DiskFailed => What::DiskFailed { pool, impact }.since(since),
+        PoolState::Unavailable => What::PoolClosed { pool, impact }.since(since),
+        PoolState::ReadOnly => What::PoolReadOnly(pool).since(since),
+        PoolState::Online => match pool.overcommit {
+            Some(overcommit) => What::PoolOvercommitted { pool, overcommit }.since(None),
+            None if is_nearly_full(pool) => What::PoolNearlyFull(pool).since(None),
+            None => return None,
+        },
+    })
+}
+
+fn is_nearly_full(pool: &Pool) -> bool {
+    u128::from(pool.free) * 100 < u128::from(pool.total) * u128::from(FREE_PERCENT_MIN)
+}
+
+/// Copies that are out of sync while their node is up, by what becomes of them. Of a node that is down or in
+/// maintenance it is said already.
+fn of_copies(observed: &Observed) -> impl Iterator<Item = Found<'_>> {
+    let in_use = |copy: &VolumeCopy| {
+        let mut nodes = observed.nodes.iter().flatten();
+        nodes.any(|node| node.id == copy.node && node.up && !node.maintenance)
+    };
+    let all = observed.volumes.iter().flat_map(|volume| volume.copies.iter().map(move |copy| (volume, copy)));
+    let behind: Vec<Copy<'_>> =
+        all.filter(|(_, copy)| copy.state != CopyState::InSync && in_use(copy)).collect();
+    let each = move |how: Resync| {
+        let copies: Vec<Copy<'_>> = behind.iter().filter(|(_, copy)| resync(copy) == how).copied().collect();
+        let paused_since = |copy: &VolumeCopy| Some(copy.sync.as_ref()?.paused.as_ref()?.since);
+        let since = match how {
+            Resync::Paused => {
+                first(copies.iter().filter_map(|(_, copy)| paused_since(copy)).map(Since::exactly))
+            }
+            _ => first(copies.iter().filter_map(|(_, copy)| behind_since(copy))),
+        };
+        (!copies.is_empty()).then(|| What::Resync { how, copies }.since(since))
+    };
+    [Resync::Paused, Resync::Waiting, Resync::Running, Resync::Unknown].into_iter().filter_map(each)
+}
+
+fn resync(copy: &VolumeCopy) -> Resync {
+    match &copy.sync {
+        None => Resync::Unknown,
+        Some(sync) if sync.paused.is_some() => Resync::Paused,
+        Some(sync) if sync.waits_for.is_some() => Resync::Waiting,
+        Some(_) => Resync::Running,
+    }
+}
+
+/// What nodes report about themselves, unless it is said already: of a pool, or of a node that is cut off
+/// from the queried one. What several report about the cluster is one finding.
+fn of_reports(observed: &Observed) -> Vec<Found<'_>> {
+    let nodes = observed.nodes.as_deref().unwrap_or_default();
+    let is_said = |report: &Report| {
+        let of_pool = observed.pools.iter().any(|pool| !is_well(pool) && is_about(report, pool));
+        let of_cut_off = match report.fault {
+            OwnFault::Node(FaultKind::NodeCutOff { node, .. }) if is_here(nodes, report) => {
+                nodes.iter().any(|other| other.id == node && is_cut_off(other))
+            }
+            _ => false,
+        };
+        of_pool || of_cut_off
+    };
+    let mut groups: Vec<Vec<&Report>> = Vec::new();
+    for report in observed.reports.iter().filter(|report| !is_said(report)) {
+        let is_same = |group: &&mut Vec<&Report>| words::identity(group[0]) == words::identity(report);
+        match groups.iter_mut().filter(|_| report.is_of_cluster()).find(is_same) {
+            Some(group) => group.push(report),
+            None => groups.push(vec![report]),
+        }
+    }
+    let since = |group: &[&Report]| first(group.iter().filter_map(|report| report.since));
+    groups
+        .into_iter()
+        .map(|group| (since(&group), group))
+        .map(|(since, group)| What::Own(group).since(since))
+        .collect()
+}
+
+/// Nodes of which not all is known, though they are up: of one that is down it is said already.
+fn of_missing(observed: &Observed) -> impl Iterator<Item = Found<'_>> {
+    let is_down =
+        |missing: &&Missing| observed.nodes.iter().flatten().any(|node| node.id == missing.node && !node.up);
+    let is_silent = |missing: &&Missing| observed.silent.iter().any(|one| one.node == missing.node);
+    let silent = observed.silent.iter().map(|missing| (missing, false));
+    let incomplete =
+        observed.incomplete.iter().filter(move |one| !is_silent(one)).map(|missing| (missing, true));
+    let up = silent.chain(incomplete).filter(move |(missing, _)| !is_down(missing));
+    up.map(|(missing, reports_state)| What::NodeSilent { missing, reports_state }.since(None))
+}

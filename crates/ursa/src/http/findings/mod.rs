@@ -1,0 +1,82 @@
+//! Findings: what is wrong in the cluster now, judged once, by the node that is asked. The command line and
+//! the console show them.
+//!
+//! Nodes tell each other codes and facts ([`own`]); [`judge`] makes findings of these and of what this node
+//! knows; [`words`] has the text of each.
+
+mod beginnings;
+mod judge;
+mod own;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ::node::Control;
+use api::{ClusterNode, Finding, List, Problem, RecordPlace};
+use axum::extract::State as Extracted;
+
+use self::judge::{Observed, judge};
+pub use self::own::Opened;
+pub(super) use self::own::reports;
+pub use self::words::severity_of;
+use super::peers::{self, Asked};
+use super::refusal::Refusal;
+use super::state::State;
+use super::{cluster, node, pools, volumes};
+
+/// What is wrong in the cluster now, as the queried node sees it: the worst first.
+///
+/// A node that is up and does not report its state is a finding itself.
+#[utoipa::path(
+    get, path = "/v1/findings", tag = "node", operation_id = "list_findings",
+    responses(
+        (status = OK, description = "All of them", body = List<Finding>),
+        (status = SERVICE_UNAVAILABLE, description = "`not_running`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Finding>>, Refusal> {
+    let observed = observe(&state).await?;
+    let nodes = observed.nodes.as_deref().unwrap_or_default();
+    let found = judge(&observed);
+    Ok(axum::Json(List::of(found.iter().map(|found| words::told(found, nodes)).collect())))
+}
+
+async fn observe(state: &State) -> Result<Observed, Refusal> {
+    let opened = Arc::clone(&state.opened);
+    let own = move |control: Rc<Control>| async move { Ok(reports(&control, &opened)) };
+    let pools = |control: Rc<Control>| async move { Ok(pools::all(&control)) };
+    // All at once: a node that does not answer is waited for.
+    let (members, volumes, pools, reports) = tokio::join!(
+        state.call(members),
+        volumes::all(state),
+        peers::list(state, Asked::All, peers::POOLS, pools),
+        peers::list(state, Asked::All, peers::FAULTS, own),
+    );
+    let ((nodes, in_etcd), volumes, pools, reports) = (members?, volumes?, pools?, reports?);
+    let mut incomplete = [volumes.missing, pools.missing].concat();
+    incomplete.sort_by_key(|missing| missing.node);
+    incomplete.dedup_by_key(|missing| missing.node);
+    Ok(Observed {
+        nodes,
+        in_etcd,
+        volumes: volumes.items,
+        pools: pools.items,
+        reports: reports.items,
+        silent: reports.missing,
+        incomplete,
+    })
+}
+
+/// The nodes of the cluster, and whether etcd holds its record. Why this node knows none, though it is in a
+/// cluster, is among its reports.
+async fn members(
+    control: Rc<Control>,
+) -> Result<(Option<Vec<ClusterNode>>, bool), ::node::control::ControlError> {
+    let nodes = control.nodes().await.ok();
+    let nodes = nodes.map(|nodes| nodes.into_iter().map(cluster::shown).collect());
+    let record = node::record(&control).await;
+    Ok((nodes, record.is_some_and(|record| record.place == RecordPlace::Etcd)))
+}

@@ -1,0 +1,688 @@
+//! The one table of what people read about findings, with the code, the severity and the subject of each.
+
+use std::fmt::Display;
+
+use ::node::control::{FaultKind, Stall, UnreadBlock};
+use ::node::{RecordDamage, RecordFault, RecordMissing};
+use api::{
+    ClusterNode, Finding, FindingCode, Missing, Overcommit, Pool, Severity, Subject, SubjectKind, Volume,
+};
+use base::ByteLen;
+
+use super::judge::{Copy, Found, Impact, Resync, What};
+use super::own::{OwnFault, Report};
+use crate::http::volumes::health::Unserved;
+
+/// What people read: a cause and an action as sentences, the action without a full stop.
+struct Words {
+    cause: String,
+    action: String,
+    command: String,
+}
+
+/// The logs of a node, where no other command helps.
+const LOG: &str = "journalctl -u ursa";
+const NODES: &str = "ursa node list";
+const LINKS: &str = "ursa node links";
+const CHECK_NETWORK: &str =
+    "Check the network between the two nodes (cables, switches, firewalls, port 3270)";
+
+/// A finding, in words. `nodes`: those of the cluster.
+pub(super) fn told(found: &Found<'_>, nodes: &[ClusterNode]) -> Finding {
+    let Found { what, since } = found;
+    let (code, mut subject) = code_and_subject(what);
+    if let (SubjectKind::Node, None, Some(id)) = (subject.kind, &subject.name, subject.node) {
+        // A node reports about another one by its number.
+        subject.name = nodes.iter().find(|node| node.id == id).map(|node| node.name.clone());
+    }
+    let Words { cause, action, command } = words(what, nodes);
+    Finding {
+        code,
+        severity: severity(what),
+        subject,
+        since: *since,
+        cause,
+        action: (!what.ends_automatically()).then_some(action),
+        command,
+        seen_by: match what {
+            What::Own(reports) => reports.iter().filter_map(|report| report.node).collect(),
+            _ => Vec::new(),
+        },
+    }
+}
+
+/// How bad it is.
+pub(super) fn severity(what: &What<'_>) -> Severity {
+    match what {
+        What::SplitBrain(_) | What::Unserved { .. } => Severity::Critical,
+        What::DiskFailed { impact, .. } | What::PoolClosed { impact, .. } => impact.severity,
+        What::Own(reports) => match &reports[0].fault {
+            OwnFault::Node(kind) => severity_of(kind),
+            _ => Severity::Warning,
+        },
+        What::NoWitness | What::PoolOvercommitted { .. } | What::PoolNearlyFull(_) => Severity::Info,
+        _ => Severity::Warning,
+    }
+}
+
+/// How bad a node's own fault is. What it costs volumes is said of the volumes.
+pub fn severity_of(kind: &FaultKind) -> Severity {
+    match kind {
+        FaultKind::CopiesMismatch { .. } => Severity::Critical,
+        _ => Severity::Warning,
+    }
+}
+
+/// Which of all findings it is.
+fn code_and_subject(what: &What<'_>) -> (FindingCode, Subject) {
+    use FindingCode as Code;
+    match what {
+        What::SplitBrain(volume) => (Code::SplitBrain, of_volume(volume)),
+        What::Unserved { volume, .. } => (Code::VolumeUnavailable, of_volume(volume)),
+        What::ContinuedAlone { volume, .. } => (Code::ContinuedAlone, of_volume(volume)),
+        What::Resync { how, copies } => {
+            let code = match how {
+                Resync::Paused => Code::ResyncPaused,
+                Resync::Waiting => Code::ResyncWaiting,
+                Resync::Running => Code::ResyncRunning,
+                Resync::Unknown => Code::CopyOutOfSync,
+            };
+            (code, of_copies(copies))
+        }
+        What::NodeDown(node) => (Code::NodeDown, of_node(Some(node.id), &node.name)),
+        What::NodeMaintenance(node) => (Code::NodeMaintenance, of_node(Some(node.id), &node.name)),
+        What::NodeCutOff(node) => (Code::NodeCutOff, of_node(Some(node.id), &node.name)),
+        What::NodeSilent { missing, .. } => {
+            (Code::NodeSilent, of_node(Some(missing.node), &missing.node_name))
+        }
+        What::NoQuorum { .. } => (Code::NoQuorum, subject(SubjectKind::Cluster)),
+        What::RecordSilent => (Code::RecordLost, subject(SubjectKind::Cluster)),
+        What::NoWitness => (Code::NoWitness, subject(SubjectKind::Cluster)),
+        What::DiskFailed { pool, .. } => (Code::DiskFailed, of_pool(pool)),
+        What::PoolClosed { pool, .. } => (Code::PoolClosed, of_pool(pool)),
+        What::PoolReadOnly(pool) => (Code::PoolReadOnly, of_pool(pool)),
+        What::PoolOvercommitted { pool, .. } => (Code::PoolOvercommitted, of_pool(pool)),
+        What::PoolNearlyFull(pool) => (Code::PoolNearlyFull, of_pool(pool)),
+        What::Own(reports) => identity(reports[0]),
+    }
+}
+
+/// Which of all findings a report is.
+pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
+    use FindingCode as Code;
+    let of = |kind: SubjectKind, name: &str| named(kind, name, report.node);
+    let of_itself = || of_node(report.node, report.node_name.as_deref().unwrap_or_default());
+    let kind = match &report.fault {
+        OwnFault::Node(kind) => kind,
+        OwnFault::AuditUnavailable { .. } => return (Code::AuditUnavailable, of_itself()),
+        OwnFault::CertificateUnavailable { .. } => return (Code::CertificateUnavailable, of_itself()),
+        OwnFault::ChangeStuck { what, .. } => return (Code::ChangeStuck, of(SubjectKind::Change, what)),
+    };
+    match kind {
+        FaultKind::RecordFault(_) => (Code::RecordFault, of_itself()),
+        FaultKind::RecordLatched => (Code::RecordLatched, of_itself()),
+        FaultKind::RecordEntriesUnreadable { .. } => (Code::RecordEntriesUnreadable, of_itself()),
+        FaultKind::RecordLost { .. } => (Code::RecordLost, subject(SubjectKind::Cluster)),
+        FaultKind::RecordStalled { .. } => (Code::RecordStalled, of_itself()),
+        FaultKind::LoginsRefused => (Code::LoginsRefused, of_itself()),
+        FaultKind::RemovedFromCluster | FaultKind::LeftBehind => (Code::NodeRemoved, of_itself()),
+        FaultKind::ClusterFailed { .. } => (Code::ClusterFailed, of_itself()),
+        FaultKind::NodeSetBack { .. } | FaultKind::RecordSetBack => (Code::NodeSetBack, of_itself()),
+        FaultKind::LinkAddressMissing { address, .. } => {
+            (Code::LinkAddressMissing, of(SubjectKind::Address, &address.to_string()))
+        }
+        FaultKind::NodeCutOff { node, .. } => (Code::NodeCutOff, of_node(Some(*node), "")),
+        FaultKind::FloatingIpLost { address, .. } => {
+            (Code::FloatingIpLost, named(SubjectKind::Address, &address.to_string(), None))
+        }
+        FaultKind::PoolClosed { pool, .. } => (Code::PoolClosed, of(SubjectKind::Pool, pool)),
+        FaultKind::PoolReadOnly { pool } => (Code::PoolReadOnly, of(SubjectKind::Pool, pool)),
+        FaultKind::PoolSetBack { pool, .. } => (Code::PoolSetBack, of(SubjectKind::Pool, pool)),
+        FaultKind::DiskFailed { disk, .. } => (Code::DiskFailed, of(SubjectKind::Disk, disk)),
+        FaultKind::ReadFailed { disk, .. } => (Code::ReadFailed, of(SubjectKind::Disk, disk)),
+        FaultKind::VolumeNameTaken { id, volume, .. } => {
+            let volume = named(SubjectKind::Volume, volume, report.node);
+            (Code::VolumeNameTaken, Subject { id: Some(id.clone()), ..volume })
+        }
+        FaultKind::CopiesMismatch { id, volume, .. } => {
+            let volume = named(SubjectKind::Volume, volume, None);
+            (Code::CopiesMismatch, Subject { id: Some(id.clone()), ..volume })
+        }
+    }
+}
+
+fn subject(kind: SubjectKind) -> Subject {
+    Subject { kind, name: None, id: None, node: None }
+}
+
+fn named(kind: SubjectKind, name: &str, node: Option<u16>) -> Subject {
+    Subject { name: Some(name.to_owned()).filter(|name| !name.is_empty()), node, ..subject(kind) }
+}
+
+fn of_node(node: Option<u16>, name: &str) -> Subject {
+    named(SubjectKind::Node, name, node)
+}
+
+fn of_pool(pool: &Pool) -> Subject {
+    named(SubjectKind::Pool, &pool.name, pool.node)
+}
+
+fn of_volume(volume: &Volume) -> Subject {
+    Subject { id: Some(volume.id.clone()), ..named(SubjectKind::Volume, &volume.name, None) }
+}
+
+fn of_copies(copies: &[Copy<'_>]) -> Subject {
+    match copies {
+        [(volume, copy)] => {
+            Subject { id: Some(volume.id.clone()), ..named(SubjectKind::Copy, &volume.name, Some(copy.node)) }
+        }
+        _ => subject(SubjectKind::Copy),
+    }
+}
+
+fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
+    match what {
+        What::SplitBrain(Volume { name, .. }) => Words {
+            cause: format!("Split brain on volume {name}: two nodes each have writes that the other lacks."),
+            action: "Back up what you need, then choose which side to keep".into(),
+            command: format!("ursa volume resolve-split-brain {name} --keep NODE --discard-other"),
+        },
+        What::Unserved { volume, why } => of_unserved(volume, *why),
+        What::ContinuedAlone { volume, node } => Words {
+            cause: format!("Node {node} continues alone with volume {}.", volume.name),
+            action: "Bring back the other node, or restore the link to it".into(),
+            command: NODES.into(),
+        },
+        What::Resync { how, copies } => of_resync(*how, copies),
+        What::NodeDown(node) => Words {
+            cause: format!("{} is down: heartbeat timeout.", capital(&node_of(node))),
+            action: format!(
+                "Check that the server runs, and start Ursa there ({}). Its copies then resync automatically",
+                node.name
+            ),
+            command: "systemctl start ursa".into(),
+        },
+        What::NodeMaintenance(node) => {
+            let (state, action) = match node.up {
+                true => ("in maintenance: its copies are out of sync", "End maintenance when the work is done"),
+                false => (
+                    "in maintenance and stopped",
+                    "Start Ursa there when the work is done, then end maintenance",
+                ),
+            };
+            Words {
+                cause: format!("{} is {state}.", capital(&node_of(node))),
+                action: action.into(),
+                command: format!("ursa node maintenance {} off", node.id),
+            }
+        }
+        What::NodeCutOff(node) => {
+            let here = nodes.iter().find(|node| node.here).map(node_of);
+            of_cut_off(node.id, &here.unwrap_or("this node".into()), &node.reached_by, nodes)
+        }
+        What::NodeSilent { missing, reports_state } => of_silent(missing, *reports_state),
+        What::NoQuorum { up, voters } => Words {
+            cause: format!(
+                "No quorum ({up} of {voters} voters up): nothing can be changed, and no further node can be declared lost."
+            ),
+            action: "Bring back the nodes that are down".into(),
+            command: NODES.into(),
+        },
+        What::RecordSilent => Words {
+            cause: "The cluster's record does not answer: nothing can be changed, and no node can be declared lost.".into(),
+            action: "Bring back the nodes that are down".into(),
+            command: NODES.into(),
+        },
+        What::NoWitness => Words {
+            cause: "Two nodes without a witness have no majority: if the preferred node is lost, the other one waits for it.".into(),
+            action: "Add a third node; a small machine as a witness is enough".into(),
+            command: "ursa node token".into(),
+        },
+        What::DiskFailed { pool, impact } => {
+            let rebuild = rebuild(pool, *impact);
+            Words {
+                cause: format!("A disk of pool {} has failed{}.", pool_of(pool), reason(pool)),
+                action: format!(
+                    "Check the disk (dmesg){rebuild}; when it works again or is replaced, reopen the pool"
+                ),
+                command: format!("ursa pool reopen {}{}", pool.name, at(pool.node)),
+            }
+        }
+        What::PoolClosed { pool, impact } => Words {
+            cause: format!("Pool {} is unavailable{}.", pool_of(pool), reason(pool)),
+            action: format!("Bring its disks back{}, then reopen it", rebuild(pool, *impact)),
+            command: format!("ursa pool reopen {}{}", pool.name, at(pool.node)),
+        },
+        What::PoolReadOnly(pool) => of_read_only(&pool.name, &pool_of(pool), pool.node),
+        What::PoolOvercommitted { pool, overcommit: Overcommit { promised, free } } => Words {
+            cause: format!(
+                "Pool {} is overcommitted: its file system has {} free, and pools on it may still need {}. When it is full, writes that need new space fail.",
+                pool_of(pool),
+                ByteLen(*free),
+                ByteLen(*promised)
+            ),
+            action: "Free space on that file system, or enlarge it".into(),
+            command: format!("ursa pool show {}{}", pool.name, at(pool.node)),
+        },
+        What::PoolNearlyFull(pool) => Words {
+            cause: format!("Pool {} is nearly full: new volumes may not fit.", pool_of(pool)),
+            action: "Add a disk to it; existing volumes are not affected".into(),
+            command: format!("ursa pool add-disk {} DISK{}", pool.name, at(pool.node)),
+        },
+        What::Own(reports) => of_reports(reports, nodes),
+    }
+}
+
+fn of_unserved(volume: &Volume, why: Unserved<'_>) -> Words {
+    let name = &volume.name;
+    let (cause, action) = match why {
+        Unserved::Problem(problem) => {
+            (format!("Volume {name} is unavailable: {problem}"), "Show what it waits for")
+        }
+        Unserved::NotReached => (
+            format!(
+                "Volume {name} is unavailable, as seen from this node: no node with a copy in sync responds."
+            ),
+            "Bring back a node that has a copy in sync, or restore the network to it",
+        ),
+        Unserved::NoneInSync => (
+            format!("Volume {name} is unavailable: none of its copies is in sync."),
+            "Bring back the node that had the last copy in sync",
+        ),
+    };
+    Words { cause, action: action.into(), command: format!("ursa volume show {name}") }
+}
+
+/// One copy by name, and how many more there are.
+fn of_resync(how: Resync, copies: &[Copy<'_>]) -> Words {
+    let (volume, copy) = copies[0];
+    let (name, sync) = (&volume.name, copy.sync.as_ref());
+    let one = format!("The copy of {name} on node {} is out of sync", copy.node);
+    let more = |are: &str| match copies.len() - 1 {
+        0 => String::new(),
+        more => format!(" {more} more {are}."),
+    };
+    let show = format!("ursa volume show {name}");
+    match how {
+        Resync::Paused => {
+            let by = sync.and_then(|sync| sync.paused.as_ref()).map_or("-", |paused| &paused.by);
+            Words {
+                cause: format!(
+                    "The resync of {name} on node {} was paused by {}: the volume has reduced redundancy until it completes.{}",
+                    copy.node,
+                    by.escape_debug(),
+                    more("are paused")
+                ),
+                action: "Resume it as soon as the load allows".into(),
+                command: format!("ursa job resume copy.{}.{}", volume.id, copy.node),
+            }
+        }
+        Resync::Waiting => {
+            let what = sync.and_then(|sync| sync.waits_for.as_deref()).unwrap_or_default();
+            Words {
+                cause: format!("{one} and waits for {what}.{}", more("are waiting")),
+                action: "If it keeps waiting, check what it waits for".into(),
+                command: show,
+            }
+        }
+        Resync::Running => Words {
+            cause: match copies.len() {
+                1 => format!("{one} and resyncing{}.", percent(copies)),
+                many => format!("{many} copies are out of sync and resyncing{}.", percent(copies)),
+            },
+            action: String::new(),
+            command: show,
+        },
+        Resync::Unknown => Words {
+            cause: match copies.len() {
+                1 => format!("{one}, progress unknown."),
+                many => format!("{many} copies are out of sync, progress unknown."),
+            },
+            action: String::new(),
+            command: show,
+        },
+    }
+}
+
+/// How much of what these copies missed is copied, as ` (70 %)`; nothing before anybody has counted.
+fn percent(copies: &[Copy<'_>]) -> String {
+    let syncs = || copies.iter().filter_map(|(_, copy)| copy.sync.as_ref());
+    let total: u64 = syncs().map(|sync| sync.total_bytes).sum();
+    let left: u64 = syncs().map(|sync| sync.left_bytes).sum();
+    match total {
+        0 => String::new(),
+        _ => format!(" ({} %)", u128::from(total.saturating_sub(left)) * 100 / u128::from(total)),
+    }
+}
+
+/// `by`: the node that does not reach it; `reached_by`: those that do.
+fn of_cut_off(node: u16, by: &str, reached_by: &[u16], nodes: &[ClusterNode]) -> Words {
+    let reach = match reached_by {
+        [] => String::new(),
+        [_] => format!("; {} reaches it", listed(reached_by, nodes)),
+        _ => format!("; {} reach it", listed(reached_by, nodes)),
+    };
+    Words {
+        cause: format!("{} is cut off from {by} on every link{reach}.", capital(&node_named(node, nodes))),
+        action: CHECK_NETWORK.into(),
+        command: LINKS.into(),
+    }
+}
+
+fn of_silent(missing: &Missing, reports_state: bool) -> Words {
+    let Missing { node, node_name, reason } = missing;
+    let what = if reports_state { "all of its pools and volumes" } else { "its health" };
+    Words {
+        cause: format!("{} does not report {what}: {reason}.", capital(&node_words(*node, node_name))),
+        action: format!("Its state is unknown: check locally on {node_name}"),
+        command: "ursa status".into(),
+    }
+}
+
+fn of_read_only(name: &str, pool: &str, node: Option<u16>) -> Words {
+    Words {
+        cause: format!("Pool {pool} is read-only: a metadata write failed. Volume I/O continues."),
+        action: "Check its disks (dmesg), then reopen it".into(),
+        command: format!("ursa pool reopen {name}{}", at(node)),
+    }
+}
+
+/// `node 2 (san2)`, or `this node` without a cluster.
+fn whose(report: &Report) -> String {
+    match report.node {
+        Some(node) => node_words(node, report.node_name.as_deref().unwrap_or_default()),
+        None => "this node".to_owned(),
+    }
+}
+
+fn of_reports(reports: &[&Report], nodes: &[ClusterNode]) -> Words {
+    let report = reports[0];
+    let who = capital(&whose(report));
+    match &report.fault {
+        OwnFault::Node(kind) => of_fault(kind, reports, nodes),
+        OwnFault::AuditUnavailable { directory, error } => Words {
+            cause: format!(
+                "{who} cannot write the audit log in {}: {error}. Changes by the API are refused until it can.",
+                directory.display()
+            ),
+            action: "Check that directory and its disk (df, dmesg, ls -ld)".into(),
+            command: LOG.into(),
+        },
+        OwnFault::CertificateUnavailable { error } => Words {
+            cause: format!("{who}: {error}"),
+            action: "Repair the certificate, then restart the node".into(),
+            command: "systemctl restart ursa".into(),
+        },
+        OwnFault::ChangeStuck { what, waits_for } => Words {
+            cause: match report.node {
+                Some(_) => format!("{who}: {what} has not finished: it waits for {waits_for}."),
+                None => format!("{} has not finished: it waits for {waits_for}.", capital(what)),
+            },
+            action: "Fix what it waits for; it then continues automatically".into(),
+            command: LOG.into(),
+        },
+    }
+}
+
+fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Words {
+    let report = reports[0];
+    let (it, node) = (whose(report), report.node);
+    let who = capital(&it);
+    let on = node.map(|_| format!(" on {it}")).unwrap_or_default();
+    match kind {
+        FaultKind::RecordFault(fault) => of_record_fault(&who, fault),
+        FaultKind::RecordLatched => Words {
+            cause: format!("{who} accepts no changes: its own record could not be written. It tries again every few seconds."),
+            action: "Check the disk and the free space of its data directory".into(),
+            command: LOG.into(),
+        },
+        FaultKind::RecordEntriesUnreadable { keys } => Words {
+            cause: format!(
+                "{who} cannot read entries of the cluster's record that a later version of Ursa wrote ({}): it uses their previous content and does not change them. If the entry of a volume's copies is among them, only the other nodes serve that volume.",
+                shortened(keys)
+            ),
+            action: "Update Ursa there".into(),
+            command: NODES.into(),
+        },
+        FaultKind::RecordLost { error } => Words {
+            cause: format!(
+                "{}: etcd, which holds the cluster's record, cannot be used ({error}). Volumes keep running with the copies that are in sync, but nothing can be changed, a lost node cannot be excluded, and a node that starts cannot serve volumes with copies.",
+                capital(&reports.iter().map(|report| whose(report)).collect::<Vec<_>>().join(", "))
+            ),
+            action: "Bring etcd back, or correct the `etcd` setting".into(),
+            command: LOG.into(),
+        },
+        FaultKind::RecordStalled { stall, data_dir } => Words {
+            cause: format!(
+                "{who} cannot write its copy of the cluster's record{}. Its vote is missing, and it does not see changes.",
+                Stall::of_code(*stall).map(|stall| format!(": {stall}")).unwrap_or_default()
+            ),
+            action: format!(
+                "Check the disk and the free space of {}; the node then recovers automatically",
+                data_dir.display()
+            ),
+            command: NODES.into(),
+        },
+        FaultKind::LoginsRefused => Words {
+            cause: format!("{who} refuses new logins: its access rules may be outdated. Hosts use their other paths."),
+            action: "Check the disk and the free space of its data directory".into(),
+            command: NODES.into(),
+        },
+        FaultKind::RemovedFromCluster => of_removed(format!(
+            "{who} was removed from the cluster: the other nodes refuse it. It serves volumes that only it has ever had a copy of."
+        )),
+        FaultKind::LeftBehind => of_removed(format!(
+            "{who} was left behind: a surviving node was forced into a new cluster, which refuses it. It serves volumes that only it has ever had a copy of."
+        )),
+        FaultKind::ClusterFailed { error, retry_seconds } => Words {
+            cause: format!(
+                "{who} does not take part in its cluster: cluster failed: {error}. It serves volumes that only it has ever had a copy of; its copies of cluster volumes are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
+            ),
+            action: "Repair the cause; if it cannot be repaired, `ursa node leave --forget` makes it a standalone node that can join again".into(),
+            command: LOG.into(),
+        },
+        FaultKind::NodeSetBack { seen_start } => Words {
+            cause: format!(
+                "{who} was set back to an earlier state, or runs twice: the cluster has already seen its start {seen_start}. It does not take part in the cluster."
+            ),
+            action: "Make sure that no second machine runs with a copy of its data directory, then restart it; copies that are older are resynced in full".into(),
+            command: "systemctl restart ursa".into(),
+        },
+        FaultKind::RecordSetBack => Words {
+            cause: format!(
+                "{who} was set back to an earlier state: it has lost changes of the cluster's record that it had confirmed, so it no longer votes and does not take part in the cluster."
+            ),
+            action: "Remove it from the cluster on another node, and let it join again".into(),
+            command: format!("ursa node remove {}", node.map_or("NODE".into(), |node| node.to_string())),
+        },
+        FaultKind::LinkAddressMissing { address, error } => Words {
+            cause: format!("{who} cannot listen for other nodes at {address} ({error}). Its other addresses work."),
+            action: "Bring up the interface with this address; the node keeps trying".into(),
+            command: LINKS.into(),
+        },
+        FaultKind::NodeCutOff { node, heard: true, .. } => Words {
+            cause: format!(
+                "{who} has no replication link to {}, which is up: a volume with copies on both can have only one of them in sync.",
+                node_named(*node, nodes)
+            ),
+            action: CHECK_NETWORK.into(),
+            command: LINKS.into(),
+        },
+        FaultKind::NodeCutOff { node, reached_by, .. } => of_cut_off(*node, &it, reached_by, nodes),
+        FaultKind::FloatingIpLost { address, holders_up } => Words {
+            cause: format!(
+                "No node holds floating IP {address}, and hosts that use it have lost their disks: {}.",
+                match holders_up {
+                    true => "nodes that may hold it are up, but none has it on a network device",
+                    false => "no node that may hold it is up and out of maintenance",
+                }
+            ),
+            action: "See which nodes cannot hold it, and why".into(),
+            command: "ursa floating-ip list".into(),
+        },
+        FaultKind::PoolClosed { pool, error } => Words {
+            cause: format!("Pool {pool}{on} is unavailable: {error}."),
+            action: "Bring its disks back, then reopen it".into(),
+            command: format!("ursa pool reopen {pool}{}", at(node)),
+        },
+        FaultKind::PoolReadOnly { pool } => of_read_only(pool, &format!("{pool}{on}"), node),
+        FaultKind::PoolSetBack { pool, disks, resynced, stuck } => {
+            of_set_back((pool, &on, disks), *resynced, stuck, &at(node))
+        }
+        FaultKind::DiskFailed { pool, disk, error } => Words {
+            cause: format!("Disk {disk} of pool {pool}{on} has failed: {error}."),
+            action: "Check the disk (dmesg); when it works again or is replaced, reopen the pool".into(),
+            command: format!("ursa pool reopen {pool}{}", at(node)),
+        },
+        FaultKind::ReadFailed { pool, disk, blocks, more, bad, first } => {
+            let state = match first {
+                None => "all were repaired from another copy and can be read".to_owned(),
+                Some(UnreadBlock { volume, lba }) => format!(
+                    "{bad} still cannot be read, first LBA {lba} of volume {volume}; if no other copy of it is in sync, a host repairs it by writing the whole block"
+                ),
+            };
+            Words {
+                cause: format!(
+                    "Disk {disk} of pool {pool}{on} failed to read {}{blocks} {}: {state}.",
+                    if *more { "more than " } else { "" },
+                    if *blocks == 1 { "block" } else { "blocks" }
+                ),
+                action: "Check the disk (smartctl, dmesg), and replace it if errors continue; then acknowledge the read errors".into(),
+                command: format!("ursa pool acknowledge {pool}{}", at(node)),
+            }
+        }
+        FaultKind::VolumeNameTaken { pool, id, volume } => Words {
+            cause: format!(
+                "Pool {pool}{on} has a volume {volume}, and the cluster has another volume of that name: the other nodes do not know this one, and it cannot get copies."
+            ),
+            action: "Rename it on that node".into(),
+            command: format!("ursa volume rename {id} NEW-NAME"),
+        },
+        FaultKind::CopiesMismatch { volume, bytes, nodes, .. } => Words {
+            cause: format!(
+                "Mismatch: copies of volume {volume} differ in {} (nodes {}).",
+                ByteLen(*bytes),
+                joined(nodes)
+            ),
+            action: "See where they differ, then remove the wrong copy and add it again; the finding ends when a full verify finds the copies equal".into(),
+            command: format!("ursa volume verify {volume}"),
+        },
+    }
+}
+
+fn of_record_fault(who: &str, fault: &RecordFault) -> Words {
+    let RecordFault { path, slot, damage, missing, used } = fault;
+    let path = path.display();
+    let damage = match damage {
+        RecordDamage::Content => format!("copy {slot} of its own record {path} is damaged"),
+        RecordDamage::Unreadable(error) => {
+            format!("copy {slot} of its own record {path} cannot be read ({error})")
+        }
+    };
+    let (missing, action) = match missing {
+        RecordMissing::Nothing => ("Nothing is missing.".to_owned(), "Check the disk"),
+        RecordMissing::Perhaps => (
+            "If the newer copy is the lost one, the last change of pools, targets, LUN maps or hosts is missing.".to_owned(),
+            "Check the disk, and whether the last change is missing",
+        ),
+        RecordMissing::Change(lost) => (
+            format!("Change {lost} of pools, targets, LUN maps or hosts is lost."),
+            "Check the disk, and repeat the change",
+        ),
+    };
+    Words {
+        cause: format!("{who}: {damage}; the other copy, change {used}, is used. {missing}"),
+        action: action.into(),
+        command: LOG.into(),
+    }
+}
+
+fn of_removed(cause: String) -> Words {
+    let action = "To let it join the cluster again, run this there, then restart it".into();
+    Words { cause, action, command: "ursa node leave --forget".into() }
+}
+
+fn of_set_back((pool, on, disks): (&str, &str, &str), resynced: usize, stuck: &[String], at: &str) -> Words {
+    let mut cause =
+        format!("Pool {pool} ({disks}){on} was set back: it holds an older state than when it was last used");
+    if resynced > 0 {
+        cause.push_str(&format!("; {resynced} of its copies are resynced in full"));
+    }
+    if stuck.is_empty() {
+        return Words {
+            cause: cause + ".",
+            action: "Find out who restored or reverted its disks".into(),
+            command: format!("ursa pool show {pool}{at}"),
+        };
+    }
+    let stuck = stuck.join(", ");
+    Words {
+        cause: format!(
+            "{cause}; volume {stuck} has no other copy in sync that is up, so it is unavailable."
+        ),
+        action: "Bring back the node with the other copy, or put the newer disks back and restart the node, or accept the older data".into(),
+        command: format!("ursa pool accept-older {pool}{at}"),
+    }
+}
+
+/// `default on node 2 (san2)`; without a cluster the name alone.
+fn pool_of(pool: &Pool) -> String {
+    match pool.node {
+        Some(node) => {
+            format!("{} on {}", pool.name, node_words(node, pool.node_name.as_deref().unwrap_or_default()))
+        }
+        None => pool.name.clone(),
+    }
+}
+
+fn reason(pool: &Pool) -> String {
+    pool.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
+}
+
+fn rebuild(pool: &Pool, impact: Impact) -> String {
+    match pool.node {
+        Some(node) if impact.can_rebuild => format!(
+            " (if it is lost, rebuild its copies in another pool there: `ursa volume copy rebuild VOLUME --on {node}`)"
+        ),
+        _ => String::new(),
+    }
+}
+
+/// How a command names the node of something.
+fn at(node: Option<u16>) -> String {
+    node.map(|node| format!(" --node {node}")).unwrap_or_default()
+}
+
+fn node_words(id: u16, name: &str) -> String {
+    if name.is_empty() { format!("node {id}") } else { format!("node {id} ({name})") }
+}
+
+fn node_of(node: &ClusterNode) -> String {
+    node_words(node.id, &node.name)
+}
+
+fn node_named(id: u16, nodes: &[ClusterNode]) -> String {
+    nodes.iter().find(|node| node.id == id).map_or_else(|| node_words(id, ""), node_of)
+}
+
+fn listed(ids: &[u16], nodes: &[ClusterNode]) -> String {
+    joined(ids.iter().map(|id| node_named(*id, nodes)))
+}
+
+/// Some of these, and how many more there are.
+fn shortened(keys: &[String]) -> String {
+    const SHOWN: usize = 5;
+    match keys.len().saturating_sub(SHOWN) {
+        0 => keys.join(", "),
+        more => format!("{} and {more} more", keys[..SHOWN].join(", ")),
+    }
+}
+
+fn joined<T: Display>(all: impl IntoIterator<Item = T>) -> String {
+    all.into_iter().map(|one| one.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+}
