@@ -21,7 +21,7 @@ import { State } from './parts/State'
 import { useRoute } from './route'
 import { screenAt } from './screens'
 import { useHealth } from './screens/useHealth'
-import { problemsIn } from './words/health'
+import { problemsIn, worstTone } from './words/findings'
 import { plural } from './words/size'
 
 interface Place {
@@ -117,9 +117,10 @@ function Version() {
 }
 
 function HealthBadge() {
-  const { found, severity, known, failed } = useHealth()
+  const { found, failed } = useHealth()
   if (failed) return <State tone="critical">no answer</State>
-  if (!known) return null
+  if (!found) return null
+  const severity = worstTone(found)
   const many = problemsIn(found)
   const word = many > 0 ? plural(many, 'problem') : severity === 'working' ? 'resyncing' : 'healthy'
   return (

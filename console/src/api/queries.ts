@@ -78,17 +78,18 @@ const ADDRESSES = queryOptions({
   refetchInterval: SOON,
 })
 
-const PROBLEMS = queryOptions({
-  queryKey: ['problems', 'all'],
-  queryFn: () => data(api.GET('/v1/problems', { params: { query: { node: 'all' } } })),
-  refetchInterval: SOON,
+/** For findings a node lists all volumes: less often where there are many. */
+const FINDINGS = queryOptions({
+  queryKey: ['findings'],
+  queryFn: () => data(api.GET('/v1/findings')),
+  refetchInterval: () => ((queries.getQueryData(VOLUMES.queryKey)?.items.length ?? 0) > MANY ? LATER : SOON),
 })
 
 export const useVolumes = () => useQuery({ ...VOLUMES, select: itemsOf })
 export const usePools = () => useQuery({ ...POOLS, select: itemsOf })
 export const useSessions = () => useQuery({ ...SESSIONS, select: itemsOf })
-/** What nodes say that somebody should look after. */
-export const useProblems = () => useQuery({ ...PROBLEMS, select: itemsOf })
+/** What is wrong in the cluster, the worst first. */
+export const useFindings = () => useQuery({ ...FINDINGS, select: itemsOf })
 
 /** The links between nodes, as each of them sees its own; not asked for without a cluster. */
 export const useLinks = (cluster: boolean) => useQuery({ ...LINKS, select: itemsOf, enabled: cluster })
@@ -96,13 +97,10 @@ export const useLinks = (cluster: boolean) => useQuery({ ...LINKS, select: items
 /** Floating addresses, and which node has each; only in a cluster. */
 export const useAddresses = () => useQuery({ ...ADDRESSES, select: itemsOf })
 
-/** The nodes whose volumes, pools, sessions, problems or links are not in the list, and why. */
+/** The nodes whose volumes, pools, sessions or links are not in the list, and why. */
 export const useMissingVolumes = () => useQuery({ ...VOLUMES, select: missingOf }).data ?? NONE
 export const useMissingPools = () => useQuery({ ...POOLS, select: missingOf }).data ?? NONE
-/** `seldom`: there may be many, and most screens do not show them. */
-export const useMissingSessions = (often: 'often' | 'seldom' = 'often') =>
-  useQuery({ ...SESSIONS, select: missingOf, refetchInterval: often === 'often' ? SOON : LATER }).data ?? NONE
-export const useMissingProblems = () => useQuery({ ...PROBLEMS, select: missingOf }).data ?? NONE
+export const useMissingSessions = () => useQuery({ ...SESSIONS, select: missingOf }).data ?? NONE
 export const useMissingLinks = (cluster: boolean) => useQuery({ ...LINKS, select: missingOf, enabled: cluster }).data ?? NONE
 
 export const useVolume = (name: string) =>

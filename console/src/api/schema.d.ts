@@ -287,6 +287,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/findings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What is wrong in the cluster now, as the queried node sees it: the worst first.
+         * @description A node that is up and does not report its state is a finding itself.
+         */
+        get: operations["list_findings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/floating-ips": {
         parameters: {
             query?: never;
@@ -651,7 +671,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows the node: what it is, changes in progress, and problems. */
+        /** Shows the node: what it is, and changes in progress. */
         get: operations["show_node"];
         put?: never;
         post?: never;
@@ -947,26 +967,6 @@ export interface paths {
          *     unit attention notifies them. If it cannot be opened, it becomes `unavailable`, and can be reopened again.
          */
         post: operations["reopen_pool"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/problems": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Current problems of the queried node; with `node=all`, of all nodes.
-         * @description A node that does not answer is in `missing`: its state is unknown.
-         */
-        get: operations["list_problems"];
-        put?: never;
-        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1518,6 +1518,8 @@ export interface components {
              */
             epoch?: number | null;
             fork?: components["schemas"]["VolumeFork"] | null;
+            /** @description Its health, as the queried node sees it. */
+            health: components["schemas"]["VolumeHealth"];
             /** @description Permanent volume ID, also its SCSI serial number. */
             id: string;
             /** @description How its blocks are stored. */
@@ -1645,6 +1647,8 @@ export interface components {
              *     Absent: it is in use, or cannot be read.
              */
             holds?: string | null;
+            /** @description It holds a disk of a pool, and no pool of the node uses it: it can be imported. */
+            importable?: boolean;
             /** @description Model, if the kernel reports it. */
             model?: string | null;
             /** @description Where it is mounted. */
@@ -2101,6 +2105,32 @@ export interface components {
              */
             next?: number | null;
         };
+        /** @description A finding: something that is wrong now in the cluster, as the queried node sees it. */
+        Finding: {
+            /** @description Recommended action, as text. Absent: none is needed, the finding ends automatically. */
+            action?: string | null;
+            /** @description What is wrong, as text. */
+            cause: string;
+            /** @description What is wrong, for programs. It stays the same when the wording changes. */
+            code: components["schemas"]["FindingCode"];
+            /** @description The command that does it, or shows more. */
+            command: string;
+            /**
+             * @description Numbers of the nodes that report it about themselves; absent: the queried node concludes it, or there
+             *     is no cluster.
+             */
+            seen_by?: number[];
+            /** @description Severity. */
+            severity: components["schemas"]["Severity"];
+            since?: components["schemas"]["Since"] | null;
+            /** @description What it concerns. */
+            subject: components["schemas"]["Subject"];
+        };
+        /**
+         * @description Codes of findings.
+         * @enum {string}
+         */
+        FindingCode: "split-brain" | "volume-unavailable" | "continued-alone" | "copies-mismatch" | "copy-out-of-sync" | "resync-running" | "resync-waiting" | "resync-paused" | "node-down" | "node-cut-off" | "node-maintenance" | "node-silent" | "node-set-back" | "node-removed" | "cluster-failed" | "link-address-missing" | "floating-ip-lost" | "logins-refused" | "no-quorum" | "no-witness" | "record-lost" | "record-stalled" | "record-entries-unreadable" | "record-fault" | "record-latched" | "disk-failed" | "read-failed" | "pool-closed" | "pool-read-only" | "pool-set-back" | "pool-overcommitted" | "pool-nearly-full" | "change-stuck" | "audit-unavailable" | "certificate-unavailable";
         /**
          * @description A floating IP: one node of the cluster holds it at a time, and another node takes it over on failure.
          *     Initiators can always connect to it.
@@ -2602,6 +2632,8 @@ export interface components {
                  *     Absent: it is in use, or cannot be read.
                  */
                 holds?: string | null;
+                /** @description It holds a disk of a pool, and no pool of the node uses it: it can be imported. */
+                importable?: boolean;
                 /** @description Model, if the kernel reports it. */
                 model?: string | null;
                 /** @description Where it is mounted. */
@@ -2732,6 +2764,32 @@ export interface components {
                 votes: boolean;
                 /** @description It is a witness: it may vote, and never has volumes. */
                 witness: boolean;
+            }[];
+            /** @description Nodes that did not answer, and why: their part is missing. */
+            missing?: components["schemas"]["Missing"][];
+        };
+        /** @description A list. It is an object so that fields can be added later. */
+        List_Finding: {
+            /** @description Sorted by name or number. */
+            items: {
+                /** @description Recommended action, as text. Absent: none is needed, the finding ends automatically. */
+                action?: string | null;
+                /** @description What is wrong, as text. */
+                cause: string;
+                /** @description What is wrong, for programs. It stays the same when the wording changes. */
+                code: components["schemas"]["FindingCode"];
+                /** @description The command that does it, or shows more. */
+                command: string;
+                /**
+                 * @description Numbers of the nodes that report it about themselves; absent: the queried node concludes it, or there
+                 *     is no cluster.
+                 */
+                seen_by?: number[];
+                /** @description Severity. */
+                severity: components["schemas"]["Severity"];
+                since?: components["schemas"]["Since"] | null;
+                /** @description What it concerns. */
+                subject: components["schemas"]["Subject"];
             }[];
             /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
@@ -2998,35 +3056,6 @@ export interface components {
             missing?: components["schemas"]["Missing"][];
         };
         /** @description A list. It is an object so that fields can be added later. */
-        List_NodeProblem: {
-            /** @description Sorted by name or number. */
-            items: {
-                /**
-                 * @description The code of its event, if it has one. It stays the same when the wording changes.
-                 * @example pool_closed
-                 */
-                code?: string | null;
-                /**
-                 * Format: int32
-                 * @description Number of the reporting node; absent without a cluster.
-                 */
-                node?: number | null;
-                /** @description Name of that node. */
-                node_name?: string | null;
-                since?: components["schemas"]["Since"] | null;
-                /**
-                 * @description What it concerns, unless it is the node itself: a pool by name, a disk by path, another node by
-                 *     number.
-                 * @example default
-                 */
-                subject?: string | null;
-                /** @description What is wrong and what to do. */
-                text: string;
-            }[];
-            /** @description Nodes that did not answer, and why: their part is missing. */
-            missing?: components["schemas"]["Missing"][];
-        };
-        /** @description A list. It is an object so that fields can be added later. */
         List_Pool: {
             /** @description Sorted by name or number. */
             items: {
@@ -3188,6 +3217,8 @@ export interface components {
                  */
                 epoch?: number | null;
                 fork?: components["schemas"]["VolumeFork"] | null;
+                /** @description Its health, as the queried node sees it. */
+                health: components["schemas"]["VolumeHealth"];
                 /** @description Permanent volume ID, also its SCSI serial number. */
                 id: string;
                 /** @description How its blocks are stored. */
@@ -3404,8 +3435,6 @@ export interface components {
              *     ]
              */
             portals: string[];
-            /** @description Current findings as text; empty if all is well. */
-            problems?: string[];
             /** @description Whether other nodes confirm its reads of volumes with two or more copies. */
             read_confirm?: components["schemas"]["ReadConfirm"];
             record?: components["schemas"]["ClusterRecord"] | null;
@@ -3418,30 +3447,6 @@ export interface components {
             uptime: number;
             /** @description Version of Ursa. */
             version: string;
-        };
-        /** @description A finding: something that is wrong now. */
-        NodeProblem: {
-            /**
-             * @description The code of its event, if it has one. It stays the same when the wording changes.
-             * @example pool_closed
-             */
-            code?: string | null;
-            /**
-             * Format: int32
-             * @description Number of the reporting node; absent without a cluster.
-             */
-            node?: number | null;
-            /** @description Name of that node. */
-            node_name?: string | null;
-            since?: components["schemas"]["Since"] | null;
-            /**
-             * @description What it concerns, unless it is the node itself: a pool by name, a disk by path, another node by
-             *     number.
-             * @example default
-             */
-            subject?: string | null;
-            /** @description What is wrong and what to do. */
-            text: string;
         };
         /**
          * @description An overcommitted file system: it has less free space than the sparse files of pools may still take. When
@@ -3790,7 +3795,7 @@ export interface components {
             token: string;
         };
         /**
-         * @description Severity of an event.
+         * @description Severity of an event or a finding.
          * @enum {string}
          */
         Severity: "info" | "warning" | "critical";
@@ -3826,6 +3831,29 @@ export interface components {
             /** @description One of the nodes has a single address: if that network is lost, both nodes continue alone. */
             one_way: boolean;
         };
+        /** @description What a finding concerns. */
+        Subject: {
+            /** @description ID of the volume: it stays the same when the volume is renamed. */
+            id?: string | null;
+            /** @description What kind of thing it is. */
+            kind: components["schemas"]["SubjectKind"];
+            /**
+             * @description Name of the volume, pool or node, path of the disk, or address; absent for the cluster, and where a
+             *     finding concerns several things of that kind.
+             */
+            name?: string | null;
+            /**
+             * Format: int32
+             * @description Number of the node, or of the node that has the subject; absent without a cluster, and for what is the
+             *     cluster's.
+             */
+            node?: number | null;
+        };
+        /**
+         * @description Kinds of what findings concern.
+         * @enum {string}
+         */
+        SubjectKind: "cluster" | "node" | "volume" | "copy" | "pool" | "disk" | "address" | "change";
         /** @description Limit for the resync traffic of all nodes together. */
         SyncLimit: {
             /**
@@ -4013,6 +4041,8 @@ export interface components {
              */
             epoch?: number | null;
             fork?: components["schemas"]["VolumeFork"] | null;
+            /** @description Its health, as the queried node sees it. */
+            health: components["schemas"]["VolumeHealth"];
             /** @description Permanent volume ID, also its SCSI serial number. */
             id: string;
             /** @description How its blocks are stored. */
@@ -4172,6 +4202,11 @@ export interface components {
              */
             split: boolean;
         };
+        /**
+         * @description Health of a volume: the first of these that holds, from the worst.
+         * @enum {string}
+         */
+        VolumeHealth: "split_brain" | "unavailable" | "continued_alone" | "resyncing" | "degraded" | "healthy";
         /**
          * @description How a volume's blocks are stored.
          * @enum {string}
@@ -5164,6 +5199,39 @@ export interface operations {
             };
             421: components["responses"]["Misdirected"];
             /** @description `too_many_streams` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+        };
+    };
+    list_findings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_Finding"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            /** @description `not_running` */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7414,61 +7482,6 @@ export interface operations {
             };
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
-        };
-    };
-    list_problems: {
-        parameters: {
-            query?: {
-                /** @description A node number, or `all`; absent: the queried node. */
-                node?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description All of them */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["List_NodeProblem"];
-                };
-            };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            421: components["responses"]["Misdirected"];
-            503: components["responses"]["Unavailable"];
-            504: components["responses"]["Late"];
         };
     };
     list_sessions: {

@@ -53,7 +53,7 @@ export function Candidates({ of }: { of: Candidate[] }) {
 }
 
 /** With a capital letter and a full stop. */
-export function sentence(text: string): string {
+function sentence(text: string): string {
   const first = text.charAt(0).toUpperCase() + text.slice(1)
   return /[.!?]$/.test(first) ? first : `${first}.`
 }

@@ -1,15 +1,13 @@
 import { Badge } from '@mantine/core'
 import type { ReactNode } from 'react'
 import type { ClusterNode, VolumeCopy } from '../api/types'
-import type { Severity } from '../words/health'
 import { copyState } from '../words/sync'
+import type { Tone } from '../words/tone'
 import { Icon } from './Icon'
-
-export type Tone = Severity | 'off'
 
 export const COLOR: Record<Tone, string> = {
   ok: 'green',
-  advice: 'gray',
+  info: 'gray',
   working: 'blue',
   warning: 'yellow',
   critical: 'red',

@@ -1,6 +1,6 @@
 import { Box, Group, Progress, Text } from '@mantine/core'
 import { link } from '../route'
-import { lasting } from '../words/health'
+import { lasting } from '../words/since'
 import { duration } from '../words/size'
 import { type RunningSync, progress, restraint, syncLine } from '../words/sync'
 import { useNow } from './clock'

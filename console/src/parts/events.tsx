@@ -1,8 +1,9 @@
 import { Group, Stack, Text } from '@mantine/core'
 import type { Event } from '../api/types'
 import { place, seenBy } from '../words/events'
+import type { Tone } from '../words/tone'
 import { Age } from './Age'
-import { State, type Tone } from './State'
+import { State } from './State'
 
 function toneOf(event: Event): Tone {
   switch (event.severity) {

@@ -8,11 +8,12 @@ import { Ask, DeedButton, Said } from '../parts/deed'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
-import { State, type Tone } from '../parts/State'
+import { State } from '../parts/State'
 import { Tried } from '../parts/Tried'
 import { type AddressDraft, addAddress, addressOf, addressProblem, bare, holderOf, isUnreadable, mayHave } from '../words/addresses'
 import { ursa } from '../words/command'
-import { nameOf } from '../words/health'
+import { nameOf } from '../words/nodes'
+import type { Tone } from '../words/tone'
 
 const TONES: Record<FloatingAddress['state'], Tone> = { held: 'ok', taking: 'working', nobody: 'critical', unknown: 'off', unreadable: 'warning' }
 

@@ -5,7 +5,7 @@ import type { ClusterNode } from '../api/types'
 import { Ask, DeedButton, Said } from '../parts/deed'
 import { Panel } from '../parts/Panel'
 import { Rows } from '../parts/Rows'
-import { nameOf } from '../words/health'
+import { nameOf } from '../words/nodes'
 import { KEPT_FOR, type KeptFor, WHO_CALLS, keptFor, linkFor, noneForData, withRole } from '../words/links'
 import { listed } from '../words/missing'
 

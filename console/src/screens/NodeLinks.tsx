@@ -5,7 +5,7 @@ import { Panel } from '../parts/Panel'
 import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 import { type Between, SEEN, linkLines } from '../words/between'
-import { nameOf } from '../words/health'
+import { nameOf } from '../words/nodes'
 
 /** What both nodes of each two say of the links between them. */
 export function NodeLinks({ pairs, missing, at }: { pairs: Between[]; missing: Missing[]; at: number }) {

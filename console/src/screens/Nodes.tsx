@@ -1,7 +1,7 @@
 import { Group, NumberInput, Progress, SimpleGrid, Stack, Switch, Table, Text, TextInput, Title } from '@mantine/core'
 import { useState } from 'react'
 import { api, data } from '../api/client'
-import { useNode, useNodes, useSessions } from '../api/queries'
+import { useFindings, useNode, useNodes, useSessions } from '../api/queries'
 import type { ClusterNode, LiveCore } from '../api/types'
 import { useLive } from '../live/live'
 import { useNow } from '../parts/clock'
@@ -14,10 +14,11 @@ import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
-import { downWord, lasting, nameOf, nodeSince } from '../words/health'
 import { unheard } from '../words/missing'
+import { downWord, nameOf, nodeSince } from '../words/nodes'
 import { readConfirmWord } from '../words/readconfirm'
 import { NO_VOTES, etcdDecides, recordWord } from '../words/record'
+import { lasting } from '../words/since'
 import { duration, plural } from '../words/size'
 import { Addresses } from './Addresses'
 import { Networks } from './Networks'
@@ -215,8 +216,11 @@ function Invite({ opened, close, etcd }: { opened: boolean; close: () => void; e
 
 function Here() {
   const node = useNode()
+  const found = useFindings()
+  const here = useNodes().data?.find((one) => one.here)?.id
   if (!node.data) return null
   const one = node.data
+  const own = (found.data ?? []).filter(({ seen_by }) => here === undefined || seen_by?.includes(here))
   const record = recordWord(one.record)
   const confirm = readConfirmWord(one.read_confirm)
   return (
@@ -227,7 +231,7 @@ function Here() {
           ['iSCSI', one.portals.join(', ')],
           ...(record === undefined ? [] : [['Cluster’s record', record] satisfies [string, string]]),
           ...(confirm === undefined ? [] : [['Confirmed reads', confirm] satisfies [string, string]]),
-          ['Problems', one.problems?.length ? one.problems.join('; ') : 'none'],
+          ['Findings', !found.data ? 'unknown' : own.length > 0 ? own.map(({ cause }) => cause).join(' ') : 'none'],
           ['Changes', one.changes.length ? one.changes.map((change) => `${change.what}, for ${duration(change.age)}, waiting for ${change.waits_for}`).join('; ') : 'none in progress'],
         ]}
       />

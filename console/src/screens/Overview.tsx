@@ -1,6 +1,6 @@
 import { Alert, Anchor, Box, Group, Progress, SimpleGrid, Stack, Text, Title } from '@mantine/core'
 import { useEvents, useForecasts, useJobs, useMissingEvents, useMissingPools, useMissingSessions, useMissingVolumes, useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
-import type { ClusterNode, Pool, Volume } from '../api/types'
+import type { ClusterNode, Finding, Pool, Volume } from '../api/types'
 import { Age } from '../parts/Age'
 import { useNow } from '../parts/clock'
 import { EventLine, newestFirst } from '../parts/events'
@@ -11,9 +11,10 @@ import { Figure, Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { COLOR, State } from '../parts/State'
 import { keyOf } from '../words/events'
-import { type Finding, isAdvice, lasting } from '../words/health'
+import { allWell, isAdvice, keyOf as keyOfFinding, linkOf, toneOf, worstTone } from '../words/findings'
 import { LOSS_TONE, type NodeLoss, lossAlone, lossesByNode } from '../words/losses'
 import { listed } from '../words/missing'
+import { lasting } from '../words/since'
 import { duration, percent, plural, size } from '../words/size'
 import { LoadPanel } from './Load'
 import { sinceOf, useHealth } from './useHealth'
@@ -31,7 +32,7 @@ export function Overview() {
       </Title>
       {node.error && <ProblemAlert error={node.error} what="The data below is out of date" />}
       <MissingNote what="Volumes" missing={missing} />
-      <HealthPanel />
+      <HealthPanel nodes={nodes.data} volumes={volumes.data ?? []} pools={pools.data ?? []} />
       <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
         <LossPanel volumes={volumes.data} nodes={nodes.data} at={volumes.dataUpdatedAt} />
         <CapacityPanel pools={pools.data} at={pools.dataUpdatedAt} />
@@ -56,21 +57,25 @@ const HEADLINE = {
 /** So many findings are shown of those that are not the worst, and so many pieces of advice. */
 const LINES_MAX = 5
 
-function HealthPanel() {
-  const { found, severity, well, known, at } = useHealth()
+function HealthPanel({ nodes, volumes, pools }: { nodes?: ClusterNode[] | null; volumes: Volume[]; pools: Pool[] }) {
+  const { found, at } = useHealth()
+  if (!found) {
+    return (
+      <Panel title="Health" at={at}>
+        <Empty>Loading…</Empty>
+      </Panel>
+    )
+  }
+  const tone = worstTone(found)
   const advice = found.filter(isAdvice)
   const [first, ...others] = found.filter((finding) => !isAdvice(finding))
   return (
-    <Panel title="Health" at={at} right={known && <State tone={severity}>{HEADLINE[severity]}</State>}>
-      {!known ? (
-        <Empty>Loading…</Empty>
-      ) : (
-        <Stack gap="sm">
-          {first ? <FindingAlert finding={first} /> : <Text size="sm">{well}</Text>}
-          {others.length > 0 && <Lines head={`${others.length} more:`} findings={others} />}
-          {advice.length > 0 && <Lines head="Advice:" findings={advice} />}
-        </Stack>
-      )}
+    <Panel title="Health" at={at} right={<State tone={tone}>{HEADLINE[tone]}</State>}>
+      <Stack gap="sm">
+        {first ? <FindingAlert finding={first} /> : <Text size="sm">{allWell(nodes, volumes, pools)}</Text>}
+        {others.length > 0 && <Lines head={`${others.length} more:`} findings={others} />}
+        {advice.length > 0 && <Lines head="Advice:" findings={advice} />}
+      </Stack>
     </Panel>
   )
 }
@@ -83,12 +88,12 @@ function Lines({ head, findings }: { head: string; findings: Finding[] }) {
         {head}
       </Text>
       {findings.slice(0, LINES_MAX).map((finding) => (
-        <Group key={finding.key} gap="xs" wrap="nowrap" align="flex-start">
-          <Text c={COLOR[finding.severity]} pt={2}>
-            <Icon name={finding.severity} size={15} />
+        <Group key={keyOfFinding(finding)} gap="xs" wrap="nowrap" align="flex-start">
+          <Text c={COLOR[toneOf(finding)]} pt={2}>
+            <Icon name={toneOf(finding)} size={15} />
           </Text>
           <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
-            {finding.link ? <To href={finding.link}>{finding.cause}</To> : finding.cause} {isAdvice(finding) ? finding.action : <Since finding={finding} />}
+            <To href={linkOf(finding)}>{finding.cause}</To> {isAdvice(finding) ? `${finding.action}.` : <Since finding={finding} />}
           </Text>
         </Group>
       ))}
@@ -99,10 +104,10 @@ function Lines({ head, findings }: { head: string; findings: Finding[] }) {
 
 function FindingAlert({ finding }: { finding: Finding }) {
   return (
-    <Alert color={COLOR[finding.severity]} icon={<Icon name={finding.severity} />} title={finding.cause}>
+    <Alert color={COLOR[toneOf(finding)]} icon={<Icon name={toneOf(finding)} />} title={finding.cause}>
       <Text size="sm">
-        <b>What to do:</b> {finding.action}{' '}
-        {finding.link && finding.link !== '#/' && <Anchor href={finding.link} inherit c="inherit" td="underline">Show</Anchor>}
+        {finding.action ? <><b>What to do:</b> {finding.action}: <code>{finding.command}</code></> : 'No action needed.'}{' '}
+        <Anchor href={linkOf(finding)} inherit c="inherit" td="underline">Show</Anchor>
       </Text>
       <Since finding={finding} inherit />
     </Alert>

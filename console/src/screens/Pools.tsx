@@ -3,24 +3,27 @@ import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useForbidden } from '../api/access'
 import { api, data } from '../api/client'
-import { useDisks, useMissingPools, useMissingProblems, useNodes, usePools, useProblems } from '../api/queries'
-import type { NodeProblem, Pool, PoolDisk } from '../api/types'
+import { useDisks, useFindings, useMissingPools, useNodes, usePools } from '../api/queries'
+import type { Finding, Pool, PoolDisk } from '../api/types'
 import { useNow } from '../parts/clock'
 import { Ask, DeedButton, Said } from '../parts/deed'
 import { Icon } from '../parts/Icon'
 import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
-import { Empty, ProblemAlert, sentence } from '../parts/Problem'
+import { Empty, ProblemAlert } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
-import { COLOR, State, type Tone } from '../parts/State'
+import { COLOR, State } from '../parts/State'
 import { Tried } from '../parts/Tried'
 import { onNode, ursa } from '../words/command'
 import { type Wanted, diskChoices, diskLine } from '../words/disks'
-import { lasting, nameOf } from '../words/health'
+import { findingsOf, keyOf } from '../words/findings'
 import { elsewhere } from '../words/missing'
 import { isName, nameProblem } from '../words/names'
-import { lacking, troublesOf } from '../words/pools'
+import { nameOf } from '../words/nodes'
+import { lacking } from '../words/pools'
+import { lasting } from '../words/since'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
+import type { Tone } from '../words/tone'
 
 type Deed = 'disk' | 'acknowledge' | 'reopen' | 'export' | 'accept' | 'forget'
 
@@ -100,9 +103,7 @@ const MEANING: Record<Pool['state'], string> = {
 function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed: Deed) => void }) {
   const forbidden = useForbidden('change')
   const machines = useForbidden('administer')
-  const problems = useProblems()
-  const silent = useMissingProblems()
-  const { setBack, readErrors, known } = troublesOf(pool, problems.data, silent)
+  const { setBack, readErrors, known } = findingsOf(pool, useFindings().data)
   const works = pool.state === 'online'
   const closed = pool.state === 'unavailable' || pool.state === 'exported'
   const taken = pool.total - pool.free
@@ -139,12 +140,12 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
           </Text>
         )}
         {pool.overcommit && <Text size="sm">Overcommitted: {lacking(pool.overcommit)}</Text>}
-        {[...(setBack ? [setBack] : []), ...readErrors].map(({ text }) => (
-          <Group key={text} gap="xs" wrap="nowrap" align="flex-start">
+        {[...(setBack ? [setBack] : []), ...readErrors].map((finding) => (
+          <Group key={keyOf(finding)} gap="xs" wrap="nowrap" align="flex-start">
             <Text c={COLOR.warning} pt={2}>
               <Icon name="warning" size={15} />
             </Text>
-            <Text size="sm" style={{ overflowWrap: 'anywhere' }}>{sentence(text)}</Text>
+            <Text size="sm" style={{ overflowWrap: 'anywhere' }}>{finding.cause}</Text>
           </Group>
         ))}
         {pool.total > 0 && (
@@ -164,7 +165,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
         )}
         <Rows width={560} head={['Disk', 'State', { right: 'Free' }, { right: 'Size' }]}>
           {pool.disks.map((disk) => (
-            <DiskRow key={disk.path} disk={disk} readErrors={readErrors.find(({ subject }) => subject === disk.path)} open={pool.id !== undefined && pool.id !== null} />
+            <DiskRow key={disk.path} disk={disk} readErrors={readErrors.find(({ subject }) => subject.name === disk.path)} open={pool.id !== undefined && pool.id !== null} />
           ))}
         </Rows>
         {pool.disks.length > 1 && <Text size="xs" c="dimmed">The pool needs all of its disks and is lost if any one of them is lost. Keep copies of its volumes on other nodes.</Text>}
@@ -173,7 +174,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
   )
 }
 
-function DiskRow({ disk, readErrors, open }: { disk: PoolDisk; readErrors?: NodeProblem; open: boolean }) {
+function DiskRow({ disk, readErrors, open }: { disk: PoolDisk; readErrors?: Finding; open: boolean }) {
   const now = useNow()
   return (
     <Table.Tr>

@@ -20,7 +20,7 @@ import { LOSS_TONE } from '../words/losses'
 import { agreement, etcdDecides } from '../words/record'
 import { size } from '../words/size'
 import { copyStateMeaning, syncsOf } from '../words/sync'
-import { isElsewhere, servers, unserved, volumeState } from '../words/volume'
+import { isElsewhere, servers, volumeState } from '../words/volume'
 import { VolumeActions } from './VolumeActions'
 import { PathsPanel } from './VolumePaths'
 
@@ -34,7 +34,7 @@ export function VolumeScreen({ name }: { name: string }) {
   }
   const one = volume.data
   const at = volume.dataUpdatedAt
-  const { tone, word, why } = volumeState(one, nodes.data ?? [])
+  const { tone, word, why } = volumeState(one)
   return (
     <Stack gap="md">
       <Group justify="space-between" align="flex-start">
@@ -55,7 +55,7 @@ export function VolumeScreen({ name }: { name: string }) {
       </Group>
       {volume.error && <ProblemAlert error={volume.error} what="The figures below are out of date" />}
       {(one.problem || one.fork) && (
-        <Alert color={tone === 'critical' ? 'red' : 'yellow'} icon={<Icon name={tone} />} title={alertTitle(one, nodes.data ?? [])}>
+        <Alert color={tone === 'critical' ? 'red' : 'yellow'} icon={<Icon name={tone} />} title={alertTitle(one)}>
           <Text size="sm">{one.problem ?? why}</Text>
           {one.fork && (
             <Text size="sm">
@@ -78,10 +78,10 @@ export function VolumeScreen({ name }: { name: string }) {
   )
 }
 
-function alertTitle(volume: Volume, nodes: ClusterNode[]): string {
+function alertTitle(volume: Volume): string {
   if (volume.fork?.split) return 'Split brain: the copies have diverged'
   if (volume.fork) return `Node ${volume.fork.node} continues alone`
-  return unserved(volume, nodes) ? 'This volume is unavailable' : 'This node does not serve the volume; other nodes do'
+  return volume.health === 'unavailable' ? 'This volume is unavailable' : 'This node does not serve the volume; other nodes do'
 }
 
 /** Why there is nothing to be shown of a volume. */

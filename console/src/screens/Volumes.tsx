@@ -2,7 +2,7 @@ import { Button, Group, SegmentedControl, Select, Stack, Table, Text, TextInput,
 import { useDebouncedValue } from '@mantine/hooks'
 import { useMemo, useState } from 'react'
 import { useMissingVolumes, useNodes, useVolumes } from '../api/queries'
-import type { ClusterNode, Volume } from '../api/types'
+import type { Volume } from '../api/types'
 import { useLive } from '../live/live'
 import type { Sample } from '../live/sample'
 import { Age } from '../parts/Age'
@@ -33,7 +33,7 @@ export function Volumes() {
   const known = nodes.data ?? undefined
   const several = (known?.length ?? 0) > 1
   const all = volumes.data
-  const attention = all?.filter((volume) => volumeState(volume, known).tone !== 'ok').length ?? 0
+  const attention = all?.filter((volume) => volumeState(volume).tone !== 'ok').length ?? 0
   const shown = useMemo(() => {
     const wanted = text.trim().toLowerCase()
     const load = (volume: Volume) => {
@@ -42,7 +42,7 @@ export function Volumes() {
     }
     const found = (all ?? []).filter(
       (volume) =>
-        (filter !== 'attention' || volumeState(volume, known).tone !== 'ok') &&
+        (filter !== 'attention' || volumeState(volume).tone !== 'ok') &&
         (on === null || (volume.copies ?? []).some((copy) => String(copy.node) === on)) &&
         (filter !== 'busy' || load(volume) > 0) &&
         (wanted === '' || [volume.name, volume.pool, volume.kind, ...volume.maps.flatMap((map) => [map.target, map.host]), nodesWord(volume)].some((field) => field.toLowerCase().includes(wanted))),
@@ -50,7 +50,7 @@ export function Volumes() {
     if (order === 'size') found.sort((a, b) => b.size - a.size)
     if (order === 'load') found.sort((a, b) => load(b) - load(a))
     return found
-  }, [all, known, text, filter, on, order, live.volumes])
+  }, [all, text, filter, on, order, live.volumes])
   return (
     <Stack gap="md">
       <Group justify="space-between">
@@ -109,7 +109,7 @@ export function Volumes() {
           </Group>
           <Rows width={several ? 860 : 760} head={['Name', 'State', 'Size', 'Kind', 'Copies', several && 'Nodes', 'Mapped to', { right: 'IOPS' }, { right: 'Bandwidth' }]} hover>
             {shown.slice(0, ROWS_MAX).map((volume) => (
-              <Row key={volume.id} volume={volume} nodes={known} now={live.volumes.get(volume.id)} several={several} />
+              <Row key={volume.id} volume={volume} now={live.volumes.get(volume.id)} several={several} />
             ))}
           </Rows>
           {all && shown.length === 0 && <Empty>None of {all.length} volumes matches. Change the filter.</Empty>}
@@ -120,8 +120,8 @@ export function Volumes() {
   )
 }
 
-function Row({ volume, nodes, now, several }: { volume: Volume; nodes?: ClusterNode[]; now?: Sample; several: boolean }) {
-  const { tone, word, why } = volumeState(volume, nodes)
+function Row({ volume, now, several }: { volume: Volume; now?: Sample; several: boolean }) {
+  const { tone, word, why } = volumeState(volume)
   const to = volumeLink(volume)
   const hosts = [...new Set(volume.maps.map((map) => map.host))]
   return (

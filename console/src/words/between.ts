@@ -1,7 +1,7 @@
 // The links between each two nodes, from what both of them say.
 
 import type { ClusterNode, NodeLink, RoleLinks } from '../api/types'
-import { nameOf } from './health'
+import { nameOf } from './nodes'
 import { duration } from './size'
 
 /** `one_sided`: the two do not say the same. `unknown`: neither was heard. */

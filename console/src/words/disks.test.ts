@@ -8,7 +8,7 @@ describe('disks to choose from', () => {
   const disks = [
     disk('sda', { partitions: ['sda1'] }),
     disk('sdb', { unused: true, holds: 'nothing', model: 'DISK 9' }),
-    disk('sdc', { holds: 'a disk of a pool' }),
+    disk('sdc', { holds: 'a disk of a pool', importable: true }),
     disk('sdd', { pool: 'main' }),
     disk('sde', { holds: 'an ext file system' }),
     disk('sdf1', { part_of: 'sdf', unused: true, holds: 'nothing' }),

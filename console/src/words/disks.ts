@@ -6,11 +6,8 @@ import { size } from './size'
 /** What is looked for: a disk that a pool takes as it is, or one that has been a pool's. */
 export type Wanted = 'unused' | 'pool'
 
-/** What the node says of a disk of one of Ursa's pools. */
-const OF_A_POOL = 'a disk of a pool'
-
 export function diskChoices(disks: BlockDevice[], wanted: Wanted): BlockDevice[] {
-  return disks.filter((disk) => (wanted === 'unused' ? disk.unused : disk.holds === OF_A_POOL))
+  return disks.filter((disk) => (wanted === 'unused' ? disk.unused : disk.importable))
 }
 
 /** `sdb, 4TiB, ST4000, nothing on it`. */

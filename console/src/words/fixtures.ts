@@ -1,6 +1,6 @@
 // Nodes and volumes for tests.
 
-import type { ClusterNode, CopyState, Volume } from '../api/types'
+import type { ClusterNode, CopyState, Finding, Volume } from '../api/types'
 
 export function node(id: number, more: Partial<ClusterNode> = {}): ClusterNode {
   return {
@@ -33,6 +33,7 @@ export function volume(name: string, copies: [number, CopyState][], more: Partia
     created: 0,
     naa: '6000',
     maps: [{ target: `iqn.2026-11.io.ursa:${name}`, lun: 0, host: 'local' }],
+    health: 'healthy',
     serving: true,
     copies: copies.map(([id, state], slot) => ({
       node: id,
@@ -43,4 +44,8 @@ export function volume(name: string, copies: [number, CopyState][], more: Partia
     })),
     ...more,
   }
+}
+
+export function finding(code: Finding['code'], subject: Finding['subject'], more: Partial<Finding> = {}): Finding {
+  return { code, severity: 'warning', subject, cause: 'Something is wrong.', action: 'Do something about it', command: 'ursa status', ...more }
 }

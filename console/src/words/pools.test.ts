@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import type { NodeProblem, Pool } from '../api/types'
-import { poolChoices, poolProblem, troublesOf } from './pools'
+import type { Pool } from '../api/types'
+import { poolChoices, poolProblem } from './pools'
 
 const GIB = 2 ** 30
 const pool = (name: string, more: Partial<Pool> = {}): Pool => ({ name, state: 'online', disks: [], extent: 1, free: GIB, total: 2 * GIB, volumes: 0, ...more })
@@ -21,15 +21,4 @@ it('offers each name once, with what is free', () => {
   expect(offered.map((one) => [one.value, one.disabled])).toEqual([['fast', false], ['slow', true]])
   expect(offered[0]?.label).toBe('fast: 1GiB free of 2GiB on n1, 0B free of 2GiB on node 2')
   expect(offered[1]?.label).toBe('slow: 1GiB free of 2GiB')
-})
-
-it('knows what a pool’s own node says of it', () => {
-  const one = pool('fast', { node: 2, disks: [{ path: '/dev/sdb', total: 0, free: 0 }, { path: '/dev/sdc', total: 0, free: 0 }] })
-  const said = (code: string, subject: string, node?: number): NodeProblem => ({ text: `${code} ${subject}`, code, subject, node })
-  const problems = [said('pool_set_back', 'fast', 1), said('pool_set_back', 'slow', 2), said('pool_set_back', 'fast', 2), said('read_failed', '/dev/sdb', 1), said('read_failed', '/dev/sdc', 2), said('disk_failed', '/dev/sdb', 2)]
-  expect(troublesOf(one, problems, [])).toEqual({ setBack: problems[2], readErrors: [problems[4]], known: true })
-  const alone = { ...one, node: undefined }
-  expect(troublesOf(alone, [said('read_failed', '/dev/sdb')], []).readErrors).toHaveLength(1)
-  expect(troublesOf(one, undefined, [])).toEqual({ setBack: undefined, readErrors: [], known: false })
-  expect(troublesOf(one, [], [{ node: 2, node_name: 'n2', reason: 'it did not answer within 2 s' }]).known).toBe(false)
 })

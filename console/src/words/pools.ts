@@ -1,6 +1,6 @@
-// Which pools a volume or a copy of it can be in, and what nodes say of pools that are open.
+// Which pools a volume or a copy of it can be in.
 
-import type { Missing, NodeProblem, Pool } from '../api/types'
+import type { Pool } from '../api/types'
 import { size } from './size'
 
 /** The one that a node takes: of that name; unnamed the only one, or the one named default. */
@@ -33,24 +33,4 @@ export function poolChoices(pools: Pool[]): { value: string; label: string; disa
 /** What a file system lacks for the pools in it. */
 export function lacking({ free, promised }: NonNullable<Pool['overcommit']>): string {
   return `its file system has ${size(free)} free, and pools on it may still need ${size(promised)}. When it is full, writes that need new space fail.`
-}
-
-/** What is the matter with a pool, as far as its node says so. */
-export interface PoolTroubles {
-  /** It holds an older state than when it was last in use. */
-  setBack?: NodeProblem
-  /** Reads that its disks have failed, and nobody has acknowledged: one for each of these disks. */
-  readErrors: NodeProblem[]
-  /** Whether its node has been heard: otherwise there may be more. */
-  known: boolean
-}
-
-/** `problems`: undefined while they are not known. `silent`: nodes that do not say how they are. */
-export function troublesOf(pool: Pool, problems: NodeProblem[] | undefined, silent: Missing[]): PoolTroubles {
-  const own = (problems ?? []).filter(({ node }) => (node ?? undefined) === (pool.node ?? undefined))
-  return {
-    setBack: own.find(({ code, subject }) => code === 'pool_set_back' && subject === pool.name),
-    readErrors: own.filter(({ code, subject }) => code === 'read_failed' && pool.disks.some((disk) => disk.path === subject)),
-    known: problems !== undefined && !silent.some(({ node }) => node === pool.node),
-  }
 }

@@ -1,7 +1,7 @@
 // What stands above what a node has answered in place of what was asked for, or above that it has not answered.
 
 import type { Problem } from '../api/types'
-import type { Severity } from './health'
+import type { Tone } from './tone'
 
 /** What was asked for and is not there. */
 export interface Wanted {
@@ -13,7 +13,7 @@ export interface Wanted {
 
 export interface Headline {
   title: string
-  severity: Severity
+  severity: Tone
   /** Where in the console it is seen what becomes of it. */
   link?: string
   /** What to do before it is tried again. */

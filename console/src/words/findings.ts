@@ -1,0 +1,80 @@
+// How findings are shown. What is found, and what there is to do about it, the node says.
+
+import type { ClusterNode, Finding, Pool, Volume } from '../api/types'
+import { link } from '../route'
+import type { Tone } from './tone'
+
+/** The same as long as it is the same finding. */
+export function keyOf({ code, subject, seen_by }: Finding): string {
+  const { kind, id, name, node } = subject
+  return [code, kind, id ?? name, node, seen_by?.join()].join(' ')
+}
+
+export const isAdvice = (finding: Finding) => finding.severity === 'info'
+
+/** A finding without an action ends automatically. */
+const needsAction = (finding: Finding) => typeof finding.action === 'string'
+
+/** The look of a finding: what ends automatically is at work. */
+export function toneOf(finding: Finding): Tone {
+  return needsAction(finding) ? finding.severity : 'working'
+}
+
+/** The look of everything together: findings come the worst first, and advice does not count. */
+export function worstTone(found: Finding[]): 'ok' | 'working' | 'warning' | 'critical' {
+  const tone = found[0] ? toneOf(found[0]) : 'ok'
+  return tone === 'working' || tone === 'warning' || tone === 'critical' ? tone : 'ok'
+}
+
+/** How many findings somebody should look after. */
+export const problemsIn = (found: Finding[]): number => found.filter((finding) => !isAdvice(finding) && needsAction(finding)).length
+
+/** Where the console shows more of it. */
+export function linkOf({ code, subject: { kind, name } }: Finding): string {
+  switch (kind) {
+    case 'volume':
+    case 'copy':
+      if (!name || code === 'resync-paused') return '#/jobs'
+      return link('volumes', name)
+    case 'pool':
+    case 'disk':
+      return '#/pools'
+    case 'change':
+      return '#/jobs'
+    case 'node':
+    case 'address':
+    case 'cluster':
+      return '#/nodes'
+  }
+}
+
+const isOpen = (pool: Pool) => pool.state === 'online'
+
+/** What there is to say when nothing is found: no more than was asked. */
+export function allWell(nodes: ClusterNode[] | null | undefined, volumes: Volume[], pools: Pool[]): string {
+  const parts = [nodes && nodes.length > 1 ? `All ${nodes.length} nodes are up and report no problems` : 'This node is up and reports no problems']
+  if (volumes.length > 0) parts.push('all volumes are served')
+  if (volumes.some((volume) => volume.copies?.length)) parts.push('all copies are in sync')
+  if (pools.some(isOpen)) parts.push(pools.every(isOpen) ? 'all pools are online' : 'all open pools are online')
+  return `${parts.join(', ')}. No action needed.`
+}
+
+/** What is wrong with a pool that is open. */
+export interface PoolFindings {
+  /** It holds an older state than when it was last in use. */
+  setBack?: Finding
+  /** Reads that its disks have failed, and nobody has acknowledged: one for each of these disks. */
+  readErrors: Finding[]
+  /** Whether its node reports: otherwise there may be more. */
+  known: boolean
+}
+
+/** `found`: undefined while that is not known. */
+export function findingsOf(pool: Pool, found: Finding[] | undefined): PoolFindings {
+  const own = (found ?? []).filter(({ subject }) => (subject.node ?? undefined) === (pool.node ?? undefined))
+  return {
+    setBack: own.find(({ code, subject }) => code === 'pool-set-back' && subject.name === pool.name),
+    readErrors: own.filter(({ code, subject }) => code === 'read-failed' && pool.disks.some((disk) => disk.path === subject.name)),
+    known: found !== undefined && !own.some(({ code }) => code === 'node-silent' || code === 'node-down' || code === 'node-cut-off'),
+  }
+}
