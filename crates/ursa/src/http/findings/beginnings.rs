@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use api::{FindingCode, Since, Subject};
 
+use super::identity::identity;
 use super::own::Report;
-use super::words;
 
 /// Faults that are noted, of some 100 bytes each: a pool, a disk or another node has one at most, and a node
 /// has some dozens of these.
@@ -36,7 +36,7 @@ impl Beginnings {
         // What is in there is whole between two statements.
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let or_earlier = !std::mem::replace(&mut noted.looked, true);
-        let there: BTreeSet<Key> = reports.iter().map(words::identity).collect();
+        let there: BTreeSet<Key> = reports.iter().map(identity).collect();
         noted.since.retain(|known, _| there.contains(known));
         for key in there {
             if noted.since.len() < NOTED_MAX {
@@ -48,7 +48,7 @@ impl Beginnings {
     /// Since when it is there; `None`: it has not been noted yet. A core of the node asks, which waits for no
     /// lock.
     pub(super) fn of(&self, report: &Report) -> Option<Since> {
-        self.0.try_lock().ok()?.since.get(&words::identity(report)).copied()
+        self.0.try_lock().ok()?.since.get(&identity(report)).copied()
     }
 }
 

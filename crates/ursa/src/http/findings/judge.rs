@@ -8,8 +8,8 @@ use api::{
     ClusterNode, CopyState, Missing, Overcommit, Pool, PoolState, Severity, Since, Volume, VolumeCopy,
 };
 
+use super::identity::{identity, severity};
 use super::own::{OwnFault, Report};
-use super::words;
 use crate::http::volumes::health::{Unserved, unserved};
 
 /// What is known of the cluster.
@@ -134,7 +134,7 @@ pub(super) fn judge(observed: &Observed) -> Vec<Found<'_>> {
     found.extend(of_missing(observed).filter(|_| !is_removed));
     let two = nodes.len() == 2 && !observed.in_etcd;
     found.extend(two.then(|| What::NoWitness.since(None)));
-    found.sort_by_key(|found| (Reverse(words::severity(&found.what)), found.what.ends_automatically()));
+    found.sort_by_key(|found| (Reverse(severity(&found.what)), found.what.ends_automatically()));
     found
 }
 
@@ -323,7 +323,7 @@ fn of_reports(observed: &Observed) -> Vec<Found<'_>> {
     };
     let mut groups: Vec<Vec<&Report>> = Vec::new();
     for report in observed.reports.iter().filter(|report| !is_said(report)) {
-        let is_same = |group: &&mut Vec<&Report>| words::identity(group[0]) == words::identity(report);
+        let is_same = |group: &&mut Vec<&Report>| identity(group[0]) == identity(report);
         match groups.iter_mut().filter(|_| report.is_of_cluster()).find(is_same) {
             Some(group) => group.push(report),
             None => groups.push(vec![report]),

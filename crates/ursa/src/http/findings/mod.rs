@@ -2,9 +2,10 @@
 //! the console show them.
 //!
 //! Nodes tell each other codes and facts ([`own`]); [`judge`] makes findings of these and of what this node
-//! knows; [`words`] has the text of each.
+//! knows; [`identity`] says which each is, [`words`] has its text.
 
 mod beginnings;
+mod identity;
 mod judge;
 mod own;
 #[cfg(test)]
@@ -18,10 +19,10 @@ use ::node::Control;
 use api::{ClusterNode, Finding, List, Problem, RecordPlace};
 use axum::extract::State as Extracted;
 
+pub use self::identity::severity_of;
 use self::judge::{Observed, judge};
 pub use self::own::Opened;
 pub(super) use self::own::reports;
-pub use self::words::severity_of;
 use super::peers::{self, Asked};
 use super::refusal::Refusal;
 use super::state::State;

@@ -1,14 +1,13 @@
-//! The one table of what people read about findings, with the code, the severity and the subject of each.
+//! The one table of what people read about findings.
 
 use std::fmt::Display;
 
 use ::node::control::{FaultKind, Stall, UnreadBlock};
 use ::node::{RecordDamage, RecordFault, RecordMissing};
-use api::{
-    ClusterNode, Finding, FindingCode, Missing, Overcommit, Pool, Severity, Subject, SubjectKind, Volume,
-};
+use api::{ClusterNode, Finding, Missing, Overcommit, Pool, SubjectKind, Volume};
 use base::ByteLen;
 
+use super::identity::{code_and_subject, severity};
 use super::judge::{Copy, Found, Impact, Resync, What};
 use super::own::{OwnFault, Report};
 use crate::http::volumes::health::Unserved;
@@ -48,135 +47,6 @@ pub(super) fn told(found: &Found<'_>, nodes: &[ClusterNode]) -> Finding {
             What::Own(reports) => reports.iter().filter_map(|report| report.node).collect(),
             _ => Vec::new(),
         },
-    }
-}
-
-/// How bad it is.
-pub(super) fn severity(what: &What<'_>) -> Severity {
-    match what {
-        What::SplitBrain(_) | What::Unserved { .. } => Severity::Critical,
-        What::DiskFailed { impact, .. } | What::PoolClosed { impact, .. } => impact.severity,
-        What::Own(reports) => match &reports[0].fault {
-            OwnFault::Node(kind) => severity_of(kind),
-            _ => Severity::Warning,
-        },
-        What::NoWitness | What::PoolOvercommitted { .. } | What::PoolNearlyFull(_) => Severity::Info,
-        _ => Severity::Warning,
-    }
-}
-
-/// How bad a node's own fault is. What it costs volumes is said of the volumes.
-pub fn severity_of(kind: &FaultKind) -> Severity {
-    match kind {
-        FaultKind::CopiesMismatch { .. } => Severity::Critical,
-        _ => Severity::Warning,
-    }
-}
-
-/// Which of all findings it is.
-fn code_and_subject(what: &What<'_>) -> (FindingCode, Subject) {
-    use FindingCode as Code;
-    match what {
-        What::SplitBrain(volume) => (Code::SplitBrain, of_volume(volume)),
-        What::Unserved { volume, .. } => (Code::VolumeUnavailable, of_volume(volume)),
-        What::ContinuedAlone { volume, .. } => (Code::ContinuedAlone, of_volume(volume)),
-        What::Resync { how, copies } => {
-            let code = match how {
-                Resync::Paused => Code::ResyncPaused,
-                Resync::Waiting => Code::ResyncWaiting,
-                Resync::Running => Code::ResyncRunning,
-                Resync::Unknown => Code::CopyOutOfSync,
-            };
-            (code, of_copies(copies))
-        }
-        What::NodeDown(node) => (Code::NodeDown, of_node(Some(node.id), &node.name)),
-        What::NodeMaintenance(node) => (Code::NodeMaintenance, of_node(Some(node.id), &node.name)),
-        What::NodeCutOff(node) => (Code::NodeCutOff, of_node(Some(node.id), &node.name)),
-        What::NodeSilent { missing, .. } => {
-            (Code::NodeSilent, of_node(Some(missing.node), &missing.node_name))
-        }
-        What::NoQuorum { .. } => (Code::NoQuorum, subject(SubjectKind::Cluster)),
-        What::RecordSilent => (Code::RecordLost, subject(SubjectKind::Cluster)),
-        What::NoWitness => (Code::NoWitness, subject(SubjectKind::Cluster)),
-        What::DiskFailed { pool, .. } => (Code::DiskFailed, of_pool(pool)),
-        What::PoolClosed { pool, .. } => (Code::PoolClosed, of_pool(pool)),
-        What::PoolReadOnly(pool) => (Code::PoolReadOnly, of_pool(pool)),
-        What::PoolOvercommitted { pool, .. } => (Code::PoolOvercommitted, of_pool(pool)),
-        What::PoolNearlyFull(pool) => (Code::PoolNearlyFull, of_pool(pool)),
-        What::Own(reports) => identity(reports[0]),
-    }
-}
-
-/// Which of all findings a report is.
-pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
-    use FindingCode as Code;
-    let of = |kind: SubjectKind, name: &str| named(kind, name, report.node);
-    let of_itself = || of_node(report.node, report.node_name.as_deref().unwrap_or_default());
-    let kind = match &report.fault {
-        OwnFault::Node(kind) => kind,
-        OwnFault::AuditUnavailable { .. } => return (Code::AuditUnavailable, of_itself()),
-        OwnFault::CertificateUnavailable { .. } => return (Code::CertificateUnavailable, of_itself()),
-        OwnFault::ChangeStuck { what, .. } => return (Code::ChangeStuck, of(SubjectKind::Change, what)),
-    };
-    match kind {
-        FaultKind::RecordFault(_) => (Code::RecordFault, of_itself()),
-        FaultKind::RecordLatched => (Code::RecordLatched, of_itself()),
-        FaultKind::RecordEntriesUnreadable { .. } => (Code::RecordEntriesUnreadable, of_itself()),
-        FaultKind::RecordLost { .. } => (Code::RecordLost, subject(SubjectKind::Cluster)),
-        FaultKind::RecordStalled { .. } => (Code::RecordStalled, of_itself()),
-        FaultKind::LoginsRefused => (Code::LoginsRefused, of_itself()),
-        FaultKind::RemovedFromCluster | FaultKind::LeftBehind => (Code::NodeRemoved, of_itself()),
-        FaultKind::ClusterFailed { .. } => (Code::ClusterFailed, of_itself()),
-        FaultKind::NodeSetBack { .. } | FaultKind::RecordSetBack => (Code::NodeSetBack, of_itself()),
-        FaultKind::LinkAddressMissing { address, .. } => {
-            (Code::LinkAddressMissing, of(SubjectKind::Address, &address.to_string()))
-        }
-        FaultKind::NodeCutOff { node, .. } => (Code::NodeCutOff, of_node(Some(*node), "")),
-        FaultKind::FloatingIpLost { address, .. } => {
-            (Code::FloatingIpLost, named(SubjectKind::Address, &address.to_string(), None))
-        }
-        FaultKind::PoolClosed { pool, .. } => (Code::PoolClosed, of(SubjectKind::Pool, pool)),
-        FaultKind::PoolReadOnly { pool } => (Code::PoolReadOnly, of(SubjectKind::Pool, pool)),
-        FaultKind::PoolSetBack { pool, .. } => (Code::PoolSetBack, of(SubjectKind::Pool, pool)),
-        FaultKind::DiskFailed { disk, .. } => (Code::DiskFailed, of(SubjectKind::Disk, disk)),
-        FaultKind::ReadFailed { disk, .. } => (Code::ReadFailed, of(SubjectKind::Disk, disk)),
-        FaultKind::VolumeNameTaken { id, volume, .. } => {
-            let volume = named(SubjectKind::Volume, volume, report.node);
-            (Code::VolumeNameTaken, Subject { id: Some(id.clone()), ..volume })
-        }
-        FaultKind::CopiesMismatch { id, volume, .. } => {
-            let volume = named(SubjectKind::Volume, volume, None);
-            (Code::CopiesMismatch, Subject { id: Some(id.clone()), ..volume })
-        }
-    }
-}
-
-fn subject(kind: SubjectKind) -> Subject {
-    Subject { kind, name: None, id: None, node: None }
-}
-
-fn named(kind: SubjectKind, name: &str, node: Option<u16>) -> Subject {
-    Subject { name: Some(name.to_owned()).filter(|name| !name.is_empty()), node, ..subject(kind) }
-}
-
-fn of_node(node: Option<u16>, name: &str) -> Subject {
-    named(SubjectKind::Node, name, node)
-}
-
-fn of_pool(pool: &Pool) -> Subject {
-    named(SubjectKind::Pool, &pool.name, pool.node)
-}
-
-fn of_volume(volume: &Volume) -> Subject {
-    Subject { id: Some(volume.id.clone()), ..named(SubjectKind::Volume, &volume.name, None) }
-}
-
-fn of_copies(copies: &[Copy<'_>]) -> Subject {
-    match copies {
-        [(volume, copy)] => {
-            Subject { id: Some(volume.id.clone()), ..named(SubjectKind::Copy, &volume.name, Some(copy.node)) }
-        }
-        _ => subject(SubjectKind::Copy),
     }
 }
 
