@@ -36,7 +36,7 @@ const pressBeside = (text: string, name: string) => async (page: Page) => page.g
 const setBack = (open: (page: Page) => Promise<void>) => async (page: Page) => {
   const text = 'pool default (/var/lib/ursa/default.pool) was set back: it holds an older state than when it was last used; volume mail has no other copy in sync that is up, so it is unavailable: bring back the node with the other copy, or put the newer disks back and restart this node, or accept the older data with `ursa pool accept-older default`'
   const would = ['volumes mail are served with the older data in pool default: writes made since are lost', 'all other copies of them are fully resynced from it, even one that is down and has newer data']
-  await page.route(/\/v1\/problems\b/, (route) => route.fulfill({ json: { items: [{ node: 1, node_name: 'n1', code: 'pool_set_back', subject: 'default', text }], missing: [] } }))
+  await page.route(/\/v1\/findings\b/, (route) => route.fulfill({ json: { items: [{ code: 'pool-set-back', severity: 'warning', subject: { kind: 'pool', name: 'default', node: 1 }, cause: text, action: 'Find out who restored or reverted its disks', command: 'ursa pool show default --node 1' }] } }))
   await page.route(/\/accept-older\?.*dry_run/, (route) => route.fulfill({ json: { would } }))
   await page.getByText(/was set back: it holds an older state/).waitFor()
   await open(page)
@@ -46,7 +46,7 @@ const setBack = (open: (page: Page) => Promise<void>) => async (page: Page) => {
 const readErrors = (open: (page: Page) => Promise<void>) => async (page: Page) => {
   const path = await page.getByRole('region', { name: 'default on n1' }).getByRole('row').nth(1).locator('td').first().innerText()
   const text = `disk ${path} of pool default failed to read 2 blocks: 1 still cannot be read, first LBA 8192 of volume mail; check the disk (SMART, kernel log) and replace it if errors continue, or run \`ursa pool acknowledge default\``
-  await page.route(/\/v1\/problems\b/, (route) => route.fulfill({ json: { items: [{ node: 1, node_name: 'n1', code: 'read_failed', subject: path, text, since: { at: Math.floor(Date.now() / 1000) - 200 } }], missing: [] } }))
+  await page.route(/\/v1\/findings\b/, (route) => route.fulfill({ json: { items: [{ code: 'read-failed', severity: 'warning', subject: { kind: 'disk', name: path, node: 1 }, cause: text, action: 'Check the disk (smartctl, dmesg)', command: 'ursa pool acknowledge default --node 1', since: { at: Math.floor(Date.now() / 1000) - 200 } }] } }))
   await page.getByText(/failed to read 2 blocks/).waitFor()
   await open(page)
 }
