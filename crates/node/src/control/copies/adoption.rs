@@ -195,7 +195,7 @@ impl Control {
         next.copies.iter_mut().for_each(|copy| copy.incarnation = keeper.incarnation().0);
         let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
         keeper.commit(transaction).await?;
-        if !keeper.get::<VolumeEntry>(&key).is_some_and(|(entry, _)| entry.epoch >= next.epoch) {
+        if keeper.get::<VolumeEntry>(&key).is_none_or(|(entry, _)| entry.epoch < next.epoch) {
             return Err(ControlError::BeingAdopted(next.name));
         }
         keeper.end_sole(id);

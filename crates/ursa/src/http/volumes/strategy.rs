@@ -112,7 +112,7 @@ fn would_choose(volume: &str, strategy: Chosen, change: StrategyChange) -> Vec<S
 )]
 pub(in super::super) async fn resolve_fork(
     Extracted(state): Extracted<State>,
-    Segments(name): Segments<String>,
+    Segments(volume): Segments<String>,
     Parameters(Asked { dry_run }): Parameters<Asked>,
     Json(ForkResolution { keep, discard_other }): Json<ForkResolution>,
 ) -> Result<Response, Refusal> {
@@ -122,8 +122,7 @@ pub(in super::super) async fn resolve_fork(
             .hint("accept this with discard_other, or --discard-other")
             .field("discard_other"));
     }
-    let volume = name.clone();
-    let answer = if dry_run {
+    if dry_run {
         let check = move |control: Rc<Control>| async move {
             Ok((control.check_fork(&volume, keep).await?, control.node_names()))
         };
@@ -132,8 +131,7 @@ pub(in super::super) async fn resolve_fork(
     } else {
         let resolve = move |control: Rc<Control>| async move { control.resolve_fork(&volume, keep).await };
         state.call(resolve).await.map(|()| StatusCode::NO_CONTENT.into_response())
-    };
-    answer
+    }
 }
 
 /// What deciding it so would do.
