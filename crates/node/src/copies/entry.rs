@@ -418,6 +418,7 @@ pub struct NewCopy {
     /// The volume has data already, which this copy is to be given.
     pub blank: bool,
     /// It is the only copy of a new volume.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sole: bool,
     /// Who asks, by a number drawn at random: two may ask for one copy at the same time, and one of them give up.
     pub asker: u64,

@@ -314,38 +314,6 @@ fn it_goes_with_its_pool_to_another_node() {
     assert!(serving.copies.unwrap().serving, "{:?}", serving.problem);
 }
 
-/// The node that goes back has an old record, too, and serves what it had until it hears of the newer one.
-#[test]
-fn a_node_that_hears_late_of_other_copies_serves_its_old_one_no_more() {
-    let cluster = Cluster::new(1, 2, 1);
-    cluster.add_volume(VolumeKind::Thick, 1);
-    cluster.fill(0, BLOCKS, 1);
-    cluster.world.run_for(ACCESS_KEPT);
-    let image = cluster.image(0);
-    cluster.control(0, |control| async move {
-        let added = AddedCopy { node: 2, pool: None, instead_of: None };
-        control.add_copy(Shape::thick().name, added).await.unwrap();
-    });
-    cluster.wait_until_in_sync(0, 2);
-    cluster.fill(0, BLOCKS, 2);
-    cluster.world.crash(cluster.servers[0]);
-    cluster.world.run_for(Duration::from_secs(2));
-    cluster.put_back(0, image);
-    let first = cluster::NodeId::new(1).unwrap();
-    cluster.record.begin(first, cluster::memory::Fault::Unreachable);
-    // One that hears others, and knows that its record is behind, lets nobody in.
-    cluster.world.cut(cluster.servers[0], cluster.servers[1]);
-    cluster.start(0);
-    cluster.world.run_for(Duration::from_secs(2));
-    assert_eq!(cluster.holds(0, BLOCKS), [1], "it knows no better");
-    cluster.record.end(first, cluster::memory::Fault::Unreachable);
-    cluster.world.heal_all();
-    cluster.world.run_for(Duration::from_secs(15));
-    cluster.wait_until_in_sync(1, 2);
-    assert_eq!(cluster.holds(0, BLOCKS), [2]);
-    assert_eq!(cluster.checksum(0), cluster.checksum(1));
-}
-
 /// What is asked of a name is meant for the cluster's volume, never for one of the node that is asked.
 #[test]
 fn a_name_of_the_cluster_is_not_that_of_an_unrecorded_volume() {

@@ -106,8 +106,15 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
 
     rig.post("/v1/cluster/force-new", json!({})).refused(409, "cluster_works");
     rig.post("/v1/cluster/force-new?dry_run=true", json!({})).refused(409, "cluster_works");
-    rig.put("/v1/nodes/1/maintenance", json!({"on": true})).refused(409, "only_in_sync");
-    rig.put("/v1/nodes/1/maintenance?dry_run=true", json!({"on": true})).refused(409, "only_in_sync");
+    // Nobody could keep a volume served that has never had another copy.
+    let would = rig.put("/v1/nodes/1/maintenance?dry_run=true", json!({"on": true})).json(200);
+    assert_eq!(
+        would["would"],
+        json!([
+            "volume db has no other copy: it is unavailable while node 1 is down",
+            "node 1 can then be stopped"
+        ])
+    );
     let would = rig.put("/v1/nodes/1/maintenance?dry_run=true", json!({"on": false})).json(200);
     assert_eq!(would["would"], json!(["nothing: node 1 is not in maintenance"]));
     rig.put("/v1/nodes/2/maintenance", json!({"on": true})).refused(404, "node_not_found");
