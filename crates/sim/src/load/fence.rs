@@ -167,11 +167,12 @@ impl Fencer<'_> {
 
     async fn fence(&self, session: Session, rng: &mut Rng) -> Result<(), Error> {
         let Fencer { common, rights, kind, .. } = *self;
-        rights.set_fence(None);
+        rights.begin(common.history.tick());
         reserve(&session, surviving(FENCER)).await?;
         // It may be held by an earlier session of this host, through another node, or by another type.
         let held = reserve(&session, self.out(ServiceAction::Reserve, 0)).await;
         if is_conflict(&held) {
+            rights.clear();
             return reserve(&session, self.out(ServiceAction::Clear, 0)).await;
         }
         held?;
@@ -211,7 +212,10 @@ impl Fencer<'_> {
             0 => (ServiceAction::Clear, "reservation cleared"),
             _ => (ServiceAction::Release, "reservation released"),
         };
-        rights.set_fence(None);
+        match action {
+            ServiceAction::Clear => rights.clear(),
+            _ => rights.set_fence(None),
+        }
         reserve(&session, self.out(action, 0)).await?;
         common.counts.count(counted);
         Ok(())

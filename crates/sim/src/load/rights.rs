@@ -19,6 +19,9 @@ pub(super) struct Rights(Rc<Inner>);
 #[derive(Default)]
 struct Inner {
     fence: Cell<Option<Fence>>,
+    /// A CLEAR was sent, which may take effect until the next fencing begins; and by when the last one had.
+    clears: Cell<bool>,
+    cleared: Cell<Option<Time>>,
     /// By value written, how its writer was registered when it was sent.
     written: RefCell<BTreeMap<u64, Sent>>,
 }
@@ -104,6 +107,29 @@ impl Rights {
         self.0.fence.set(fence);
     }
 
+    /// All registrations are to be cleared.
+    pub(super) fn clear(&self) {
+        self.set_fence(None);
+        self.0.clears.set(true);
+    }
+
+    /// A fencing begins: what was sent for an earlier one has taken effect, or never will.
+    pub(super) fn begin(&self, at: Time) {
+        self.set_fence(None);
+        if self.0.clears.take() {
+            self.0.cleared.set(Some(at));
+        }
+    }
+
+    /// Whether a CLEAR may have taken this registration away: PREEMPT AND ABORT ends no command of a host that is
+    /// not registered any more.
+    fn may_be_cleared(&self, registration: Registration) -> bool {
+        match registration {
+            Registration::None => true,
+            Registration::Since(asked, _) => self.0.cleared.get().is_some_and(|cleared| asked < cleared),
+        }
+    }
+
     /// A write of this value is sent at this moment.
     pub(super) fn send(&self, value: u64, registration: Registration, at: Time) {
         self.0.written.borrow_mut().insert(value, Sent { registration, at });
@@ -137,8 +163,8 @@ impl Rights {
     pub(super) fn check_written(&self, fence: Fence, value: u64) {
         let written = self.0.written.borrow();
         let Sent { registration, at } = *written.get(&value).expect("somebody wrote it");
-        // One that nobody is registered for is not aborted by PREEMPT AND ABORT: it may have begun before.
-        let may_be_late = matches!(registration, Registration::None) && at < fence.asked;
+        // It may have begun before.
+        let may_be_late = at < fence.asked && self.may_be_cleared(registration);
         let is_allowed = match fence.has(registration) {
             Some(is_registered) => allows(fence.kind, is_registered, Access::Write),
             None => is_shared(fence.kind),
@@ -183,6 +209,25 @@ mod tests {
     fn what_was_registered_before_takes_no_effect() {
         let rights = Rights::default();
         rights.send(1, Registration::Since(1, 2), 3);
+        rights.check_written(fence(ReservationType::WriteExclusiveRegistrantsOnly), 1);
+    }
+
+    #[test]
+    fn what_a_clear_has_left_without_registration_may_be_late() {
+        let rights = Rights::default();
+        rights.clear();
+        rights.begin(4);
+        rights.send(1, Registration::Since(1, 2), 3);
+        rights.check_written(fence(ReservationType::WriteExclusiveRegistrantsOnly), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "a write took effect")]
+    fn what_was_registered_after_a_clear_takes_no_effect() {
+        let rights = Rights::default();
+        rights.clear();
+        rights.begin(4);
+        rights.send(1, Registration::Since(5, 6), 7);
         rights.check_written(fence(ReservationType::WriteExclusiveRegistrantsOnly), 1);
     }
 
