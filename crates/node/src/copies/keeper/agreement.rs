@@ -198,6 +198,10 @@ impl Keeper {
             }
             return Ok(outcome.clone());
         }
+        // No member of this epoch has it, and none takes anything of an earlier epoch: nothing is left to wait for.
+        if decided.as_ref().is_some_and(|decided| decided.version.epoch != members.epoch.0) {
+            *decided = None;
+        }
         // Of what is being installed here some is there already, and is not agreed on yet.
         if rt::now() > until || self.is_installing(id) && !makes(Canary::DecideBeside) {
             return Err(TryAgain);
