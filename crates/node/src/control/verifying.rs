@@ -227,7 +227,8 @@ impl Control {
             state: VerificationState::Running,
             age: Duration::ZERO,
             took: Duration::ZERO,
-            total: info.capacity.0,
+            // Not what is here: a growth that came to nothing may have left one copy longer than the others.
+            total: copies.entry.size,
             done: 0,
             unchecked: 0,
             problem: None,
@@ -299,8 +300,8 @@ impl Control {
             verifying.end();
             return self.note_compared(id, verifying.shown());
         };
-        let slices =
-            (0..info.stripe.slices()).map(|slice| (slice, info.stripe.slice_len(slice, info.capacity)));
+        let size = ByteLen(verifying.found.borrow().total);
+        let slices = (0..info.stripe.slices()).map(|slice| (slice, info.stripe.slice_len(slice, size)));
         let parts = slices.flat_map(|(slice, len)| {
             (0..len.0).step_by(PART_BYTES as usize).map(move |at| (slice, at, PART_BYTES.min(len.0 - at)))
         });
