@@ -7,7 +7,7 @@ use super::*;
 use base::LbaRange;
 use initiator::command::{CompareAndWrite, WriteSame};
 use node::copies::Cause;
-use rt::sim::DiskFaults;
+use rt::sim::{DiskFaults, DiskLatency};
 
 const SMALL: BlockSize = BlockSize::B512;
 /// Blocks of the volume in one of the disk.
@@ -307,5 +307,34 @@ fn a_bad_block_of_a_copy_that_missed_writes_is_healed_by_its_sync() {
         }
         cluster.wait_until_in_sync(0, 2);
         cluster.assert_equal();
+    });
+}
+
+/// The disk under one copy answers no read any more: parts of blocks are written all the same, through either
+/// node, for the other copy can be read; and the copy leaves, also when no host reads there.
+#[test]
+fn a_part_of_a_block_is_written_beside_a_disk_that_hangs() {
+    each_seed(3, |seed| {
+        for by in 0..2 {
+            let cluster = cluster(seed, 2, 2);
+            let hangs = Duration::from_secs(60)..Duration::from_secs(61);
+            let latency = DiskLatency { read: hangs, ..DiskLatency::default() };
+            cluster.world.set_disk_latency(cluster.servers[0], DISK, latency);
+            let began = cluster.world.now();
+            cluster.on(by, |session| async move {
+                // A node whose own copy leaves ends the command: the host sends it again through the other.
+                if let Err(error) = write_small(&session, BAD + 2, &[7]).await {
+                    assert_ne!(error.sense().map(|(key, _)| key), Some(0x03), "{error}");
+                }
+            });
+            let took = cluster.world.now() - began;
+            assert!(took < Duration::from_secs(12), "{took:?}");
+            cluster.on(1, |session| async move { write_small(&session, BAD + 2, &[7]).await.unwrap() });
+            cluster.world.run_for(Duration::from_secs(1));
+            assert_eq!(cluster.in_sync(1), 1);
+            let mut expected = Vec::from_iter((0..BLOCKS).map(marked));
+            expected[BAD as usize + 2] = 7;
+            cluster.assert_holds([1], &expected);
+        }
     });
 }

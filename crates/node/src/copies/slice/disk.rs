@@ -1,5 +1,6 @@
 //! What a copy has its disk do.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -92,7 +93,15 @@ impl SliceCopy {
         let (offset, len) = self.bytes(read.blocks);
         let copy = Rc::clone(self);
         let work = async move {
-            let result = match read_or_zeros(&copy.layout, offset, len).await {
+            let mut read = pin!(read_or_zeros(&copy.layout, offset, len));
+            let read = match copy.unless_late(offset.0, read.as_mut()).await {
+                Some(read) => read,
+                None => match copy.fetch(offset.0..offset.0 + len.0).await {
+                    Ok(data) => Ok(Payload::Data(data)),
+                    Err(_) => read.await,
+                },
+            };
+            let result = match read {
                 // Where another copy has it, this one does, too, in a moment.
                 Err(SliceError::Unreadable(bad)) => {
                     copy.read_repaired(bad, offset, len).await.map(Payload::Data)

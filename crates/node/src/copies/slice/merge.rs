@@ -6,6 +6,8 @@
 //! each copy: if its disk does not read the rest, the copy has that from another one and writes the whole
 //! block.
 
+use std::iter;
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -55,24 +57,40 @@ impl SliceCopy {
         if is_whole || !self.has_other_members() || makes(Canary::RestUnasked) {
             return Ok(());
         }
-        let (mut start, end) = (offset.0, offset.0 + len.0);
-        while start < end {
-            let bad = match self.layout.read_edges(ByteOffset(start), ByteLen(end - start)).await {
-                Err(SliceError::Unreadable(bad)) if bad.cause == ReadFailure::Medium => bad,
+        let written = offset.0..offset.0 + len.0;
+        let mut start = written.start;
+        while start < written.end {
+            let edges = self.layout.read_edges(ByteOffset(start), ByteLen(written.end - start));
+            let bad = match self.unless_late(start, pin!(edges)).await {
+                Some(Err(SliceError::Unreadable(bad))) if bad.cause == ReadFailure::Medium => bad,
                 // Of all other errors the write itself is told.
-                _ => return Ok(()),
+                Some(_) => return Ok(()),
+                None => {
+                    let (first, last) = (self.unit_at(start), self.unit_at(written.end - 1));
+                    for unit in iter::once(first.clone()).chain((first != last).then_some(last)) {
+                        // This disk may read it yet.
+                        self.fetch_rest(unit, &written).await.map_err(|_| SliceError::Unavailable)?;
+                    }
+                    return Ok(());
+                }
             };
             self.note_bad(bad);
             let unit = self.unit_of(bad);
-            for rest in [unit.start..start.max(unit.start), end.min(unit.end)..unit.end] {
-                if !rest.is_empty() {
-                    self.fetch(rest).await.map_err(|error| match error {
-                        NotFetched::Later => SliceError::Unavailable,
-                        NotFetched::Nowhere => SliceError::Unreadable(bad),
-                    })?;
-                }
-            }
             start = unit.end;
+            self.fetch_rest(unit, &written).await.map_err(|error| match error {
+                NotFetched::Later => SliceError::Unavailable,
+                NotFetched::Nowhere => SliceError::Unreadable(bad),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether another copy in sync reads what a write leaves of a block of the disk.
+    async fn fetch_rest(self: &Rc<Self>, unit: Range<u64>, written: &Range<u64>) -> Result<(), NotFetched> {
+        let before = unit.start..written.start.clamp(unit.start, unit.end);
+        let behind = written.end.clamp(unit.start, unit.end)..unit.end;
+        for rest in [before, behind].into_iter().filter(|rest| !rest.is_empty()) {
+            self.fetch(rest).await?;
         }
         Ok(())
     }

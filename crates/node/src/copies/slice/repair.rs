@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -46,8 +46,8 @@ pub(in crate::copies) struct Repairs {
     units: RefCell<BTreeSet<u64>>,
     /// Who waits for the end of a write that was handed to the protocol, and which block that is to repair.
     waiting: RefCell<BTreeMap<ApplyId, (BadBlock, Sender<bool>)>>,
-    /// Since when the disk has answered no read, if one is late.
-    silent_since: Cell<Option<Instant>>,
+    /// A read was late, and the disk is asked whether it still answers.
+    probing: Cell<bool>,
     /// When a block was found bad, within [`FAILING_WITHIN`].
     bad: RefCell<VecDeque<Instant>>,
 }
@@ -103,8 +103,7 @@ impl SliceCopy {
         let range = offset.0..offset.0 + len.0;
         let mut local = pin!(self.layout.read(offset, len));
         loop {
-            if let Ok(read) = rt::timeout(ASKED_ELSEWHERE_AFTER, local.as_mut()).await {
-                self.repairs.silent_since.set(None);
+            if let Some(read) = self.unless_late(range.start, local.as_mut()).await {
                 return match read {
                     Err(SliceError::Unreadable(bad)) if !makes(Canary::ReadHere) => {
                         self.read_elsewhere(bad, range).await
@@ -112,13 +111,10 @@ impl SliceCopy {
                     read => read.map_err(Unread::Error),
                 };
             }
-            match self.others_in_sync() {
-                // It was taken out meanwhile: its hosts have other paths.
-                None => return Err(Unread::Again),
-                Some(others) if others.is_empty() => continue,
-                Some(_) => {}
+            // It was taken out meanwhile: its hosts have other paths.
+            if self.others_in_sync().is_none() {
+                return Err(Unread::Again);
             }
-            self.note_silence();
             let mut fetched = pin!(self.fetch(range.clone()));
             let first = std::future::poll_fn(|context| {
                 if let Poll::Ready(read) = local.as_mut().poll(context) {
@@ -128,12 +124,27 @@ impl SliceCopy {
             });
             match first.await {
                 Ok(Err(SliceError::Unreadable(bad))) => return self.read_elsewhere(bad, range).await,
-                Ok(read) => {
-                    self.repairs.silent_since.set(None);
-                    return read.map_err(Unread::Error);
-                }
+                Ok(read) => return read.map_err(Unread::Error),
                 Err(Ok(data)) => return Ok(data),
                 Err(Err(_)) => {}
+            }
+        }
+    }
+
+    /// What this node's disk answers to a read near this offset. `None`: it is late, and another copy in sync can be
+    /// asked; or this copy is not in sync any more.
+    pub(super) async fn unless_late<F: Future>(
+        self: &Rc<Self>,
+        offset: u64,
+        mut read: Pin<&mut F>,
+    ) -> Option<F::Output> {
+        loop {
+            if let Ok(read) = rt::timeout(ASKED_ELSEWHERE_AFTER, read.as_mut()).await {
+                return Some(read);
+            }
+            if !self.others_in_sync()?.is_empty() {
+                self.probe(offset);
+                return None;
             }
         }
     }
@@ -143,16 +154,32 @@ impl SliceCopy {
         self.tell(|replica| replica.give_up_disk(fault));
     }
 
-    /// A read is late. The next one that is answered proves that the disk is there.
-    fn note_silence(self: &Rc<Self>) {
-        let now = rt::now();
-        let Some(since) = self.repairs.silent_since.get() else {
-            return self.repairs.silent_since.set(Some(now));
-        };
-        if now.since(since) >= SILENT_MAX && !self.has_failed() {
-            tracing::error!(copy = %self.address, "the disk of a copy has not responded to reads for seconds: other copies continue without it");
-            self.give_up_disk(DiskFault::Silent);
+    /// A read near this offset is late: the copy leaves if the disk does not answer another one, either. Who sent the
+    /// late one may have given it up by then.
+    fn probe(self: &Rc<Self>, offset: u64) {
+        if self.repairs.probing.replace(true) {
+            return;
         }
+        let copy = Rc::clone(self);
+        rt::spawn(async move {
+            let unit = copy.unit_at(offset);
+            let read = copy.layout.read(ByteOffset(unit.start), ByteLen(unit.end - unit.start));
+            let mut read = pin!(read);
+            let mut is_silent = true;
+            // Second by second: a process that was paused counts one.
+            for _ in 0..SILENT_MAX.as_secs() {
+                is_silent &= rt::timeout(Duration::from_secs(1), read.as_mut()).await.is_err();
+                if !is_silent {
+                    break;
+                }
+            }
+            copy.repairs.probing.set(false);
+            if is_silent && !copy.has_failed() {
+                tracing::error!(copy = %copy.address, "the disk of a copy has not responded to reads for seconds: other copies continue without it");
+                copy.give_up_disk(DiskFault::Silent);
+            }
+        })
+        .detach();
     }
 
     /// What this disk did not read, from other copies: all of it, or what neither of two disks reads whole in parts.
@@ -164,27 +191,34 @@ impl SliceCopy {
         while let Some((part, known)) = rest.pop() {
             let (offset, len) = (ByteOffset(part.start), ByteLen(part.end - part.start));
             let bad = match known {
-                Some(bad) => bad,
-                None => match self.layout.read(offset, len).await {
-                    Ok(read) => {
+                Some(bad) => Some(bad),
+                None => match self.unless_late(part.start, pin!(self.layout.read(offset, len))).await {
+                    Some(Ok(read)) => {
                         data.append(read);
                         continue;
                     }
-                    Err(SliceError::Unreadable(bad)) => bad,
-                    Err(error) => return Err(Unread::Error(error)),
+                    Some(Err(SliceError::Unreadable(bad))) => Some(bad),
+                    Some(Err(error)) => return Err(Unread::Error(error)),
+                    None => None,
                 },
             };
-            match self.fetch(part.clone()).await {
-                Ok(fetched) => data.append(fetched),
-                Err(NotFetched::Later) => return Err(Unread::Again),
+            match (self.fetch(part.clone()).await, bad) {
+                (Ok(fetched), _) => data.append(fetched),
+                (Err(NotFetched::Later), _) => return Err(Unread::Again),
                 // Its bad blocks need not be these.
-                Err(NotFetched::Nowhere) if len.0 > unit && self.replica.borrow().has_others_in_sync() => {
+                (Err(NotFetched::Nowhere), _)
+                    if len.0 > unit && self.replica.borrow().has_others_in_sync() =>
+                {
                     let middle = (part.start + len.0 / 2).next_multiple_of(unit);
                     let middle = if middle < part.end { middle } else { part.start / unit * unit + unit };
                     rest.push((middle..part.end, None));
                     rest.push((part.start..middle, None));
                 }
-                Err(NotFetched::Nowhere) => return Err(Unread::Error(SliceError::Unreadable(bad))),
+                (Err(NotFetched::Nowhere), Some(bad)) => {
+                    return Err(Unread::Error(SliceError::Unreadable(bad)));
+                }
+                // This disk may have it yet.
+                (Err(NotFetched::Nowhere), None) => return Err(Unread::Again),
             }
         }
         self.repair_soon(bad, range.end);
@@ -198,8 +232,12 @@ impl SliceCopy {
 
     /// What of the slice is read and written at once, around a block that the disk does not read.
     pub(super) fn unit_of(&self, bad: BadBlock) -> Range<u64> {
+        self.unit_at(bad.offset.0)
+    }
+
+    pub(super) fn unit_at(&self, offset: u64) -> Range<u64> {
         let unit = self.repair_unit();
-        let start = bad.offset.0 / unit * unit;
+        let start = offset / unit * unit;
         start..(start + unit).min(self.len().0)
     }
 
