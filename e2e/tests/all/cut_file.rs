@@ -7,6 +7,7 @@ use e2e::pattern::{self, SECTOR};
 use e2e::raw::in_spite_of_attentions;
 
 use crate::cluster::{TARGET, cluster_of_three, copies, wait, wait_until_in_sync};
+use crate::full_disk::TOLD_OF_DISK;
 use crate::set_back::{BLOCKS, expect, put, ready};
 
 /// Less than the volume's space: nothing of it is left.
@@ -14,9 +15,6 @@ const LEFT_BYTES: u64 = 1 << 20;
 
 /// Until the copy is out.
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// The beginning of sense data with MEDIUM ERROR, as errors of [`e2e::raw::Raw`] print it.
-const MEDIUM_ERROR: [&str; 2] = ["70, 00, 03", "f0, 00, 03"];
 
 #[test]
 fn no_host_is_told_that_data_are_lost_that_the_other_copy_has() {
@@ -36,7 +34,7 @@ fn no_host_is_told_that_data_are_lost_that_the_other_copy_has() {
             // The path is lost: multipath takes the other one.
             Err(error) => {
                 let error = error.to_string();
-                assert!(!MEDIUM_ERROR.iter().any(|sense| error.contains(sense)), "block {block}: {error}");
+                assert!(!TOLD_OF_DISK.iter().any(|sense| error.contains(sense)), "block {block}: {error}");
             }
         }
     }

@@ -27,7 +27,7 @@ const STAYS_OUT: Duration = Duration::from_secs(5);
 
 /// The beginning of sense data, as errors of [`e2e::raw::Raw`] print it: MEDIUM ERROR, HARDWARE ERROR, DATA
 /// PROTECT.
-const TOLD_OF_DISK: [&str; 6] =
+pub const TOLD_OF_DISK: [&str; 6] =
     ["70, 00, 03", "f0, 00, 03", "70, 00, 04", "f0, 00, 04", "70, 00, 07", "f0, 00, 07"];
 
 /// Puts the node's pools on a small file system of their own. Holes in their files stay holes.
