@@ -74,6 +74,16 @@ impl Allocator {
         Some(wanted.iter().map(|count| self.allocate_slice(*count, shares)).collect())
     }
 
+    /// Takes `count` extents that follow each other, from the disk with most left that has them.
+    pub(crate) fn allocate_run(&mut self, count: u64) -> Option<ExtentRun> {
+        let count = u32::try_from(count).ok().filter(|count| *count > 0)?;
+        let has = |disk: &usize| self.disks[*disk].runs.values().any(|len| *len >= count);
+        let disks = (0..self.disks.len()).filter(has);
+        let disk = disks.max_by_key(|disk| (self.disks[*disk].free, std::cmp::Reverse(*disk)))?;
+        let (start, count) = self.disks[disk].take_best(count)?;
+        Some(ExtentRun { disk: disk as u16, start, count })
+    }
+
     /// `count` extents in about `shares` runs on different disks. There are enough.
     fn allocate_slice(&mut self, count: u64, shares: u64) -> Vec<ExtentRun> {
         let mut runs = Vec::new();

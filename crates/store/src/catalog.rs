@@ -4,7 +4,7 @@
 //! A catalogue is small and written as a whole, so a change is either all there or not at all. It is cheap to
 //! clone: volumes are shared until one changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
@@ -15,6 +15,8 @@ use crate::cursor::{Cursor, put_text};
 use crate::extent::ExtentRun;
 use crate::geometry::DISKS_MAX;
 use crate::id::{ClusterId, DiskId, HostId, VolumeId};
+use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES};
+use crate::log::root::ROOTS_BYTES;
 use crate::stripe::Stripe;
 
 /// Volumes in a pool: four times what a node is expected to have.
@@ -54,6 +56,8 @@ pub enum VolumeKind {
     Thick,
     /// In memory: empty after each start. Only its definition is in the pool.
     Ram,
+    /// In the pool's logs: never in place, and taking only what was written. Room is shared with others.
+    Log,
 }
 
 /// What a copy's content is worth, in the catalogue.
@@ -69,6 +73,7 @@ impl VolumeKind {
         match self {
             VolumeKind::Thick => 1,
             VolumeKind::Ram => 2,
+            VolumeKind::Log => 3,
         }
     }
 
@@ -76,6 +81,7 @@ impl VolumeKind {
         match code {
             1 => Some(VolumeKind::Thick),
             2 => Some(VolumeKind::Ram),
+            3 => Some(VolumeKind::Log),
             _ => None,
         }
     }
@@ -95,6 +101,31 @@ pub(crate) struct Catalog {
     pub mark: PoolMark,
     /// The superblocks of every disk are of this generation, or of a newer one: a disk that has only older ones was set back.
     pub sealed: u64,
+    /// What log-structured volumes lie in.
+    pub logs: Logs,
+}
+
+/// The logs of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Logs {
+    /// Where their roots lie, twice; empty while there is no log.
+    pub roots: [Vec<ExtentRun>; 2],
+    /// The next log volume gets this branch. Never used again, not even when the volume is gone.
+    pub next_branch: u32,
+    /// By number: slice `s` of every log volume lies in log `s`.
+    pub logs: BTreeMap<u16, LogEntry>,
+}
+
+/// A log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogEntry {
+    pub identity: [u8; 16],
+    /// log2 of the bytes of a segment.
+    pub segment_shift: u8,
+    /// Segments of a zone.
+    pub zone_segments: u32,
+    /// What the log has of the pool, by number of the zone.
+    pub zones: BTreeMap<u32, ExtentRun>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,10 +150,12 @@ pub(crate) struct VolumeEntry {
     pub copy: Option<CopyOf>,
     /// Opaque.
     pub lu_state: Vec<u8>,
-    /// By slice; empty lists for a volume in memory.
+    /// By slice; empty lists for a volume in memory, or in logs.
     pub slices: Vec<Vec<ExtentRun>>,
     /// The pages of its slices' dirty maps, if it is a copy on disks.
     pub map: Vec<ExtentRun>,
+    /// What its blocks are numbered by, if it is log-structured; else 0.
+    pub branch: u32,
 }
 
 impl VolumeEntry {
@@ -164,6 +197,9 @@ pub enum Malformed {
     /// A volume lies outside its disk, on another volume, or has too few extents.
     #[error("the extents of volume {0} are invalid")]
     Extents(VolumeId),
+    /// A log lies outside its disk or on something else, or a volume is in logs that are not there.
+    #[error("the logs are invalid")]
+    Logs,
 }
 
 /// Whether `name` can be the name of a volume or pool.
@@ -176,6 +212,22 @@ impl Catalog {
     /// Whether it names this disk.
     pub(crate) fn has_disk(&self, id: DiskId) -> bool {
         self.disks.iter().any(|disk| disk.id == id)
+    }
+
+    /// Whether each log volume is in logs that are there, and each log can be.
+    fn check_logs(&self, extent_bytes: u64) -> Result<(), Malformed> {
+        let Logs { roots, next_branch, logs } = &self.logs;
+        let numbered = logs.keys().copied().eq(0..logs.len() as u16) && logs.len() <= usize::from(SLICES_MAX);
+        let roots_wanted = if logs.is_empty() { 0 } else { roots_bytes().div_ceil(extent_bytes) };
+        let rooted = roots.iter().all(|runs| count(runs.iter().copied()) == roots_wanted);
+        let sound = logs.values().all(|log| log.is_sound(extent_bytes));
+        let mut branches = BTreeSet::new();
+        let mut volumes = self.volumes.values().filter(|volume| volume.kind == VolumeKind::Log);
+        let placed = volumes.all(|volume| {
+            let has_logs = usize::from(volume.stripe.slices()) <= logs.len();
+            has_logs && volume.branch < *next_branch && branches.insert(volume.branch)
+        });
+        if numbered && rooted && sound && placed { Ok(()) } else { Err(Malformed::Logs) }
     }
 
     /// What its copies hold is of an earlier day.
@@ -208,6 +260,7 @@ impl Catalog {
         bytes.extend_from_slice(&self.mark.count.to_le_bytes());
         bytes.extend_from_slice(&self.mark.at.to_le_bytes());
         bytes.extend_from_slice(&self.sealed.to_le_bytes());
+        self.logs.encode(&mut bytes);
         bytes
     }
 
@@ -229,6 +282,10 @@ impl Catalog {
         let mut number = || fields.u64().ok_or(Malformed::Length);
         catalog.mark = PoolMark { count: number()?, at: number()? };
         catalog.sealed = number()?;
+        // A pool that never had a log says nothing of them, as all did before there were any.
+        if !fields.is_at_end() {
+            catalog.logs = Logs::decode(&mut fields).ok_or(Malformed::Length)?;
+        }
         if !fields.is_at_end() {
             return Err(Malformed::Length);
         }
@@ -257,13 +314,14 @@ impl Catalog {
             volumes: BTreeMap::new(),
             mark: PoolMark::default(),
             sealed: 0,
+            logs: Logs::default(),
         })
     }
 
     /// Whether all of it can be true: what `decode` checks, and tests after each change.
     pub(crate) fn check(&self, extent_bytes: u64) -> Result<(), Malformed> {
         let mut names = BTreeMap::new();
-        let mut runs: Vec<(ExtentRun, VolumeId)> = Vec::new();
+        let mut runs: Vec<(ExtentRun, Option<VolumeId>)> = Vec::new();
         for (id, volume) in &self.volumes {
             if names.insert(&volume.name, id).is_some() {
                 return Err(Malformed::Twice(*id));
@@ -271,24 +329,100 @@ impl Catalog {
             if !volume.has_room(extent_bytes) {
                 return Err(Malformed::Extents(*id));
             }
-            runs.extend(volume.runs().map(|run| (run, *id)));
+            runs.extend(volume.runs().map(|run| (run, Some(*id))));
         }
+        self.check_logs(extent_bytes)?;
+        runs.extend(self.logs.runs().map(|run| (run, None)));
+        let overlap = |volume: Option<VolumeId>| volume.map_or(Malformed::Logs, Malformed::Extents);
         let inside = |run: &ExtentRun| {
             let disk = self.disks.get(usize::from(run.disk));
             let end = run.start.checked_add(run.count);
             run.count > 0 && disk.zip(end).is_some_and(|(disk, end)| end <= disk.extents)
         };
         if let Some((_, id)) = runs.iter().find(|(run, _)| !inside(run)) {
-            return Err(Malformed::Extents(*id));
+            return Err(overlap(*id));
         }
         runs.sort_unstable();
         match runs
             .windows(2)
             .find(|pair| pair[0].0.disk == pair[1].0.disk && pair[0].0.end() > pair[1].0.start)
         {
-            Some(pair) => Err(Malformed::Extents(pair[1].1)),
+            Some(pair) => Err(overlap(pair[1].1)),
             None => Ok(()),
         }
+    }
+}
+
+/// Bytes of the roots of as many logs as a pool can have.
+pub(crate) fn roots_bytes() -> u64 {
+    u64::from(SLICES_MAX) * ROOTS_BYTES
+}
+
+impl LogEntry {
+    /// Extents of a zone.
+    pub(crate) fn zone_extents(&self, extent_bytes: u64) -> u64 {
+        (u64::from(self.zone_segments) << self.segment_shift) / extent_bytes
+    }
+
+    fn is_sound(&self, extent_bytes: u64) -> bool {
+        let slots = 1u64.checked_shl(u32::from(self.segment_shift)).unwrap_or(0) / SLOT_BYTES as u64;
+        let zone_bytes = u64::from(self.zone_segments) << self.segment_shift.min(30);
+        let highest = self.zones.last_key_value().map_or(0, |(number, _)| u64::from(*number) + 1);
+        (u64::from(SEGMENT_SLOTS_MIN)..=u64::from(SEGMENT_SLOTS_MAX)).contains(&slots)
+            && self.zone_segments > 0
+            && zone_bytes.is_multiple_of(extent_bytes)
+            && highest * u64::from(self.zone_segments) <= u64::from(SEGMENTS_MAX)
+            && self.zones.values().all(|run| u64::from(run.count) == self.zone_extents(extent_bytes))
+    }
+}
+
+impl Logs {
+    /// All that they have of the pool.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
+        let zones = self.logs.values().flat_map(|log| log.zones.values());
+        self.roots.iter().flatten().chain(zones).copied()
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        if self.logs.is_empty() && self.next_branch == 0 {
+            return;
+        }
+        bytes.extend_from_slice(&self.next_branch.to_le_bytes());
+        self.roots.iter().for_each(|runs| encode_runs(runs, bytes));
+        bytes.extend_from_slice(&(self.logs.len() as u16).to_le_bytes());
+        for (number, log) in &self.logs {
+            bytes.extend_from_slice(&number.to_le_bytes());
+            bytes.extend_from_slice(&log.identity);
+            bytes.push(log.segment_shift);
+            bytes.extend_from_slice(&log.zone_segments.to_le_bytes());
+            bytes.extend_from_slice(&(log.zones.len() as u32).to_le_bytes());
+            for (zone, run) in &log.zones {
+                bytes.extend_from_slice(&zone.to_le_bytes());
+                encode_run(run, bytes);
+            }
+        }
+    }
+
+    fn decode(fields: &mut Cursor<'_>) -> Option<Logs> {
+        let next_branch = fields.u32()?;
+        let roots = [decode_runs(fields)?, decode_runs(fields)?];
+        let mut logs = BTreeMap::new();
+        for _ in 0..fields.u16()? {
+            let number = fields.u16()?;
+            let (identity, segment_shift, zone_segments) = (fields.id()?, fields.u8()?, fields.u32()?);
+            let mut zones = BTreeMap::new();
+            for _ in 0..fields.u32()? {
+                let zone = fields.u32()?;
+                if zones.insert(zone, decode_run(fields)?).is_some() {
+                    return None;
+                }
+            }
+            let log = LogEntry { identity, segment_shift, zone_segments, zones };
+            if logs.insert(number, log).is_some() {
+                return None;
+            }
+        }
+        Some(Logs { roots, next_branch, logs })
     }
 }
 
@@ -311,6 +445,9 @@ impl VolumeEntry {
         bytes.extend_from_slice(&(self.slices.len() as u16).to_le_bytes());
         self.slices.iter().for_each(|runs| encode_runs(runs, bytes));
         self.encode_copy(bytes);
+        if self.kind == VolumeKind::Log {
+            bytes.extend_from_slice(&self.branch.to_le_bytes());
+        }
     }
 
     fn encode_copy(&self, bytes: &mut Vec<u8>) {
@@ -358,6 +495,7 @@ impl VolumeEntry {
         let slices = (0..count).map(|_| decode_runs(fields)).collect::<Option<Vec<Vec<ExtentRun>>>>()?;
         let stripe = Stripe::new(count, ByteLen(unit));
         let (copy, map) = decode_copy(epoch, fields)?;
+        let branch = if kind == VolumeKind::Log { fields.u32()? } else { 0 };
         Some(VolumeEntry {
             name,
             kind,
@@ -370,6 +508,7 @@ impl VolumeEntry {
             lu_state,
             slices,
             map,
+            branch,
         })
     }
 
@@ -389,14 +528,14 @@ impl VolumeEntry {
     pub(crate) fn extents_wanted(&self, slice: u16, capacity: ByteLen, extent_bytes: u64) -> u64 {
         match self.kind {
             VolumeKind::Thick => self.stripe.slice_len(slice, capacity).0.div_ceil(extent_bytes),
-            VolumeKind::Ram => 0,
+            VolumeKind::Ram | VolumeKind::Log => 0,
         }
     }
 
     /// How many extents the map needs if the volume has `capacity`.
     pub(crate) fn map_extents_wanted(&self, capacity: ByteLen, extent_bytes: u64) -> u64 {
         match self.kind {
-            VolumeKind::Thick => self.map_bytes(capacity).div_ceil(extent_bytes),
+            VolumeKind::Thick | VolumeKind::Log => self.map_bytes(capacity).div_ceil(extent_bytes),
             VolumeKind::Ram => 0,
         }
     }
@@ -420,11 +559,13 @@ impl VolumeEntry {
 
 fn encode_runs(runs: &[ExtentRun], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&(runs.len() as u32).to_le_bytes());
-    for run in runs {
-        bytes.extend_from_slice(&run.disk.to_le_bytes());
-        bytes.extend_from_slice(&run.start.to_le_bytes());
-        bytes.extend_from_slice(&run.count.to_le_bytes());
-    }
+    runs.iter().for_each(|run| encode_run(run, bytes));
+}
+
+fn encode_run(run: &ExtentRun, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&run.disk.to_le_bytes());
+    bytes.extend_from_slice(&run.start.to_le_bytes());
+    bytes.extend_from_slice(&run.count.to_le_bytes());
 }
 
 /// Which copy a volume is, and where its map lies.
@@ -446,8 +587,9 @@ fn decode_copy(epoch: u64, fields: &mut Cursor<'_>) -> Option<(Option<CopyOf>, V
 fn decode_runs(fields: &mut Cursor<'_>) -> Option<Vec<ExtentRun>> {
     let count = fields.u32()?;
     // Not allocated in advance: the count is only believed run by run.
-    let run = |fields: &mut Cursor<'_>| {
-        Some(ExtentRun { disk: fields.u16()?, start: fields.u32()?, count: fields.u32()? })
-    };
-    (0..count).map(|_| run(fields)).collect()
+    (0..count).map(|_| decode_run(fields)).collect()
+}
+
+fn decode_run(fields: &mut Cursor<'_>) -> Option<ExtentRun> {
+    Some(ExtentRun { disk: fields.u16()?, start: fields.u32()?, count: fields.u32()? })
 }

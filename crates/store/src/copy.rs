@@ -5,8 +5,11 @@
 //! lie as those of any volume, and page `p` of slice `s` of `n` is page `p * n + s` of the map. All slices of a volume are as long as
 //! the first or shorter, so pages have their places for ever, however the volume grows.
 
+use std::sync::Arc;
+
 use base::ByteLen;
 
+use crate::extent::ExtentRun;
 use crate::id::ClusterId;
 
 /// Copies that a volume can have.
@@ -76,6 +79,39 @@ pub struct PoolMark {
     pub count: u64,
     /// When it was set, in seconds since 1970, by the clock of the pool's node: for people.
     pub at: u64,
+}
+
+/// Where the pages of a volume's dirty map lie.
+#[derive(Clone, Debug)]
+pub(crate) struct MapPlaces {
+    /// Of the volume's map: that of all slices.
+    pub runs: Vec<ExtentRun>,
+    /// Of the volume.
+    pub slices: u16,
+    pub extent_bytes: u64,
+    /// Where the extents begin, by disk.
+    pub extents_offset: Arc<[u64]>,
+}
+
+impl MapPlaces {
+    /// The disk of a page of a slice's map, and where it begins there. It stays there when the volume grows.
+    pub(crate) fn place(&self, slice: u16, page: u64) -> (u16, u64) {
+        let mut at = (page * u64::from(self.slices) + u64::from(slice)) * MAP_PAGE_BYTES as u64;
+        for run in &self.runs {
+            let len = u64::from(run.count) * self.extent_bytes;
+            if at < len {
+                let start = self.extents_offset[run.disk as usize] + u64::from(run.start) * self.extent_bytes;
+                return (run.disk, start + at);
+            }
+            at -= len;
+        }
+        panic!("page {page} is beyond the map's extents")
+    }
+
+    /// The first byte of a slice whose bit is in this page of its map.
+    pub(crate) fn covered_from(page: u64) -> u64 {
+        page * MAP_PAGE_REGIONS * MAP_REGION_BYTES
+    }
 }
 
 /// The pages that the map of a slice of `len` takes.

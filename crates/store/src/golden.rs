@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use base::{ByteLen, Rng};
 
-use crate::catalog::{Catalog, Malformed, VolumeEntry, VolumeKind};
+use crate::catalog::{Catalog, LogEntry, Logs, Malformed, VolumeEntry, VolumeKind};
 use crate::copy::{CopyOf, CopyState, PoolMark};
 use crate::extent::ExtentRun;
 use crate::fuzzing::{self, id};
@@ -161,6 +161,82 @@ fn catalog_bytes_are_as_documented() {
     bytes[222] = 3;
     assert_eq!(older.encode(), bytes);
     assert_eq!(Catalog::decode(&bytes, 64 << 10), Ok(older));
+}
+
+/// A log volume of one slice, and its log.
+const LOG_VOLUME: [u8; 78] = [
+    0x60, 0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68, 0x69, 0x6a, 0x6b, 0x6c, 0x6d, 0x6e,
+    0x6f, // volume
+    0x02, b'l', b'g', // its name
+    0x03, 0x0c, 0x00, 0x10, // log-structured, 2^12 a block, one a physical block, 2^16 a stripe unit
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, // 1 TiB
+    0x00, 0xf1, 0x53, 0x65, 0x00, 0x00, 0x00, 0x00, // made in November 2023
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // epoch 0
+    0x00, 0x00, 0x00, 0x00, // no state of a logical unit
+    0x01, 0x00, // one slice
+    0x00, 0x00, 0x00, 0x00, // which has no runs
+    0x00, // no copy
+    0x05, 0x00, 0x00, 0x00, // branch 5
+    0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // the pool: marked for the ninth time
+    0x00, 0xf1, 0x53, 0x65, 0x00, 0x00, 0x00, 0x00, // in November 2023
+];
+
+/// Behind the rest of the mark.
+const LOGS: [u8; 75] = [
+    0x06, 0x00, 0x00, 0x00, // the next branch is 6
+    0x01, 0x00, 0x00, 0x00, // the first mirror has one run
+    0x00, 0x00, 0x10, 0x00, 0x00, 0x00, 0x08, 0x00, 0x00, 0x00, // disk 0, from extent 16 on, 8
+    0x01, 0x00, 0x00, 0x00, // so has the second
+    0x00, 0x00, 0x18, 0x00, 0x00, 0x00, 0x08, 0x00, 0x00, 0x00, // disk 0, from extent 24 on, 8
+    0x01, 0x00, // one log
+    0x00, 0x00, // number 0
+    0x70, 0x71, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77, 0x78, 0x79, 0x7a, 0x7b, 0x7c, 0x7d, 0x7e,
+    0x7f, // identity
+    0x10, 0x02, 0x00, 0x00, 0x00, // segments of 2^16 bytes, 2 in a zone
+    0x01, 0x00, 0x00, 0x00, // one zone
+    0x03, 0x00, 0x00, 0x00, // number 3
+    0x00, 0x00, 0x20, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, // disk 0, from extent 32 on, 2
+];
+
+#[test]
+fn logs_are_as_documented() {
+    let mut logged = catalog();
+    let run = |start, count| ExtentRun { disk: 0, start, count };
+    let volume = VolumeEntry {
+        name: "lg".into(),
+        kind: VolumeKind::Log,
+        block_size: base::BlockSize::B4096,
+        physical_exponent: 0,
+        capacity: ByteLen(1 << 40),
+        slices: vec![vec![]],
+        lu_state: Vec::new(),
+        copy: None,
+        map: Vec::new(),
+        branch: 5,
+        ..(*logged.volumes[&VolumeId(id(0x40))]).clone()
+    };
+    logged.volumes.insert(VolumeId(id(0x60)), Rc::new(volume));
+    let log =
+        LogEntry { identity: id(0x70), segment_shift: 16, zone_segments: 2, zones: [(3, run(32, 2))].into() };
+    logged.logs =
+        Logs { roots: [vec![run(16, 8)], vec![run(24, 8)]], next_branch: 6, logs: [(0, log)].into() };
+    let mut start = START;
+    start[56] = 3;
+    let bytes = [&start[..], &COPY, &LOG_VOLUME, &MARK[16..], &LOGS].concat();
+    assert_eq!(logged.encode(), bytes);
+    assert_eq!(Catalog::decode(&bytes, 64 << 10), Ok(logged.clone()));
+    let invalid = |change: fn(&mut Logs)| {
+        let mut changed = logged.clone();
+        change(&mut changed.logs);
+        assert_eq!(Catalog::decode(&changed.encode(), 64 << 10), Err(Malformed::Logs));
+    };
+    invalid(|logs| logs.next_branch = 5);
+    invalid(|logs| logs.logs.clear());
+    invalid(|logs| logs.roots[1].clear());
+    invalid(|logs| logs.roots[1][0].start = 31);
+    invalid(|logs| logs.logs.get_mut(&0).unwrap().segment_shift = 15);
+    invalid(|logs| logs.logs.get_mut(&0).unwrap().zones.get_mut(&3).unwrap().count = 1);
+    invalid(|logs| logs.logs.get_mut(&0).unwrap().zones.get_mut(&3).unwrap().start = 112);
 }
 
 #[test]

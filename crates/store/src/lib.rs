@@ -1,4 +1,4 @@
-//! Where blocks live: pools of disks, thick volumes in them, volumes in memory.
+//! Where blocks live: pools of disks, thick and log-structured volumes in them, volumes in memory.
 //!
 //! What this crate guarantees: what was acknowledged as durable survives a power cut at any point; a block that
 //! was never written, or was unmapped, reads as zeros, whatever the disk held before; a pool that is damaged,
@@ -22,6 +22,7 @@ mod geometry;
 #[cfg(test)]
 mod golden;
 mod id;
+mod log;
 mod pool;
 mod ram;
 mod range_lock;
@@ -41,6 +42,7 @@ pub use disks::{CoreDisks, SharedDisks};
 pub use error::{BadBlock, MissingDisk, ReadFailure, SliceError, StoreError};
 pub use geometry::{DISK_BYTES_MIN, DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, EXTENTS_MAX};
 pub use id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
+pub use log::{LogFigures, LogSlice, LogTuning};
 pub use pool::{
     CreateOptions, DiskUsage, FoundPool, LookedAt, MetadataState, NewDisk, OpenPool, Pool, Probe,
     ProbedContents, Usage, VolumeInfo, VolumeSpec, Zeroing, ZeroingWatch, probe,

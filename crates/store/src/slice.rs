@@ -6,10 +6,11 @@ use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::{Durability, Room};
 
 use crate::budget::RamGrant;
-use crate::copy::MAP_PAGE_BYTES;
+use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::CoreDisks;
 use crate::error::SliceError;
 use crate::extent::ExtentRun;
+use crate::log::{LogHandle, LogSlice};
 use crate::ram::RamSlice;
 use crate::thick::ThickSlice;
 
@@ -32,14 +33,14 @@ pub struct SliceSpec {
 pub(crate) enum SpecKind {
     Thick {
         runs: Vec<ExtentRun>,
-        extent_bytes: u64,
-        /// Where the extents begin, by disk.
-        extents_offset: Arc<[u64]>,
         block_size: BlockSize,
-        /// Of the volume's map: that of all slices.
-        map: Vec<ExtentRun>,
-        /// Of the volume.
-        slices: u16,
+        map: MapPlaces,
+    },
+    Log {
+        handle: Arc<LogHandle>,
+        /// What the blocks of the volume are numbered by.
+        branch: u32,
+        map: MapPlaces,
     },
     Ram {
         /// The memory that the volume may take.
@@ -64,10 +65,15 @@ impl SliceSpec {
         self.len.0 == 0
     }
 
-    /// Opens the slice on the current core, on `disks` of this core. A slice is open once at a time.
+    /// Opens the slice on the current core, on `disks` of this core. A slice is open once at a time. That of a log-structured
+    /// volume may have to recover its log first: operations wait for that, and [`Slice::ready`] tells when it is done.
+    ///
+    /// # Panics
+    /// If it lies in a log that is open on another core.
     pub fn open(self, disks: &CoreDisks) -> Slice {
         match &self.kind {
             SpecKind::Thick { .. } => Slice::Thick(ThickSlice::new(self, disks.clone())),
+            SpecKind::Log { .. } => Slice::Log(LogSlice::new(self, disks.clone())),
             SpecKind::Ram { .. } => Slice::Ram(RamSlice::new(self)),
         }
     }
@@ -81,6 +87,8 @@ impl SliceSpec {
 pub enum Slice {
     /// On the pool's disks, in place.
     Thick(ThickSlice),
+    /// On the pool's disks, never in place.
+    Log(LogSlice),
     /// In memory.
     Ram(RamSlice),
 }
@@ -96,6 +104,7 @@ impl Slice {
     pub fn index(&self) -> u16 {
         match self {
             Slice::Thick(slice) => slice.index(),
+            Slice::Log(slice) => slice.index(),
             Slice::Ram(slice) => slice.index(),
         }
     }
@@ -104,6 +113,7 @@ impl Slice {
     pub fn len(&self) -> ByteLen {
         match self {
             Slice::Thick(slice) => slice.len(),
+            Slice::Log(slice) => slice.len(),
             Slice::Ram(slice) => slice.len(),
         }
     }
@@ -122,10 +132,22 @@ impl Slice {
     pub fn map_pages(&self) -> usize {
         let pages = match self {
             Slice::Thick(slice) => slice.map_pages(),
+            Slice::Log(slice) => slice.map_pages(),
             Slice::Ram(slice) => slice.map_pages(),
         };
         // A slice of the largest volume has 2^27.
         pages as usize
+    }
+
+    /// Waits until the slice serves: its log has to be recovered first, if it lies in one. Nobody has to: other operations wait by themselves.
+    ///
+    /// # Errors
+    /// [`SliceError::Offline`]: the log could not be opened; why was logged.
+    pub async fn ready(&self) -> Result<(), SliceError> {
+        match self {
+            Slice::Log(slice) => slice.ready().await,
+            Slice::Thick(_) | Slice::Ram(_) => Ok(()),
+        }
     }
 
     /// Reads a page of the dirty map: zeros if it was never written.
@@ -139,6 +161,7 @@ impl Slice {
         self.check_page(page);
         match self {
             Slice::Thick(slice) => slice.read_map_page(page as u64).await,
+            Slice::Log(slice) => slice.read_map_page(page as u64).await,
             Slice::Ram(slice) => Ok(slice.map_page(page)),
         }
     }
@@ -156,6 +179,7 @@ impl Slice {
         assert_eq!(image.len(), MAP_PAGE_BYTES, "a page is written as a whole");
         match self {
             Slice::Thick(slice) => slice.write_map_page(page as u64, image).await,
+            Slice::Log(slice) => slice.write_map_page(page as u64, image).await,
             Slice::Ram(slice) => {
                 slice.set_map_page(page, image);
                 Ok(())
@@ -174,6 +198,7 @@ impl Slice {
         self.check(offset, len);
         match self {
             Slice::Thick(slice) => slice.read(offset, len).await,
+            Slice::Log(slice) => slice.read(offset, len).await,
             Slice::Ram(slice) => Ok(slice.memory().read(offset, len)),
         }
     }
@@ -200,6 +225,7 @@ impl Slice {
         self.check(offset, ByteLen(data.len() as u64));
         match self {
             Slice::Thick(slice) => slice.write(offset, data, durability).await,
+            Slice::Log(slice) => slice.write(offset, data, durability).await,
             Slice::Ram(slice) => {
                 slice.memory().write(offset, &data);
                 Ok(())
@@ -216,6 +242,7 @@ impl Slice {
         self.check(offset, len);
         match self {
             Slice::Thick(slice) => slice.read_edges(offset, len).await,
+            Slice::Log(slice) => slice.read_edges(offset, len).await,
             Slice::Ram(_) => Ok(()),
         }
     }
@@ -228,6 +255,7 @@ impl Slice {
         self.check(offset, ByteLen(data.len() as u64));
         match self {
             Slice::Thick(slice) => slice.rewrite(offset, data).await,
+            Slice::Log(slice) => slice.rewrite(offset, data).await,
             Slice::Ram(slice) => {
                 slice.memory().write(offset, &data);
                 Ok(())
@@ -239,6 +267,7 @@ impl Slice {
     pub fn write_unit(&self) -> u64 {
         match self {
             Slice::Thick(slice) => slice.write_unit(),
+            Slice::Log(slice) => slice.write_unit(),
             Slice::Ram(_) => 1,
         }
     }
@@ -252,6 +281,7 @@ impl Slice {
         self.check(offset, len);
         match self {
             Slice::Thick(slice) => slice.reserve(offset, len).await,
+            Slice::Log(slice) => slice.reserve(offset, len).await,
             Slice::Ram(_) => Ok(()),
         }
     }
@@ -260,6 +290,7 @@ impl Slice {
     pub fn room(&self) -> Option<Room> {
         match self {
             Slice::Thick(slice) => slice.room(),
+            Slice::Log(slice) => slice.room(),
             Slice::Ram(_) => None,
         }
     }
@@ -273,6 +304,7 @@ impl Slice {
         self.check(offset, len);
         match self {
             Slice::Thick(slice) => slice.zero(offset, len).await,
+            Slice::Log(slice) => slice.zero(offset, len).await,
             Slice::Ram(slice) => {
                 slice.memory().zero(offset, len);
                 Ok(())
@@ -287,6 +319,7 @@ impl Slice {
     pub async fn flush(&self) -> Result<(), SliceError> {
         match self {
             Slice::Thick(slice) => slice.flush().await,
+            Slice::Log(slice) => slice.flush().await,
             Slice::Ram(_) => Ok(()),
         }
     }
@@ -296,6 +329,7 @@ impl Slice {
     pub fn is_offline(&self) -> bool {
         match self {
             Slice::Thick(slice) => slice.is_offline(),
+            Slice::Log(slice) => slice.is_offline(),
             Slice::Ram(_) => false,
         }
     }
@@ -314,6 +348,7 @@ impl Slice {
         self.check(offset, len);
         match self {
             Slice::Thick(slice) => slice.allocated(offset, len, max).await,
+            Slice::Log(slice) => slice.allocated(offset, len, max).await,
             Slice::Ram(slice) => Ok(slice.memory().allocated(offset, len, max)),
         }
     }
@@ -328,6 +363,7 @@ impl Slice {
         assert!(spec.map_pages as usize >= self.map_pages(), "a copy stays one: {spec:?}");
         match self {
             Slice::Thick(slice) => slice.grow(spec, disks),
+            Slice::Log(slice) => slice.grow(spec, disks),
             Slice::Ram(slice) => slice.grow(spec),
         }
     }

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf};
 use rt::{DiskError, Durability, Room};
 
-use crate::copy::{MAP_PAGE_BYTES, MAP_PAGE_REGIONS, MAP_REGION_BYTES};
+use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::{BadBlock, ReadFailure, SliceError};
 use crate::range_lock::{Locked, RangeLock};
@@ -250,7 +250,8 @@ impl ThickSlice {
         let (place, disk_offset) = self.map_place(page);
         let disk = self.disk(place);
         let read = disk.read(disk_offset, Buf::uncleared(MAP_PAGE_BYTES)).await;
-        let bytes = read.map_err(|error| read_error(&error, covered_from(page), (place, disk_offset)))?;
+        let bytes =
+            read.map_err(|error| read_error(&error, MapPlaces::covered_from(page), (place, disk_offset)))?;
         Ok(bytes[..].try_into().expect("as long as was asked for"))
     }
 
@@ -258,25 +259,14 @@ impl ThickSlice {
         let (place, disk_offset) = self.map_place(page);
         let disk = self.disk(place);
         let written = disk.write(disk_offset, Buf::copy_of(image).share(), Durability::Durable).await;
-        written.map_err(|error| write_error(&error, Some(covered_from(page))))
+        written.map_err(|error| write_error(&error, Some(MapPlaces::covered_from(page))))
     }
 
-    /// Where a page of the slice's map is. It stays there when the volume grows.
+    /// Where a page of the slice's map is.
     fn map_place(&self, page: u64) -> (u16, u64) {
         let spec = self.spec.borrow();
-        let SpecKind::Thick { map, slices, extent_bytes, extents_offset, .. } = &spec.kind else {
-            panic!("the specification of a thick slice")
-        };
-        let mut at = (page * u64::from(*slices) + u64::from(spec.index)) * MAP_PAGE_BYTES as u64;
-        for run in map {
-            let len = u64::from(run.count) * extent_bytes;
-            if at < len {
-                let start = extents_offset[run.disk as usize] + u64::from(run.start) * extent_bytes;
-                return (run.disk, start + at);
-            }
-            at -= len;
-        }
-        panic!("page {page} is beyond the map's extents")
+        let SpecKind::Thick { map, .. } = &spec.kind else { panic!("the specification of a thick slice") };
+        map.place(spec.index, page)
     }
 
     fn disk(&self, place: u16) -> Rc<PoolDisk> {
@@ -313,17 +303,11 @@ impl ThickSlice {
     }
 }
 
-/// The first byte of a slice whose bit is in this page of its map.
-fn covered_from(page: u64) -> u64 {
-    page * MAP_PAGE_REGIONS * MAP_REGION_BYTES
-}
-
 /// Where the slice of `spec` lies.
 fn places(spec: &SliceSpec) -> Vec<Place> {
-    let SpecKind::Thick { runs, extent_bytes, extents_offset, .. } = &spec.kind else {
-        panic!("{spec:?} is of a thick slice")
-    };
+    let SpecKind::Thick { runs, map, .. } = &spec.kind else { panic!("{spec:?} is of a thick slice") };
     let mut start = 0;
+    let MapPlaces { extent_bytes, extents_offset, .. } = map;
     let place = |run: &crate::extent::ExtentRun| {
         let len = u64::from(run.count) * extent_bytes;
         let disk_offset = extents_offset[run.disk as usize] + u64::from(run.start) * extent_bytes;
@@ -511,7 +495,7 @@ impl Part {
 }
 
 /// `at` is the disk's place in the pool, and the offset there.
-fn read_error(error: &DiskError, offset: u64, (disk, disk_offset): (u16, u64)) -> SliceError {
+pub(crate) fn read_error(error: &DiskError, offset: u64, (disk, disk_offset): (u16, u64)) -> SliceError {
     tracing::warn!(%error, offset, disk, disk_offset, "a slice cannot read");
     match error {
         DiskError::Latched => SliceError::Offline,
@@ -523,7 +507,7 @@ fn read_error(error: &DiskError, offset: u64, (disk, disk_offset): (u16, u64)) -
 }
 
 /// `offset` is where the write began; a flush has none. Which block failed is known of neither.
-fn write_error(error: &DiskError, offset: Option<u64>) -> SliceError {
+pub(crate) fn write_error(error: &DiskError, offset: Option<u64>) -> SliceError {
     tracing::warn!(%error, offset, "a slice cannot write");
     match error {
         DiskError::Latched => SliceError::Offline,

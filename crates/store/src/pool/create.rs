@@ -119,6 +119,7 @@ async fn create_on(
         volumes: BTreeMap::new(),
         mark: PoolMark::default(),
         sealed: 0,
+        logs: Default::default(),
     };
     let inner = Rc::new(Inner::new(Parts {
         id: PoolId::random(),

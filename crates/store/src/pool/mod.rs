@@ -10,6 +10,7 @@ mod add_disk;
 mod commit;
 mod create;
 mod layout;
+mod logs;
 mod open;
 mod room;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use crate::disks::SharedDisks;
 use crate::error::StoreError;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, PoolId, VolumeId};
+use crate::log::{Lender, LogHandle, LogTuning};
 
 use commit::Superblocks;
 pub use create::{CreateOptions, LookedAt, NewDisk};
@@ -72,7 +74,20 @@ struct Inner {
     vouched_for: Cell<bool>,
     /// Disks that were set back, as seen when the pool was opened.
     older_disks: Vec<PathBuf>,
+    /// Of logs that are made or opened from now on.
+    log_tuning: Cell<LogTuning>,
+    /// Brings what logs ask to this core.
+    lender: Arc<Lender>,
+    /// A task answers that.
+    lending: Cell<bool>,
     state: RefCell<State>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.lender.close();
+        self.state.borrow().logs.values().for_each(|log| log.forget_disks());
+    }
 }
 
 struct State {
@@ -88,6 +103,8 @@ struct State {
     allocator: Allocator,
     /// What lives as long as a volume is in the catalogue.
     volumes: BTreeMap<VolumeId, Live>,
+    /// Those of the catalogue whose slices were opened.
+    logs: BTreeMap<u16, Arc<LogHandle>>,
 }
 
 /// A volume's part outside the catalogue.
@@ -329,6 +346,7 @@ impl Inner {
             volume.runs().for_each(|run| allocator.take(run));
             volumes.insert(*id, Live::default());
         }
+        catalog.logs.runs().for_each(|run| allocator.take(run));
         let metadata = MetadataState::Writable;
         Inner {
             id,
@@ -342,6 +360,9 @@ impl Inner {
             closing: Cell::new(false),
             vouched_for: Cell::new(false),
             older_disks,
+            log_tuning: Cell::default(),
+            lender: Arc::default(),
+            lending: Cell::new(false),
             state: RefCell::new(State {
                 generation,
                 sealed: catalog.sealed,
@@ -349,6 +370,7 @@ impl Inner {
                 metadata,
                 allocator,
                 volumes,
+                logs: BTreeMap::new(),
             }),
         }
     }
@@ -392,6 +414,7 @@ impl Inner {
         }
         self.closing.set(true);
         self.change_ended.until(|| self.changes.get() == 0).await;
+        self.logs_ended().await;
         let _turn = self.turn().await;
         let catalog = Catalog { exported: true, ..self.state.borrow().catalog.clone() };
         let committed = self.commit(catalog, Superblocks::OfAllDisks).await;

@@ -1,7 +1,7 @@
 //! Space that is set aside in the file systems under a pool: for what must find room whenever it is written.
 //!
-//! That is the pool's own metadata (else a full file system fails each change, a reservation of a host among them) and the dirty maps of
-//! copies (a copy that cannot note what another one misses is lost).
+//! That is the pool's own metadata (else a full file system fails each change, a reservation of a host among them), the dirty maps of
+//! copies (a copy that cannot note what another one misses is lost), and what logs have (a checkpoint must not fail for want of space).
 
 use super::Inner;
 use crate::catalog::Catalog;
@@ -42,6 +42,8 @@ impl Inner {
         for volume in catalog.volumes.values() {
             self.allocate(&volume.map).await?;
         }
+        let of_logs: Vec<ExtentRun> = catalog.logs.runs().collect();
+        self.allocate(&of_logs).await?;
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use super::{Inner, Live, Pool, Superblocks, ZeroingWatch, to_the_end};
 use crate::catalog::{
     CAPACITY_MAX, Catalog, LU_STATE_BYTES_MAX, SLICES_MAX, VOLUMES_MAX, VolumeEntry, VolumeKind, is_name,
 };
-use crate::copy::{self, COPIES_MAX, CopyOf, CopyState};
+use crate::copy::{self, COPIES_MAX, CopyOf, CopyState, MapPlaces};
 use crate::error::StoreError;
 use crate::extent::{ExtentRun, append};
 use crate::geometry::SLOT_LU_STATE_BYTES;
@@ -61,7 +61,8 @@ pub struct VolumeInfo {
     pub stripe: Stripe,
     /// When it was made, in seconds since 1970.
     pub created: u64,
-    /// What it takes of the pool (thick) or of memory at most (RAM).
+    /// What it takes of the pool (thick), of the pool's logs as far as they were opened (log-structured), or of memory at most
+    /// (RAM).
     pub reserved: ByteLen,
     /// Which copy it is, if a cluster's record has the volume.
     pub copy: Option<CopyOf>,
@@ -77,7 +78,8 @@ impl VolumeInfo {
 impl Pool {
     /// All volumes, by name.
     pub fn volumes(&self) -> Vec<VolumeInfo> {
-        infos(&self.0.state.borrow().catalog, self.0.extent_bytes)
+        let infos = infos(&self.0.state.borrow().catalog, self.0.extent_bytes);
+        infos.into_iter().map(|info| self.0.with_used(info)).collect()
     }
 
     /// Identities of all volumes.
@@ -95,16 +97,18 @@ impl Pool {
 
     /// One volume.
     pub fn volume(&self, id: VolumeId) -> Option<VolumeInfo> {
-        let state = self.0.state.borrow();
-        state.catalog.volumes.get(&id).map(|volume| info(id, volume, self.0.extent_bytes))
+        let volume = self.0.entry(id).ok()?;
+        Some(self.0.with_used(info(id, &volume, self.0.extent_bytes)))
     }
 
     /// The volume of this name.
     pub fn volume_named(&self, name: &str) -> Option<VolumeInfo> {
-        let state = self.0.state.borrow();
-        let mut volumes = state.catalog.volumes.iter();
-        let (id, volume) = volumes.find(|(_, volume)| volume.name == name)?;
-        Some(info(*id, volume, self.0.extent_bytes))
+        let id = {
+            let state = self.0.state.borrow();
+            let mut volumes = state.catalog.volumes.iter();
+            *volumes.find(|(_, volume)| volume.name == name)?.0
+        };
+        self.volume(id)
     }
 
     /// Makes a volume that reads as zeros.
@@ -281,9 +285,11 @@ impl Pool {
         }
         let entry = self.0.entry(id)?;
         let kind = self.0.slice_kind(id, &entry)?;
-        let state = self.0.state.borrow();
         // Absent while the volume is being deleted.
-        let live = state.volumes.get(&id).ok_or(StoreError::NoSuchVolume(id))?;
+        let in_use = {
+            let state = self.0.state.borrow();
+            Arc::clone(&state.volumes.get(&id).ok_or(StoreError::NoSuchVolume(id))?.in_use)
+        };
         let slices =
             (0..entry.stripe.slices()).filter(|slice| usize::from(*slice) % cores == usize::from(core.0));
         let map_pages = |len| if entry.has_map() { copy::map_pages(len) } else { 0 };
@@ -292,7 +298,7 @@ impl Pool {
             len: entry.stripe.slice_len(index, entry.capacity),
             map_pages: map_pages(entry.stripe.slice_len(index, entry.capacity)),
             kind: kind(index),
-            in_use: Arc::clone(&live.in_use),
+            in_use: Arc::clone(&in_use),
         };
         Ok(slices.map(spec).collect())
     }
@@ -317,7 +323,7 @@ fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
         stripe: volume.stripe,
         created: volume.created,
         reserved: match volume.kind {
-            VolumeKind::Thick => ByteLen(volume.extents() * extent_bytes),
+            VolumeKind::Thick | VolumeKind::Log => ByteLen(volume.extents() * extent_bytes),
             VolumeKind::Ram => volume.memory_wanted(volume.capacity),
         },
         copy: volume.copy,
@@ -405,7 +411,7 @@ impl Inner {
         spec.copy.map_or(Ok(()), check_slot)?;
         let piece = match spec.kind {
             VolumeKind::Thick => self.extent_bytes,
-            VolumeKind::Ram => STRIPE_UNIT.0,
+            VolumeKind::Ram | VolumeKind::Log => STRIPE_UNIT.0,
         };
         let slices = spec.slices.unwrap_or_else(|| slices_for(rt::cores(), spec.capacity, piece));
         if !slices.is_power_of_two() || slices > SLICES_MAX {
@@ -423,6 +429,7 @@ impl Inner {
             lu_state: Vec::new(),
             slices: vec![Vec::new(); slices.into()],
             map: Vec::new(),
+            branch: 0,
         })
     }
 
@@ -462,12 +469,37 @@ impl Inner {
         }
         volume.slices = space.slices;
         volume.map = space.map;
+        let mut runs = runs;
+        if volume.kind == VolumeKind::Log {
+            let logs = match self.add_logs(&mut catalog, volume.stripe.slices()).await {
+                Ok(logs) => logs,
+                Err(error) => {
+                    self.put_back(&runs);
+                    return Err(error);
+                }
+            };
+            runs.extend(logs);
+            volume.branch = catalog.logs.next_branch;
+            catalog.logs.next_branch += 1;
+        }
+        let (branch, slices) = (volume.branch, volume.stripe.slices());
+        let is_log = volume.kind == VolumeKind::Log;
         let info = info(id, &volume, self.extent_bytes);
         catalog.volumes.insert(id, Rc::new(volume));
         self.commit_or_put_back(catalog, &runs).await?;
         let live = Live { grants: space.grant.into_iter().map(Arc::new).collect(), ..Live::default() };
-        self.state.borrow_mut().volumes.insert(id, live);
+        let mut state = self.state.borrow_mut();
+        state.volumes.insert(id, live);
+        if is_log {
+            state.logs.range(..slices).for_each(|(_, log)| log.add_branch(branch));
+        }
         Ok(info)
+    }
+
+    /// What is told of a volume, with what it takes in logs.
+    fn with_used(&self, info: VolumeInfo) -> VolumeInfo {
+        let used = self.used_in_logs(info.id);
+        VolumeInfo { reserved: ByteLen(info.reserved.0 + used.0), ..info }
     }
 
     /// Changes a volume to one that takes more space, and gives it that.
@@ -537,13 +569,20 @@ impl Inner {
                 _ => state.volumes.remove(&id),
             }
         };
+        let of_logs = self.drop_logs(&mut catalog).await;
+        let left = catalog.logs.logs.len() as u16;
         if let Err(error) = self.commit(catalog, Superblocks::OfMetadataDisks).await {
             self.state.borrow_mut().volumes.extend(live.map(|live| (id, live)));
             return Err(error);
         }
+        if volume.kind == VolumeKind::Log {
+            let mut state = self.state.borrow_mut();
+            state.logs.retain(|number, _| *number < left);
+            state.logs.values().for_each(|log| log.remove_branch(volume.branch));
+        }
         drop(turn);
         // Nobody else gets the extents before they are zeroed: a late zero would hit the next owner's data.
-        let runs: Vec<ExtentRun> = volume.runs().collect();
+        let runs: Vec<ExtentRun> = volume.runs().chain(of_logs).collect();
         if let Err(error) = self.zero(&runs, watch).await {
             tracing::warn!(volume = %id, %error, "the space of a deleted volume could not be released on the disk");
         }
@@ -585,7 +624,7 @@ impl Inner {
             free: ByteLen(state.allocator.free() * extent_bytes),
         })?;
         let grant = match after.kind {
-            VolumeKind::Thick => None,
+            VolumeKind::Thick | VolumeKind::Log => None,
             VolumeKind::Ram => {
                 let memory = |volume: &VolumeEntry| volume.memory_wanted(volume.capacity).0;
                 let more = memory(after) - memory(before);
@@ -596,14 +635,18 @@ impl Inner {
         Ok(Space { slices: given, map, grant })
     }
 
-    fn put_back(&self, runs: &[ExtentRun]) {
+    pub(super) fn put_back(&self, runs: &[ExtentRun]) {
         let mut state = self.state.borrow_mut();
         runs.iter().for_each(|run| state.allocator.put(*run));
     }
 
     /// Commits; gives the extents back if nothing was written. If something was, they stay taken until the pool is
     /// reopened, because the disks may or may not say that they are.
-    async fn commit_or_put_back(&self, catalog: Catalog, runs: &[ExtentRun]) -> Result<(), StoreError> {
+    pub(super) async fn commit_or_put_back(
+        &self,
+        catalog: Catalog,
+        runs: &[ExtentRun],
+    ) -> Result<(), StoreError> {
         let room = room_for_lu_states(&catalog);
         let committed = self.commit_on(self.layout(), catalog, Superblocks::OfMetadataDisks, room).await;
         if committed.is_err() && self.writable().is_ok() {
@@ -614,26 +657,35 @@ impl Inner {
 
     /// What the slices of a volume are made of, by slice.
     fn slice_kind(
-        &self,
+        self: &Rc<Inner>,
         id: VolumeId,
         entry: &Rc<VolumeEntry>,
     ) -> Result<impl Fn(u16) -> SpecKind + use<>, StoreError> {
         let grants = match entry.kind {
-            VolumeKind::Thick => Vec::new(),
+            VolumeKind::Thick | VolumeKind::Log => Vec::new(),
             VolumeKind::Ram => self.grants(id, entry)?,
         };
         let extents_offset: Arc<[u64]> =
             self.layout().geometry.iter().map(|geometry| geometry.extents_offset()).collect();
         let extent_bytes = self.extent_bytes;
         let entry = Rc::clone(entry);
+        let map = MapPlaces {
+            runs: entry.map.clone(),
+            slices: entry.stripe.slices(),
+            extent_bytes,
+            extents_offset,
+        };
+        let inner = Rc::clone(self);
         Ok(move |slice: u16| match entry.kind {
             VolumeKind::Thick => SpecKind::Thick {
                 runs: entry.slices[usize::from(slice)].clone(),
-                extent_bytes,
-                extents_offset: Arc::clone(&extents_offset),
                 block_size: entry.block_size,
-                map: entry.map.clone(),
-                slices: entry.stripe.slices(),
+                map: map.clone(),
+            },
+            VolumeKind::Log => SpecKind::Log {
+                handle: inner.log(slice).expect("the catalogue was checked: it has a log for each slice"),
+                branch: entry.branch,
+                map: map.clone(),
             },
             VolumeKind::Ram => SpecKind::Ram { grants: grants.clone() },
         })

@@ -160,7 +160,8 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         name: info.name,
         pool,
         kind: match info.kind {
-            store::VolumeKind::Thick => VolumeKind::Thick,
+            // Nothing makes log-structured ones yet.
+            store::VolumeKind::Thick | store::VolumeKind::Log => VolumeKind::Thick,
             store::VolumeKind::Ram => VolumeKind::Ram,
         },
         size: info.capacity.0,

@@ -1,0 +1,218 @@
+//! What the next root says, and what is so when it is durable.
+
+use std::collections::BTreeSet;
+
+use base::crc32c;
+
+use super::Running;
+use super::checkpoint::CheckpointError;
+use super::place::{Place, SLOT_BYTES};
+use super::root::{RUNS_MAX, Replay, Root, Run};
+use super::segment::Kind;
+use super::state::{self, DataSegment, MAP_ENTRY_BYTES, State};
+
+/// Bytes of the state that are written at once.
+const STATE_PIECE_BYTES: usize = 1 << 20;
+
+/// Bytes of the state, and where they go.
+pub(super) type Pieces = Vec<(Place, Vec<u8>)>;
+
+/// What a root says, and what is so when it is durable.
+pub(super) struct NewRoot {
+    pub(super) root: Root,
+    /// Nobody needs these any more.
+    pub(super) freed: Vec<u32>,
+    /// What records go into after those that are announced already.
+    pub(super) announced: Vec<(u32, u64)>,
+    pub(super) state_len: usize,
+}
+
+impl Running {
+    /// Slots for so many bytes of state.
+    pub(super) fn runs_for(&mut self, bytes: usize) -> Result<Vec<Run>, CheckpointError> {
+        let mut runs = Vec::new();
+        let mut left = bytes.div_ceil(SLOT_BYTES);
+        while left > 0 {
+            let open = self.open_map(SLOT_BYTES)?;
+            let slots = left.min(self.segments.rest(Some(open)) as usize) as u16;
+            runs.push(Run { segment: open.segment, slot: open.next, slots });
+            if let Some(map) = &mut self.segments.map {
+                map.next += slots;
+            }
+            left -= usize::from(slots);
+        }
+        if runs.len() > RUNS_MAX { Err(CheckpointError::Scattered) } else { Ok(runs) }
+    }
+
+    /// Whether records behind the next root may lie in a segment.
+    pub(super) fn is_replayed(&self, segment: u32) -> bool {
+        let open = [self.segments.hosts, self.segments.survivors];
+        let is_open = open.into_iter().flatten().any(|open| open.segment == segment);
+        is_open || self.segments.used.get(&segment).is_some_and(|used| used.newest >= self.frozen_below)
+    }
+
+    /// What the next root says, and the pieces of the state with their places. Nothing of it is in force yet.
+    pub(super) fn new_root(
+        &mut self,
+        handle: &super::LogHandle,
+    ) -> Result<(NewRoot, Pieces), CheckpointError> {
+        if let Some(zone) = self.zone_to_return() {
+            self.segments.retire_zone(zone);
+        }
+        let used = self.segments.used.values();
+        let data = used.filter(|used| used.kind == Kind::Data).count();
+        let map = self.segments.used.len() - data;
+        let rough = state::encoded_len(data, map, self.leaves.len(), self.segments.slots);
+        // The state may open map segments, and each is an entry in it.
+        let opened = rough.div_ceil(SLOT_BYTES * self.segments.slots as usize) + 1;
+        let runs = self.runs_for(rough + opened * MAP_ENTRY_BYTES)?;
+        let kept: BTreeSet<u32> = runs.iter().map(|run| run.segment).collect();
+        let unneeded = self.segments.used.iter().filter(|(segment, used)| {
+            !used.open
+                && !used.released
+                && used.live == 0
+                && !kept.contains(segment)
+                && !self.is_replayed(**segment)
+        });
+        let freed: Vec<u32> = unneeded.map(|(segment, _)| *segment).collect();
+        let announced = self.to_announce(&freed, handle.tuning.replay_bytes);
+        let bytes = self.encode_state(&freed.iter().copied().collect());
+        let replayed = self
+            .segments
+            .used
+            .iter()
+            .filter(|(segment, used)| used.kind == Kind::Data && self.is_replayed(**segment));
+        let mut replay: Vec<Replay> = replayed
+            .map(|(segment, used)| Replay {
+                segment: *segment,
+                from: used.replay_from,
+                generation: used.generation,
+            })
+            .collect();
+        let ready = self.segments.ready.iter().chain(&announced);
+        replay.extend(ready.map(|(segment, generation)| Replay {
+            segment: *segment,
+            from: 0,
+            generation: *generation,
+        }));
+        let root = Root {
+            identity: handle.identity,
+            segment_shift: handle.segment_shift,
+            number: self.root + 1,
+            sequence: self.frozen_below,
+            state_len: bytes.len() as u32,
+            state_crc: crc32c(&bytes),
+            runs: runs.clone(),
+            replay,
+        };
+        let new = NewRoot { root, freed, announced, state_len: bytes.len() };
+        Ok((new, in_pieces(bytes, &runs)))
+    }
+
+    /// Segments that records go into when the announced ones are full.
+    pub(super) fn to_announce(&self, freed: &[u32], replay_bytes: u64) -> Vec<(u32, u64)> {
+        let usable = |segment: &&u32| {
+            let zone = self.segments.zones.get(&self.segments.zone_of(**segment));
+            let unread = self.segments.used.get(segment).is_none_or(|used| used.readers == 0);
+            unread && zone.is_some_and(|zone| !zone.leaving)
+        };
+        let freed: Vec<u32> = freed.iter().filter(usable).copied().collect();
+        let left = (self.segments.free.len() + freed.len()).saturating_sub(self.map_need() as usize);
+        let wanted = self.announced(replay_bytes).saturating_sub(self.segments.ready.len());
+        let candidates = freed.into_iter().rev().chain(self.segments.free.iter().rev().copied());
+        candidates.take(wanted.min(left)).map(|segment| (segment, rt::random())).collect()
+    }
+
+    /// A zone that the log can do without: it has as much again free.
+    pub(super) fn zone_to_return(&self) -> Option<u32> {
+        let zone = u64::from(self.segments.zone_segments);
+        let leaving = self.segments.zones.values().any(|zone| zone.leaving);
+        let enough = self.segments.total() > zone && self.spare() > 2 * zone + self.high();
+        if enough && !leaving { self.segments.idle_zone() } else { None }
+    }
+
+    /// The state, without the segments that are about to be free.
+    pub(super) fn encode_state(&self, freed: &BTreeSet<u32>) -> Vec<u8> {
+        let mut state = State::default();
+        for (segment, used) in &self.segments.used {
+            if used.released || freed.contains(segment) {
+                continue;
+            }
+            match used.kind {
+                Kind::Map => drop(state.map.insert(*segment, used.generation)),
+                Kind::Data => {
+                    let mut bits = used.bits.clone();
+                    if self.is_replayed(*segment) {
+                        mask(&mut bits, used.replay_from);
+                    }
+                    let newest = used.newest.min(self.frozen_below.saturating_sub(1));
+                    state.data.insert(*segment, DataSegment { generation: used.generation, newest, bits });
+                }
+            }
+        }
+        state.encode_with(&self.leaves)
+    }
+
+    /// A root is durable.
+    pub(super) fn rooted(&mut self, new: NewRoot) {
+        let NewRoot { root, freed, announced, state_len } = new;
+        self.root = root.number;
+        self.root_sequence = root.sequence;
+        self.runs = root.runs;
+        self.state_len = state_len;
+        self.frozen = None;
+        self.append.rooted(root.sequence);
+        freed.into_iter().for_each(|segment| self.segments.release(segment));
+        let taken: BTreeSet<u32> = announced.iter().map(|(segment, _)| *segment).collect();
+        self.segments.free.retain(|segment| !taken.contains(segment));
+        self.segments.ready.extend(announced);
+        for used in self.segments.used.values_mut().filter(|used| used.cleaned <= root.sequence) {
+            used.cleaned = 0;
+        }
+        self.exhausted = false;
+    }
+}
+
+/// Clears the bits from a slot on.
+pub(super) fn mask(bits: &mut [u64], from: u16) {
+    for (index, word) in bits.iter_mut().enumerate() {
+        let start = index * 64;
+        let from = usize::from(from);
+        if from <= start {
+            *word = 0;
+        } else if from < start + 64 {
+            *word &= (1 << (from - start)) - 1;
+        }
+    }
+}
+
+/// The bytes of the state, each piece with its place.
+pub(super) fn in_pieces(mut bytes: Vec<u8>, runs: &[Run]) -> Pieces {
+    let slots: usize = runs.iter().map(|run| usize::from(run.slots)).sum();
+    bytes.resize(slots * SLOT_BYTES, 0);
+    let mut rest = &bytes[..];
+    let mut pieces = Vec::new();
+    for run in runs {
+        let (of_run, behind) = rest.split_at(usize::from(run.slots) * SLOT_BYTES);
+        rest = behind;
+        for (number, piece) in of_run.chunks(STATE_PIECE_BYTES).enumerate() {
+            let slot = run.slot + (number * STATE_PIECE_BYTES / SLOT_BYTES) as u16;
+            pieces.push((Place { segment: run.segment, slot }, piece.to_vec()));
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn bits_behind_a_slot_are_masked() {
+        for (from, expected) in
+            [(0, [0, 0]), (1, [1, 0]), (64, [u64::MAX, 0]), (65, [u64::MAX, 1]), (128, [u64::MAX; 2])]
+        {
+            let mut bits = [u64::MAX; 2];
+            super::mask(&mut bits, from);
+            assert_eq!(bits, expected);
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Writing: requests become records, and completed records become changes.
+//!
+//! All requests that have come in this turn of the core make one record. The next one gathers while records are under way,
+//! of which there are a few at most. No timer: at depth 1 nothing waits. A record is one device write, with FUA if anything in
+//! it is to be durable; when it has completed its changes go into the table, and its requests end.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use base::{Buf, SharedBuf};
+use rt::sync::oneshot;
+use rt::{DiskError, Durability};
+
+use super::changes::{Changes, Move};
+use super::place::{Place, SLOT_BYTES, Stored};
+use super::queue::{Item, Request, Taken, Ticket};
+use super::record::{DATA_SLOTS_MAX, ENTRIES_MAX, Entry, Head, Stream, What, ZEROED_BLOCKS_MAX, disguise};
+use super::segment::{Kind, Open};
+use super::{Inner, LogTuning, Phase, Running};
+use crate::error::SliceError;
+
+/// Records of hosts that are under way at once: enough to keep a disk busy, and what comes meanwhile shares the next one.
+const RECORDS_MAX: usize = 8;
+
+/// A record on its way to the disk.
+pub(super) struct Record {
+    head: Head,
+    bytes: SharedBuf,
+    durability: Durability,
+    tickets: Vec<(Rc<Ticket>, usize)>,
+}
+
+/// A block that the cleaner moves.
+pub(super) struct Survivor {
+    pub branch: u32,
+    pub block: u64,
+    pub from: Place,
+    pub crc: u32,
+    pub data: Buf,
+}
+
+impl Running {
+    fn table(&mut self, sequence: u64) -> &mut Changes {
+        match &mut self.frozen {
+            Some(frozen) if sequence < self.frozen_below => frozen,
+            _ => &mut self.active,
+        }
+    }
+
+    /// What a completed record says comes into force.
+    pub(super) fn apply(&mut self, sequence: u64, head: Place, entries: &[Entry]) {
+        let mut at = head.next();
+        let mut dead = Vec::new();
+        for &Entry { branch, block, what } in entries {
+            match what {
+                What::Block { crc } => {
+                    self.segments.set(at);
+                    *self.used.entry(branch).or_default() += 1;
+                    self.table(sequence).write(branch, block, Stored { place: at, crc }, &mut dead);
+                    at = at.next();
+                }
+                What::Zeros { count } => {
+                    self.zeroed += count;
+                    self.table(sequence).zero(branch, block, count, &mut dead);
+                }
+                What::Moved { crc, from } => {
+                    self.segments.set(at);
+                    let moved = Move { from, to: Stored { place: at, crc } };
+                    let mut moved_before = Vec::new();
+                    self.table(sequence).moved(branch, block, moved, &mut moved_before);
+                    moved_before.into_iter().for_each(|place| self.segments.clear(place));
+                    at = at.next();
+                }
+            }
+            // Nobody has seen these in the map, and the segment is young: nothing depends on them.
+            for place in dead.drain(..) {
+                self.segments.clear(place);
+                self.forget(branch, 1);
+            }
+        }
+        if let Some(used) = self.segments.used.get_mut(&head.segment) {
+            used.newest = used.newest.max(sequence);
+        }
+    }
+
+    /// Blocks of a branch are not needed any more.
+    pub(super) fn forget(&mut self, branch: u32, blocks: u64) {
+        if let Some(used) = self.used.get_mut(&branch) {
+            *used = used.saturating_sub(blocks);
+        }
+    }
+
+    /// Takes slots at the end of a stream for a record, which gets its number.
+    fn head(&mut self, stream: Stream, entries: Vec<Entry>) -> Option<Head> {
+        let slots = 1 + entries.iter().filter(|entry| entry.has_data()).count() as u16;
+        let (durable_below, root) = (self.append.durable_below(), self.root);
+        let open = match stream {
+            Stream::Hosts => self.segments.hosts.as_mut(),
+            Stream::Survivors => self.segments.survivors.as_mut(),
+        }?;
+        let place = Place { segment: open.segment, slot: open.next };
+        let generation = open.generation;
+        open.next += slots;
+        let sequence = self.append.next;
+        self.append.next += 1;
+        self.append.in_flight.insert(sequence);
+        self.since_freeze += u64::from(slots) * SLOT_BYTES as u64;
+        self.written += u64::from(slots) * SLOT_BYTES as u64;
+        if let Some(used) = self.segments.used.get_mut(&place.segment) {
+            used.newest = sequence;
+        }
+        if stream == Stream::Hosts && self.segments.rest(self.segments.hosts) == 0 {
+            self.segments.seal_hosts();
+        }
+        Some(Head { stream, generation, sequence, durable_below, root, place, entries })
+    }
+
+    /// Has a stream go on in the next announced segment.
+    pub(super) fn open_next(&mut self, stream: Stream) -> bool {
+        let Some((segment, generation)) = self.segments.ready.pop_front() else { return false };
+        let open = self.segments.begin(segment, generation, Kind::Data);
+        let slot: &mut Option<Open> = match stream {
+            Stream::Hosts => &mut self.segments.hosts,
+            Stream::Survivors => &mut self.segments.survivors,
+        };
+        if let Some(full) = slot.replace(open) {
+            self.segments.seal(full.segment);
+        }
+        self.stock_changed = true;
+        self.exhausted = false;
+        true
+    }
+
+    /// The next record of hosts: of all that waits as much as there is room for. `None`: nothing waits, or there is no room.
+    fn next_record(&mut self, tuning: &LogTuning) -> Option<(Head, Taken)> {
+        let entries_left = self.entries_left(tuning.changes_max);
+        let bounded = entries_left > 0 && self.since_freeze < tuning.replay_bytes;
+        let wants_data = self.append.has_data() && bounded && self.may_write_data();
+        let room = self.segments.rest(self.segments.hosts);
+        let needed = if wants_data { 2 } else { 1 };
+        if !wants_data && !self.append.has_control() {
+            return None;
+        }
+        if room < needed && !self.open_for_hosts(wants_data) {
+            // What needs no data may still fit, or is let have a segment that data is not.
+            if !wants_data || !self.append.has_control() || room == 0 && !self.open_for_hosts(false) {
+                return None;
+            }
+        }
+        let room = self.segments.rest(self.segments.hosts);
+        let data_max = if wants_data { (room as usize - 1).min(DATA_SLOTS_MAX) } else { 0 };
+        // Zeros find room in the table as in the log: they are few, and merging makes room for them.
+        let mut taken =
+            Taken { left: ENTRIES_MAX, data_left: data_max.min(entries_left), ..Taken::default() };
+        taken.take(&mut self.append.control);
+        if taken.data_left > 0 {
+            taken.take(&mut self.append.data);
+        }
+        if taken.entries.is_empty() {
+            return None;
+        }
+        let blocks = taken.entries.iter().filter(|entry| entry.has_data()).count() as i64;
+        self.credit = (self.credit - blocks - 1).max(0);
+        let head = self.head(Stream::Hosts, std::mem::take(&mut taken.entries))?;
+        self.append.records += 1;
+        self.written_by_hosts += blocks as u64 * SLOT_BYTES as u64;
+        Some((head, taken))
+    }
+
+    fn open_for_hosts(&mut self, data: bool) -> bool {
+        self.may_open_for_hosts(data) && self.open_next(Stream::Hosts)
+    }
+
+    /// Entries that the table has room for.
+    fn entries_left(&self, changes_max: usize) -> usize {
+        let under_way = self.append.in_flight.len() * ENTRIES_MAX / 2;
+        let frozen = self.frozen.as_ref().map_or(0, Changes::len);
+        changes_max.saturating_sub(self.active.len() + frozen + under_way)
+    }
+}
+
+impl Inner {
+    /// Writes blocks, and zeroes ranges. Ends when all records have completed.
+    pub(super) async fn append(
+        self: &Rc<Inner>,
+        branch: u32,
+        items: Vec<Item>,
+        durable: bool,
+    ) -> Result<(), SliceError> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let (reply, result) = oneshot();
+        let ticket = Rc::new(Ticket { left: Cell::new(items.len()), reply: Cell::new(Some(reply)) });
+        let request = Request { branch, items: items.into(), durable, ticket };
+        let blocks = request.blocks();
+        if blocks > 0 {
+            self.admit(blocks).await?;
+        }
+        {
+            let mut state = self.state.borrow_mut();
+            let queue = if blocks > 0 { &mut state.append.data } else { &mut state.append.control };
+            queue.push_back(request);
+        }
+        self.pump();
+        result.await.unwrap_or(Err(SliceError::Offline))
+    }
+
+    /// Zeroes all of a branch, to its last possible block.
+    pub(super) async fn zero_all(self: &Rc<Inner>, branch: u32) -> Result<(), SliceError> {
+        self.append(branch, vec![Item::Zeros { block: 0, count: ZEROED_BLOCKS_MAX }], false).await
+    }
+
+    /// Has records made of what waits, in this turn, when the others have had theirs.
+    pub(super) fn pump(self: &Rc<Inner>) {
+        if std::mem::replace(&mut self.state.borrow_mut().append.pumping, true) {
+            return;
+        }
+        let inner = Rc::clone(self);
+        rt::spawn(async move {
+            inner.state.borrow_mut().append.pumping = false;
+            inner.make_records();
+        })
+        .detach();
+    }
+
+    fn make_records(self: &Rc<Inner>) {
+        if self.phase.get() == Phase::Failed {
+            let waiting = self.state.borrow_mut().append.take_all();
+            waiting.into_iter().for_each(|request| request.fail(SliceError::Offline));
+            return;
+        }
+        while self.goes_on() {
+            let next = {
+                let mut state = self.state.borrow_mut();
+                if state.append.records >= RECORDS_MAX {
+                    return;
+                }
+                state.next_record(&self.handle.tuning)
+            };
+            let Some((head, Taken { items, tickets, durable, .. })) = next else { break };
+            let data = items.iter().filter_map(|item| match item {
+                Item::Block { data, .. } => Some(&data[..]),
+                Item::Zeros { .. } => None,
+            });
+            let bytes = in_one_piece(&head, data);
+            let durability = if durable { Durability::Durable } else { Durability::Cached };
+            let inner = Rc::clone(self);
+            rt::spawn(async move { inner.write_record(Record { head, bytes, durability, tickets }).await })
+                .detach();
+        }
+        self.tend();
+        self.unstick();
+    }
+
+    async fn write_record(self: Rc<Inner>, record: Record) {
+        let Record { head, bytes, durability, tickets } = record;
+        let result = self.write_at(head.place, bytes, durability).await;
+        let blocks = head.entries.iter().filter(|entry| entry.has_data()).count() as u64;
+        {
+            let mut state = self.state.borrow_mut();
+            state.append.records -= 1;
+            state.append.expected -= blocks;
+            if result.is_ok() {
+                state.append.completed(head.sequence, durability == Durability::Durable);
+                state.apply(head.sequence, head.place, &head.entries);
+            } else {
+                state.append.is_void(head.sequence);
+            }
+        }
+        let mut told = None;
+        for entry in &head.entries {
+            if told.replace(entry.branch) != Some(entry.branch) {
+                self.tell_used(entry.branch);
+            }
+        }
+        let result = result.map_err(|error| self.write_failed(&error));
+        tickets.into_iter().for_each(|(ticket, items)| ticket.done(items, result));
+        self.changed.notify();
+        self.pump();
+    }
+
+    /// Writes what the cleaner moves as one record, if the segment has room: one block at least.
+    pub(super) async fn write_survivors(
+        self: &Rc<Inner>,
+        survivors: Vec<Survivor>,
+    ) -> Result<(), SliceError> {
+        let entry = |survivor: &Survivor| {
+            let what = What::Moved { crc: survivor.crc, from: survivor.from };
+            Entry { branch: survivor.branch, block: survivor.block, what }
+        };
+        let entries = survivors.iter().map(entry).collect();
+        let head = self.state.borrow_mut().head(Stream::Survivors, entries).ok_or(SliceError::Full)?;
+        let bytes = in_one_piece(&head, survivors.iter().map(|survivor| &survivor.data[..]));
+        let result = self.write_at(head.place, bytes, Durability::Cached).await;
+        {
+            let mut state = self.state.borrow_mut();
+            if result.is_ok() {
+                state.append.completed(head.sequence, false);
+                state.apply(head.sequence, head.place, &head.entries);
+            } else {
+                state.append.is_void(head.sequence);
+            }
+        }
+        self.changed.notify();
+        result.map_err(|error| self.write_failed(&error))
+    }
+
+    /// Writes whole slots of a segment from `place` on.
+    pub(super) async fn write_at(
+        &self,
+        place: Place,
+        bytes: SharedBuf,
+        durability: Durability,
+    ) -> Result<(), DiskError> {
+        let range = || DiskError::Range { offset: u64::from(place.segment), len: bytes.len() as u64 };
+        let (disk, _, at) = self.locate(place).ok_or_else(range)?;
+        disk.write(at, bytes, durability).await
+    }
+
+    /// A record could not be written: for want of space, and the number of the record stays open until the next root; else
+    /// nobody knows what is on the disk.
+    fn write_failed(&self, error: &DiskError) -> SliceError {
+        match error {
+            DiskError::Full => SliceError::Full,
+            DiskError::Latched => {
+                self.fail("a write", error);
+                SliceError::Offline
+            }
+            DiskError::ReadOnly | DiskError::Range { .. } | DiskError::Media(_) => {
+                self.fail("a write", error);
+                SliceError::Unwritable
+            }
+        }
+    }
+
+    /// Makes all records that have completed durable.
+    pub(super) async fn flush(&self) -> Result<(), SliceError> {
+        if self.phase.get() == Phase::Failed {
+            return Err(SliceError::Offline);
+        }
+        let flush = self.state.borrow_mut().append.begin_flush();
+        for disk in self.own_disks() {
+            if let Err(error) = disk.flush().await {
+                self.fail("a flush", &error);
+                return Err(if matches!(error, DiskError::Latched) {
+                    SliceError::Offline
+                } else {
+                    SliceError::Unwritable
+                });
+            }
+        }
+        self.state.borrow_mut().append.end_flush(flush);
+        Ok(())
+    }
+}
+
+/// The bytes of a record.
+fn in_one_piece<'a>(head: &Head, data: impl Iterator<Item = &'a [u8]>) -> SharedBuf {
+    let mut bytes = Buf::uncleared((1 + head.data_slots()) * SLOT_BYTES);
+    let (first, rest) = bytes.split_at_mut(SLOT_BYTES);
+    first.copy_from_slice(&head.encode());
+    for (slot, data) in rest.chunks_mut(SLOT_BYTES).zip(data) {
+        slot.copy_from_slice(data);
+        disguise(slot);
+    }
+    bytes.share()
+}

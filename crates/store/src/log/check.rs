@@ -1,0 +1,132 @@
+//! The invariants of a log, checked from outside: for tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::leaf::Leaf;
+use super::place::Place;
+use super::segment::Kind;
+use super::{Inner, Log};
+
+impl Log {
+    /// Checks I2 to I4, I6 and I8 of the design while the log is idle. Leaves that are not in memory are read.
+    pub(crate) async fn check(&self) {
+        self.inner.check().await;
+    }
+
+    pub(crate) fn handle(&self) -> std::sync::Arc<super::LogHandle> {
+        std::sync::Arc::clone(&self.inner.handle)
+    }
+
+    /// What it is at: for whoever waits for it to come to rest.
+    pub(crate) fn at_what(&self) -> String {
+        let state = self.inner.state.borrow();
+        let segments = &state.segments;
+        format!(
+            "data {} control {} in flight {:?} credit {} since {} checkpointing {} cleaning {} asking {} idle {} checkpoints {} total {} free {} ready {} used {} live {} map {} need {} active {} frozen {:?} exhausted {} wanted {} rest {} {} expected {} segments {:?}",
+            state.append.has_data(),
+            state.append.has_control(),
+            state.append.in_flight,
+            state.credit,
+            state.since_freeze,
+            state.checkpointing,
+            state.cleaning,
+            state.asking,
+            state.append.is_idle(),
+            state.checkpoints,
+            segments.total(),
+            segments.free.len(),
+            segments.ready.len(),
+            segments.used.len(),
+            state.live_blocks(),
+            segments.live_map,
+            state.map_need(),
+            state.active.len(),
+            state.frozen.as_ref().map(super::Changes::len),
+            state.exhausted,
+            state.checkpoint_wanted,
+            segments.rest(segments.hosts),
+            segments.rest(segments.survivors),
+            state.append.expected,
+            segments
+                .used
+                .iter()
+                .map(|(segment, used)| (*segment, used.kind, used.live, used.open, used.cleaned, used.newest))
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.inner.state.borrow();
+        state.append.is_idle()
+            && !state.append.pumping
+            && !state.checkpointing
+            && !state.cleaning
+            && !state.asking
+    }
+}
+
+impl Inner {
+    async fn check(&self) {
+        let keys: Vec<_> = self.state.borrow().leaves.keys().copied().collect();
+        let mut owners: BTreeMap<Place, &str> = BTreeMap::new();
+        let mut own = |place: Place, owner: &'static str| {
+            if let Some(other) = owners.insert(place, owner) {
+                panic!("{place:?} belongs to {owner} and to {other}");
+            }
+        };
+        let mut blocks: BTreeMap<u32, u64> = BTreeMap::new();
+        for key in keys {
+            let leaf: Leaf = self.leaf(key).await.expect("no fault").expect("it is in the directory");
+            let spots = leaf.spots();
+            let stored: Vec<Place> =
+                spots.iter().filter_map(|spot| spot.stored()).map(|stored| stored.place).collect();
+            assert_eq!(stored.len(), usize::from(self.state.borrow().leaves[&key].blocks));
+            *blocks.entry(key.0).or_default() += stored.len() as u64;
+            stored.into_iter().for_each(|place| own(place, "a leaf"));
+        }
+        let state = self.state.borrow();
+        for table in std::iter::once(&state.active).chain(&state.frozen) {
+            table.places().into_iter().for_each(|place| own(place, "a table"));
+        }
+        // I2: each version has its bit, and each bit an owner. (A merge is not under way.)
+        for place in owners.keys() {
+            assert!(state.segments.is_set(*place), "the bit of {place:?} is clear");
+        }
+        let mut live = 0;
+        let mut live_map = 0;
+        for (segment, used) in &state.segments.used {
+            let set: u32 = used.bits.iter().map(|word| word.count_ones()).sum();
+            match used.kind {
+                Kind::Data => {
+                    assert_eq!(used.live, set, "segment {segment}");
+                    live += u64::from(set);
+                    let owned = owners.range(Place { segment: *segment, slot: 0 }..);
+                    let owned = owned.take_while(|(place, _)| place.segment == *segment).count();
+                    assert_eq!(owned, set as usize, "segment {segment} has bits that nobody owns");
+                }
+                Kind::Map => live_map += u64::from(used.live),
+            }
+        }
+        assert_eq!((live, live_map), (state.segments.live, state.segments.live_map), "I3");
+        let grains: u64 = state.leaves.values().map(|place| u64::from(place.len)).sum();
+        assert_eq!(grains, live_map);
+        // I3: what branches take.
+        let used: u64 = state.used.values().sum();
+        assert_eq!(used, state.live_blocks());
+        // Each segment is in one place.
+        let segments = &state.segments;
+        let mut seen = BTreeSet::new();
+        let ready = segments.ready.iter().map(|(segment, _)| segment);
+        for segment in segments.free.iter().chain(ready).chain(segments.used.keys()) {
+            assert!(seen.insert(*segment), "segment {segment} is in two lists");
+            assert!(segments.locate(*segment).is_some(), "segment {segment} is in no zone");
+        }
+        let staying = segments.zones.values().filter(|zone| !zone.leaving).count();
+        assert!(seen.len() >= staying * segments.zone_segments as usize, "segments are lost");
+        // I8.
+        let tuning = self.handle.tuning;
+        assert!(state.cache.held() <= tuning.leaf_bytes);
+        let entries = state.active.len() + state.frozen.as_ref().map_or(0, |frozen| frozen.len());
+        assert!(entries <= tuning.changes_max + 2000, "{entries} entries");
+    }
+}

@@ -1,0 +1,339 @@
+//! The checkpoint: the table of changes goes into the map, and a root says so.
+//!
+//! The table is frozen and another one goes on. The frozen one is merged leaf by leaf, some leaves at a time; then all is flushed,
+//! and a root is written. Only then may others have the segments that nobody needs any more. A move by the cleaner counts only
+//! if the leaf still points at the old place: else the block was written meanwhile, and its new place dies, too.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use base::Buf;
+use rt::{DiskError, Durability, join_all};
+
+use super::announce::NewRoot;
+use super::canary::{Canary, makes};
+use super::leaf::{self, LEAF_BLOCKS, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, Spots};
+use super::place::{Place, SLOT_BYTES, Spot, Stored};
+use super::root::Root;
+use super::segment::{Kind, Open, SLOT_GRAINS};
+use super::state::LeafPlace;
+use super::{Inner, Phase, Request, Running};
+
+/// Leaves that are merged at a time, and read at once: 150 KiB.
+const STEP_LEAVES: usize = 32;
+
+/// Bytes of leaves that are written at once.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Map segments that a checkpoint empties at most.
+const EVACUATED_MAX: usize = 8;
+
+/// Why a checkpoint did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CheckpointError {
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    #[error("no segment is left for the map")]
+    NoSegment,
+    #[error("the state is in too many pieces")]
+    Scattered,
+    #[error("the log was closed")]
+    Closed,
+}
+
+/// A leaf as it will be.
+struct Merged {
+    key: LeafKey,
+    spots: Spots,
+    /// Places that the leaf does not point at any more, and blocks of them that the branch no longer has.
+    dead: Vec<Place>,
+    forgotten: u64,
+}
+
+/// Leaves that are written at once.
+struct Batch {
+    open: Open,
+    bytes: Vec<u8>,
+    leaves: Vec<(Merged, u32, Leaf)>,
+}
+
+impl Inner {
+    /// Makes a checkpoint, as a task: the caller has said that one is under way.
+    pub(super) async fn run_checkpoint(self: Rc<Inner>) {
+        let result = self.checkpoint().await;
+        {
+            let mut state = self.state.borrow_mut();
+            state.checkpointing = false;
+            state.checkpoints += 1;
+        }
+        match result {
+            Ok(()) => self.return_zones(),
+            Err(CheckpointError::Closed) => return,
+            Err(error) => self.fail("a checkpoint", &error),
+        }
+        self.settle();
+    }
+
+    pub(super) async fn checkpoint(self: &Rc<Inner>) -> Result<(), CheckpointError> {
+        let below = self.state.borrow_mut().freeze();
+        let oldest = || self.state.borrow().append.in_flight.first().copied();
+        self.changed.until(|| oldest().is_none_or(|oldest| oldest >= below) || self.ends()).await;
+        self.merge().await?;
+        let state_written = self.write_state().await?;
+        if !makes(Canary::RootWithoutFlush) {
+            self.flush_all().await?;
+        }
+        let root = state_written.root.clone();
+        if makes(Canary::FreeBeforeRoot) {
+            self.state.borrow_mut().rooted(state_written);
+            return self.write_root(&root).await;
+        }
+        self.write_root(&root).await?;
+        self.state.borrow_mut().rooted(state_written);
+        Ok(())
+    }
+
+    fn ends(&self) -> bool {
+        self.closing.get() || matches!(self.phase.get(), Phase::Failed | Phase::Refused)
+    }
+
+    /// Merges the frozen table.
+    async fn merge(&self) -> Result<(), CheckpointError> {
+        let mut evacuated = self.state.borrow().to_evacuate();
+        let mut from = (0, 0);
+        loop {
+            if self.ends() {
+                return Err(CheckpointError::Closed);
+            }
+            let keys = self.state.borrow().next_leaves(from, &mut evacuated);
+            let Some(last) = keys.last() else { return Ok(()) };
+            from = (last.0, last.1 + 1);
+            let leaves = join_all(keys.iter().map(|key| self.leaf(*key))).await;
+            let mut merged = Vec::new();
+            for (key, leaf) in keys.into_iter().zip(leaves) {
+                let spots = match leaf {
+                    Ok(leaf) => leaf.map_or([Spot::Nothing; LEAF_BLOCKS as usize], |leaf| leaf.spots()),
+                    Err(error @ DiskError::Latched) => return Err(error.into()),
+                    Err(error) => {
+                        let log = self.handle.number;
+                        tracing::error!(log, branch = key.0, leaf = key.1, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
+                        [Spot::At(Stored { place: Place::LOST, crc: 0 }); LEAF_BLOCKS as usize]
+                    }
+                };
+                merged.push(self.state.borrow().merged(key, spots));
+            }
+            self.write_leaves(merged).await?;
+        }
+    }
+
+    async fn write_leaves(&self, merged: Vec<Merged>) -> Result<(), CheckpointError> {
+        let mut batch: Option<Batch> = None;
+        for leaf in merged {
+            if batch.as_ref().is_some_and(|batch| !batch.has_room(self.handle.slots())) {
+                self.write_batch(batch.take()).await?;
+            }
+            let open = match &batch {
+                Some(batch) => batch.open,
+                None => self.state.borrow_mut().open_map(LEAF_BYTES_MAX)?,
+            };
+            let Some(bytes) = leaf::encode(leaf.key, open.generation, &leaf.spots) else {
+                self.state.borrow_mut().take_in(&leaf, None);
+                continue;
+            };
+            let whole = Leaf::check(&bytes, leaf.key, open.generation).expect("it was just encoded");
+            let batch = batch.get_or_insert_with(|| Batch { open, bytes: Vec::new(), leaves: Vec::new() });
+            batch.leaves.push((leaf, batch.bytes.len() as u32, whole));
+            batch.bytes.extend_from_slice(&bytes);
+        }
+        self.write_batch(batch).await
+    }
+
+    async fn write_batch(&self, batch: Option<Batch>) -> Result<(), CheckpointError> {
+        let Some(Batch { open, mut bytes, leaves }) = batch else { return Ok(()) };
+        let len = bytes.len().next_multiple_of(SLOT_BYTES);
+        bytes.resize(len, 0);
+        let place = Place { segment: open.segment, slot: open.next };
+        self.write_at(place, Buf::copy_of(&bytes).share(), Durability::Cached).await?;
+        let mut state = self.state.borrow_mut();
+        state.written += len as u64;
+        if let Some(map) = &mut state.segments.map {
+            map.next += (len / SLOT_BYTES) as u16;
+        }
+        for (merged, at, leaf) in leaves {
+            let at = u32::from(open.next) * SLOT_GRAINS + at / LEAF_GRAIN as u32;
+            let blocks = merged.spots.iter().filter(|spot| spot.stored().is_some()).count() as u16;
+            let len = (leaf.len() / LEAF_GRAIN) as u8;
+            let place = LeafPlace { segment: open.segment, at, len, blocks };
+            state.take_in(&merged, Some((place, leaf)));
+        }
+        Ok(())
+    }
+
+    /// Writes the state, and says what the root is that names it.
+    async fn write_state(&self) -> Result<NewRoot, CheckpointError> {
+        let (new, pieces) = self.state.borrow_mut().new_root(&self.handle)?;
+        for (place, bytes) in pieces {
+            if self.ends() {
+                return Err(CheckpointError::Closed);
+            }
+            self.state.borrow_mut().written += bytes.len() as u64;
+            self.write_at(place, Buf::copy_of(&bytes).share(), Durability::Cached).await?;
+        }
+        Ok(new)
+    }
+
+    async fn flush_all(&self) -> Result<(), CheckpointError> {
+        // What is known to be durable is told by the records that come.
+        self.flush().await.map_err(|_| DiskError::Latched.into())
+    }
+
+    async fn write_root(&self, root: &Root) -> Result<(), CheckpointError> {
+        let bytes = Buf::copy_of(&root.encode()).share();
+        for (disk, offset) in self.handle.roots {
+            let disk = Rc::clone(self.disks.borrow().disk(disk));
+            disk.write(offset + Root::offset(root.number), bytes.clone(), Durability::Durable).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives back the zones that no root names any more.
+    fn return_zones(self: &Rc<Inner>) {
+        let leaving: Vec<u32> = {
+            let mut state = self.state.borrow_mut();
+            let zones = state.segments.zones.iter().filter(|(_, zone)| zone.leaving);
+            let leaving: Vec<u32> = zones.map(|(number, _)| *number).collect();
+            // A zone that is still read has segments in use: it goes with the next root.
+            let unread: Vec<u32> =
+                leaving.into_iter().filter(|zone| state.segments.is_unused(*zone)).collect();
+            state.segments.zones.retain(|zone, _| !unread.contains(zone));
+            unread
+        };
+        for zone in leaving {
+            // The pool's list is shorter at once, so that nobody takes the zone in again.
+            self.handle.remove_zone(zone);
+            let (reply, _) = rt::sync::oneshot();
+            self.handle.lender.ask(Request::Return { log: self.handle.number, zone, reply });
+        }
+    }
+}
+
+impl Batch {
+    /// Whether the largest leaf fits behind the others.
+    fn has_room(&self, slots: u32) -> bool {
+        let rest = (slots as usize - usize::from(self.open.next)) * SLOT_BYTES;
+        self.bytes.len() + LEAF_BYTES_MAX <= rest.min(BATCH_BYTES)
+    }
+}
+
+impl Running {
+    /// From here on changes go into another table. Returns the first record of it.
+    fn freeze(&mut self) -> u64 {
+        self.checkpoint_wanted = false;
+        self.since_freeze = 0;
+        self.zeroed = 0;
+        self.frozen_below = self.append.next;
+        self.frozen = Some(std::mem::take(&mut self.active));
+        for open in [self.segments.hosts, self.segments.survivors].into_iter().flatten() {
+            if let Some(used) = self.segments.used.get_mut(&open.segment) {
+                used.replay_from = open.next;
+            }
+        }
+        self.frozen_below
+    }
+
+    /// Leaves of map segments that are mostly empty, in order. They are written elsewhere.
+    fn to_evacuate(&self) -> Vec<LeafKey> {
+        let grains = self.segments.slots * SLOT_GRAINS;
+        let sealed = self.segments.used.iter().filter(|(_, used)| used.kind == Kind::Map && !used.open);
+        let mut sparse: Vec<(u32, u32)> = sealed
+            .filter(|(_, used)| used.live > 0 && used.live < grains / 2)
+            .map(|(segment, used)| (used.live, *segment))
+            .collect();
+        sparse.sort_unstable();
+        let segments: BTreeSet<u32> =
+            sparse.into_iter().take(EVACUATED_MAX).map(|(_, segment)| segment).collect();
+        if segments.is_empty() {
+            return Vec::new();
+        }
+        let leaves = self.leaves.iter().filter(|(_, place)| segments.contains(&place.segment));
+        leaves.map(|(key, _)| *key).rev().collect()
+    }
+
+    /// The next leaves to be written. `evacuated` are those that are written anyhow, the first one last.
+    fn next_leaves(&self, mut from: LeafKey, evacuated: &mut Vec<LeafKey>) -> Vec<LeafKey> {
+        let mut keys = Vec::new();
+        while keys.len() < STEP_LEAVES {
+            while evacuated.last().is_some_and(|key| *key < from) {
+                evacuated.pop();
+            }
+            let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_leaf(from, &self.leaves));
+            let Some(key) = changed.into_iter().chain(evacuated.last().copied()).min() else { break };
+            keys.push(key);
+            from = (key.0, key.1 + 1);
+        }
+        keys
+    }
+
+    /// A leaf whose blocks read as `spots`, after the changes of the frozen table.
+    fn merged(&self, key: LeafKey, mut spots: Spots) -> Merged {
+        let mut dead = Vec::new();
+        let mut forgotten = 0;
+        let Some(frozen) = &self.frozen else { return Merged { key, spots, dead, forgotten } };
+        let first = key.1 * LEAF_BLOCKS;
+        for (block, moved) in frozen.moves_of(key) {
+            let spot = &mut spots[(block - first) as usize];
+            let counts = spot.stored().is_some_and(|stored| stored.place == moved.from);
+            if makes(Canary::MoveWithoutLooking) || counts && self.segments.is_set(moved.from) {
+                *spot = Spot::At(moved.to);
+                dead.push(moved.from);
+            } else {
+                dead.push(moved.to.place);
+            }
+        }
+        let before = spots;
+        frozen.overlay(key.0, first, &mut spots);
+        for (old, new) in before.iter().zip(&spots) {
+            if let Some(old) = old.stored()
+                && new.stored().map(|new| new.place) != Some(old.place)
+            {
+                dead.push(old.place);
+                forgotten += u64::from(old.place != Place::LOST);
+            }
+        }
+        Merged { key, spots, dead, forgotten }
+    }
+
+    /// A leaf lies somewhere else, or is not needed.
+    fn take_in(&mut self, merged: &Merged, written: Option<(LeafPlace, Leaf)>) {
+        let key = merged.key;
+        if let Some(old) = self.leaves.remove(&key) {
+            self.segments.remove_leaf(old.segment, old.len);
+        }
+        self.cache.remove(key);
+        if let Some((place, leaf)) = written {
+            self.segments.add_leaf(place.segment, place.len);
+            self.leaves.insert(key, place);
+            self.cache.insert(key, leaf);
+        }
+        merged.dead.iter().for_each(|place| self.segments.clear(*place));
+        self.forget(key.0, merged.forgotten);
+    }
+
+    /// The map segment, with room for `bytes`; another one if it has not.
+    pub(super) fn open_map(&mut self, bytes: usize) -> Result<Open, CheckpointError> {
+        if let Some(open) = self.segments.map
+            && self.segments.rest(self.segments.map) as usize * SLOT_BYTES >= bytes
+        {
+            return Ok(open);
+        }
+        // One that is announced will do if it must: no record is found in it.
+        let announced = |state: &mut Running| state.segments.ready.pop_back().map(|(segment, _)| segment);
+        let segment =
+            self.segments.free.pop().or_else(|| announced(self)).ok_or(CheckpointError::NoSegment)?;
+        let open = self.segments.begin(segment, rt::random(), Kind::Map);
+        if let Some(full) = self.segments.map.replace(open) {
+            self.segments.seal(full.segment);
+        }
+        Ok(open)
+    }
+}

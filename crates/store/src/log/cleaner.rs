@@ -1,0 +1,252 @@
+//! The cleaner: makes segments free by moving what is left in them.
+//!
+//! What must never happen: a write waits for more than one step of it; it runs out of segments; it works without
+//! gaining. A step reads at most 256 KiB of a victim and writes what is live in it as one record of survivors. The map
+//! learns of it in the next checkpoint, and until then blocks are read where they were.
+
+use std::rc::Rc;
+
+use base::Buf;
+
+use super::append::Survivor;
+use super::place::{Place, SLOT_BYTES};
+use super::record::{DATA_SLOTS_MAX, Head, Stream, What, reveal};
+use super::segment::{Kind, Used};
+use super::{Inner, Running};
+
+/// Slots that a step reads: the longest record, 256 KiB.
+const STEP_SLOTS: usize = 1 + DATA_SLOTS_MAX;
+
+/// A victim must give this part of its slots at least, heads of survivors counted: a log that is not full always has one that gives
+/// a twelfth.
+const GAIN_PART: u32 = 16;
+
+impl Inner {
+    /// Cleans, as a task: the caller has said that it is under way.
+    pub(super) async fn run_cleaner(self: Rc<Inner>) {
+        let mut gathered = Vec::new();
+        while self.goes_on() && self.state.borrow().wants_cleaning() {
+            let victim = self.state.borrow().victim();
+            match victim {
+                Some(victim) => {
+                    if self.clean(victim, &mut gathered).await.is_err() {
+                        break;
+                    }
+                }
+                None => {
+                    if self.write_gathered(&mut gathered, 1).await.is_err() {
+                        break;
+                    }
+                    // What a merge finds dead, or sealed since the last root, may make one.
+                    if !self.state.borrow().has_unmerged() {
+                        self.state.borrow_mut().exhausted = true;
+                        break;
+                    }
+                    self.wait_for_checkpoint().await;
+                }
+            }
+            // Room may come from the pool instead.
+            self.take_zones();
+            self.pump();
+        }
+        if self.goes_on() {
+            let _ = self.write_gathered(&mut gathered, 1).await;
+        }
+        {
+            let mut state = self.state.borrow_mut();
+            state.cleaning = false;
+            state.credit = 0;
+            state.stock_changed = true;
+        }
+        self.settle();
+    }
+
+    /// Moves what is live in a segment. Some of it may stay gathered, to fill a record with what comes next.
+    async fn clean(self: &Rc<Inner>, victim: u32, gathered: &mut Vec<Survivor>) -> Result<(), ()> {
+        let _pinned = self.pin(victim);
+        let (slots, live) = {
+            let state = self.state.borrow();
+            (state.segments.slots, state.segments.used.get(&victim).map_or(0, |used| used.live))
+        };
+        // Moving so many blocks gains so many slots.
+        let gain = i64::from(slots - live) * 1000 / i64::from(live.max(1));
+        let result = self.walk_victim(victim, gain, gathered).await;
+        let mut state = self.state.borrow_mut();
+        let next = state.append.next;
+        if let Some(used) = state.segments.used.get_mut(&victim) {
+            // What is gathered gets a number soon; until then the victim counts as cleaned by the next record.
+            used.cleaned = next + 1;
+        }
+        state.stock_changed = true;
+        drop(state);
+        result
+    }
+
+    async fn walk_victim(
+        self: &Rc<Inner>,
+        victim: u32,
+        gain: i64,
+        gathered: &mut Vec<Survivor>,
+    ) -> Result<(), ()> {
+        let slots = self.handle.slots() as usize;
+        let mut slot = 0;
+        while slot < slots && self.goes_on() {
+            let window = STEP_SLOTS.min(slots - slot);
+            let (generation, is_live) = {
+                let state = self.state.borrow();
+                let Some(used) = state.segments.used.get(&victim) else { return Ok(()) };
+                if used.live == 0 {
+                    return Ok(());
+                }
+                (used.generation, has_bits(&used.bits, slot, slot + window))
+            };
+            // Where nothing is live the head alone says where the next one is.
+            let count = if is_live { window } else { 1 };
+            let place = Place { segment: victim, slot: slot as u16 };
+            let Some((disk, _, at)) = self.locate(place) else { return Ok(()) };
+            let Ok(mut bytes) = disk.read(at, Buf::uncleared(count * SLOT_BYTES)).await else {
+                self.is_stuck(victim);
+                slot += 1;
+                continue;
+            };
+            slot += self.gather(victim, generation, slot, &mut bytes, gathered);
+            let before = self.state.borrow().append.next;
+            self.write_gathered(gathered, DATA_SLOTS_MAX).await?;
+            if self.state.borrow().append.next != before {
+                self.state.borrow_mut().credit += (DATA_SLOTS_MAX as i64 * gain / 1000).max(1);
+            }
+            self.pump();
+            rt::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Takes live blocks out of what was read from `slot` of a victim on. Returns how many slots were gone through.
+    fn gather(
+        &self,
+        victim: u32,
+        generation: u64,
+        slot: usize,
+        bytes: &mut [u8],
+        gathered: &mut Vec<Survivor>,
+    ) -> usize {
+        let count = bytes.len() / SLOT_BYTES;
+        let mut done = 0;
+        while done < count {
+            let place = Place { segment: victim, slot: (slot + done) as u16 };
+            let head = Head::decode(&bytes[done * SLOT_BYTES..(done + 1) * SLOT_BYTES]);
+            let Some(head) = head.filter(|head| head.generation == generation && head.place == place) else {
+                done += 1;
+                continue;
+            };
+            let end = done + 1 + head.data_slots();
+            let data = place.next();
+            let live = |index: usize| {
+                let place = Place { segment: victim, slot: data.slot + index as u16 };
+                self.state.borrow().segments.is_set(place).then_some(place)
+            };
+            if end > count {
+                if (0..head.data_slots()).any(|index| live(index).is_some()) && done > 0 {
+                    // Its data was not read: the next step begins with it.
+                    return done;
+                }
+                return end;
+            }
+            for (index, entry) in head.entries.iter().filter(|entry| entry.has_data()).enumerate() {
+                let (What::Block { crc } | What::Moved { crc, .. }) = entry.what else { continue };
+                let Some(from) = live(index) else { continue };
+                let at = (done + 1 + index) * SLOT_BYTES;
+                let block = &mut bytes[at..at + SLOT_BYTES];
+                if !reveal(block, crc) {
+                    self.is_stuck(victim);
+                    continue;
+                }
+                let data = Buf::copy_of(block);
+                gathered.push(Survivor { branch: entry.branch, block: entry.block, from, crc, data });
+            }
+            done = end;
+        }
+        done
+    }
+
+    /// A block of a segment cannot be read: the segment stays, and so does the block, for whoever repairs it.
+    fn is_stuck(&self, segment: u32) {
+        if let Some(used) = self.state.borrow_mut().segments.used.get_mut(&segment) {
+            used.stuck = true;
+        }
+    }
+
+    /// Writes what was gathered as long as it fills records, or there are `least` blocks of it.
+    async fn write_gathered(self: &Rc<Inner>, gathered: &mut Vec<Survivor>, least: usize) -> Result<(), ()> {
+        while !gathered.is_empty() {
+            if !self.goes_on() {
+                return Err(());
+            }
+            let room = {
+                let mut state = self.state.borrow_mut();
+                if state.segments.rest(state.segments.survivors) < 2 && state.may_open_for_survivors() {
+                    state.open_next(Stream::Survivors);
+                }
+                state.segments.rest(state.segments.survivors) as usize
+            };
+            if room < 2 {
+                if !self.state.borrow().has_unmerged() {
+                    self.state.borrow_mut().exhausted = true;
+                    return Err(());
+                }
+                self.wait_for_checkpoint().await;
+                // What died meanwhile need not be moved.
+                let state = self.state.borrow();
+                gathered.retain(|survivor| state.segments.is_set(survivor.from));
+                continue;
+            }
+            let full = (room - 1).min(DATA_SLOTS_MAX);
+            if gathered.len() < full.min(least) {
+                return Ok(());
+            }
+            let some = gathered.drain(..full.min(gathered.len())).collect();
+            self.write_survivors(some).await.map_err(drop)?;
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    /// Something that a checkpoint would merge or free.
+    pub(super) fn has_unmerged(&self) -> bool {
+        let frozen = self.frozen.as_ref().is_some_and(|frozen| !frozen.is_empty());
+        frozen || !self.active.is_empty() || self.freed_next()
+    }
+
+    /// The segment that is cleaned next: much to be gained, and old, so that what is left will not die soon by itself.
+    fn victim(&self) -> Option<u32> {
+        let slots = self.segments.slots;
+        let gain = |used: &Used| slots.saturating_sub(used.live + used.live.div_ceil(DATA_SLOTS_MAX as u32));
+        let fits = |used: &Used| {
+            used.kind == Kind::Data
+                && !used.open
+                && !used.released
+                && !used.stuck
+                && used.cleaned == 0
+                && used.live > 0
+                && used.newest < self.root_sequence
+                && gain(used) >= (slots / GAIN_PART).max(1)
+        };
+        let worth = |used: &Used| {
+            let age = (self.append.next - used.newest) as f64;
+            let live = f64::from(used.live) / f64::from(slots);
+            (1.0 - live) * age / (1.0 + live)
+        };
+        let victims = self.segments.used.iter().filter(|(_, used)| fits(used));
+        // Less than a segment altogether is no gain: it would be moved round and round.
+        if victims.clone().map(|(_, used)| u64::from(gain(used))).sum::<u64>() < u64::from(slots) {
+            return None;
+        }
+        victims.max_by(|one, other| worth(one.1).total_cmp(&worth(other.1))).map(|(segment, _)| *segment)
+    }
+}
+
+/// Whether one of the bits `from..to` is set.
+fn has_bits(bits: &[u64], from: usize, to: usize) -> bool {
+    (from..to).any(|bit| bits.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1))
+}

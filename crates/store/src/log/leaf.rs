@@ -1,0 +1,226 @@
+//! A leaf: the map of 512 blocks of a branch, as it lies on the disk. Byte table: `docs/formats/log.md`.
+//!
+//! Leaves are kept in memory in this form, too: a lookup counts bits.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::crc32c;
+
+use super::place::{Place, Spot, Stored};
+use crate::cursor::Cursor;
+
+/// Blocks of a leaf: 2 MiB of a slice.
+pub(crate) const LEAF_BLOCKS: u64 = 512;
+
+/// What leaves begin at multiples of, and what their length in the directory is counted in, in bytes.
+pub(crate) const LEAF_GRAIN: usize = 64;
+
+const MAGIC: &[u8; 4] = b"ULEF";
+const BITS_AT: usize = 32;
+const BITS_BYTES: usize = LEAF_BLOCKS as usize / 8;
+const ENTRIES_AT: usize = 100;
+const ENTRY_BYTES: usize = 9;
+
+/// Bytes of the largest leaf, in whole grains.
+pub(crate) const LEAF_BYTES_MAX: usize =
+    (ENTRIES_AT + LEAF_BLOCKS as usize * ENTRY_BYTES).next_multiple_of(LEAF_GRAIN);
+
+/// Bytes that a leaf takes at most for one block alone, rounding included.
+pub(crate) const LEAF_BYTES_ONE: usize = (ENTRIES_AT + ENTRY_BYTES).next_multiple_of(LEAF_GRAIN);
+
+const _: () = assert!(LEAF_BYTES_MAX / LEAF_GRAIN <= u8::MAX as usize, "a length is one byte");
+
+/// Which leaf: the branch, and the number of its first block divided by [`LEAF_BLOCKS`].
+pub(crate) type LeafKey = (u32, u64);
+
+/// What the blocks of a leaf read as.
+pub(crate) type Spots = [Spot; LEAF_BLOCKS as usize];
+
+/// The bytes of a leaf that lies in a segment of this generation; `None` if no block has a place.
+pub(crate) fn encode((branch, number): LeafKey, generation: u64, spots: &Spots) -> Option<Vec<u8>> {
+    let present = spots.iter().filter(|spot| spot.stored().is_some()).count();
+    if present == 0 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity((ENTRIES_AT + present * ENTRY_BYTES).next_multiple_of(LEAF_GRAIN));
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&branch.to_le_bytes());
+    bytes.extend_from_slice(&number.to_le_bytes());
+    bytes.extend_from_slice(&(present as u16).to_le_bytes());
+    bytes.extend_from_slice(&[1, 0]);
+    bytes.extend_from_slice(&generation.to_le_bytes());
+    let mut bits = [0u8; BITS_BYTES];
+    for (index, _) in spots.iter().enumerate().filter(|(_, spot)| spot.stored().is_some()) {
+        bits[index / 8] |= 1 << (index % 8);
+    }
+    bytes.extend_from_slice(&bits);
+    bytes.extend_from_slice(&[0; 4]);
+    for stored in spots.iter().filter_map(|spot| spot.stored()) {
+        bytes.extend_from_slice(&stored.place.to_bytes());
+        bytes.extend_from_slice(&stored.crc.to_le_bytes());
+    }
+    bytes.resize(bytes.len().next_multiple_of(LEAF_GRAIN), 0);
+    let crc = crc32c(&bytes[8..]);
+    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+    Some(bytes)
+}
+
+/// A whole leaf.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf(Rc<[u8]>);
+
+impl Leaf {
+    /// Takes what was read for leaf `key` from a segment of this generation; `None` if it is not that leaf, or damaged.
+    pub(crate) fn check(bytes: &[u8], key: LeafKey, generation: u64) -> Option<Leaf> {
+        let mut fields = Cursor::new(bytes);
+        let whole = fields.take(4)? == MAGIC && fields.u32()? == crc32c(bytes.get(8..)?);
+        let is_it = fields.u32()? == key.0 && fields.u64()? == key.1;
+        let present = usize::from(fields.u16()?);
+        let of_this_version = fields.u8()? == 1 && fields.u8()? == 0;
+        if !(whole && is_it && of_this_version && fields.u64()? == generation) {
+            return None;
+        }
+        let bits = fields.take(BITS_BYTES)?;
+        let counted: u32 = bits.iter().map(|byte| byte.count_ones()).sum();
+        let entries = bytes.get(ENTRIES_AT..ENTRIES_AT + present * ENTRY_BYTES)?;
+        let sound = |entry: &[u8]| entry[..5].try_into().ok().and_then(Place::from_bytes).is_some();
+        let sound = counted as usize == present && entries.chunks(ENTRY_BYTES).all(sound);
+        sound.then(|| Leaf(bytes.into()))
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What all blocks read as.
+    pub(crate) fn spots(&self) -> Spots {
+        let mut spots = [Spot::Nothing; LEAF_BLOCKS as usize];
+        let mut entries = self.0[ENTRIES_AT..].chunks(ENTRY_BYTES);
+        for (index, spot) in spots.iter_mut().enumerate() {
+            if self.0[BITS_AT + index / 8] >> (index % 8) & 1 == 1 {
+                *spot = entries.next().and_then(stored).map_or(Spot::Nothing, Spot::At);
+            }
+        }
+        spots
+    }
+
+    /// What the blocks from `first` on read as.
+    pub(crate) fn read(&self, first: usize, spots: &mut [Spot]) {
+        let bit = |index: usize| self.0[BITS_AT + index / 8] >> (index % 8) & 1 == 1;
+        let before: u32 = self.0[BITS_AT..BITS_AT + first / 8].iter().map(|byte| byte.count_ones()).sum();
+        let before = before as usize + (first / 8 * 8..first).filter(|index| bit(*index)).count();
+        let mut entries = self.0[ENTRIES_AT + before * ENTRY_BYTES..].chunks(ENTRY_BYTES);
+        for (index, spot) in (first..).zip(spots) {
+            if bit(index) {
+                *spot = entries.next().and_then(stored).map_or(Spot::Nothing, Spot::At);
+            }
+        }
+    }
+}
+
+fn stored(entry: &[u8]) -> Option<Stored> {
+    let place = Place::from_bytes(entry.get(..5)?.try_into().ok()?)?;
+    let crc = u32::from_le_bytes(entry.get(5..9)?.try_into().ok()?);
+    Some(Stored { place, crc })
+}
+
+/// Leaves in memory, within a budget. The one that was not used for longest goes first.
+pub(crate) struct LeafCache {
+    budget: usize,
+    held: usize,
+    leaves: BTreeMap<LeafKey, (Leaf, u64)>,
+    /// By the number of their last use.
+    by_use: BTreeMap<u64, LeafKey>,
+    uses: u64,
+}
+
+/// What a leaf takes beside its bytes: entries of two maps.
+const OVERHEAD_BYTES: usize = 128;
+
+impl LeafCache {
+    /// With room for `budget` bytes.
+    pub(crate) fn new(budget: usize) -> LeafCache {
+        LeafCache { budget, held: 0, leaves: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
+    }
+
+    /// Bytes that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    pub(crate) fn get(&mut self, key: LeafKey) -> Option<Leaf> {
+        let (leaf, used) = self.leaves.get_mut(&key)?;
+        self.by_use.remove(used);
+        self.uses += 1;
+        *used = self.uses;
+        self.by_use.insert(self.uses, key);
+        Some(leaf.clone())
+    }
+
+    pub(crate) fn remove(&mut self, key: LeafKey) {
+        if let Some((leaf, used)) = self.leaves.remove(&key) {
+            self.by_use.remove(&used);
+            self.held -= leaf.len() + OVERHEAD_BYTES;
+        }
+    }
+
+    pub(crate) fn insert(&mut self, key: LeafKey, leaf: Leaf) {
+        self.remove(key);
+        let wanted = leaf.len() + OVERHEAD_BYTES;
+        if wanted > self.budget {
+            return;
+        }
+        while self.held + wanted > self.budget {
+            let Some(oldest) = self.by_use.first_key_value().map(|(_, key)| *key) else { return };
+            self.remove(oldest);
+        }
+        self.uses += 1;
+        self.held += wanted;
+        self.by_use.insert(self.uses, key);
+        self.leaves.insert(key, (leaf, self.uses));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaf(key: LeafKey, blocks: &[usize]) -> Leaf {
+        let mut spots = [Spot::Nothing; 512];
+        for block in blocks {
+            let place = Place { segment: *block as u32, slot: 3 };
+            spots[*block] = Spot::At(Stored { place, crc: 9 });
+        }
+        let bytes = encode(key, 5, &spots).unwrap();
+        let leaf = Leaf::check(&bytes, key, 5).unwrap();
+        assert_eq!(leaf.spots(), spots);
+        let mut tail = vec![Spot::Nothing; 100];
+        leaf.read(400, &mut tail);
+        assert_eq!(tail, spots[400..500]);
+        assert!(Leaf::check(&bytes, (key.0, key.1 + 1), 5).is_none(), "another leaf's place");
+        assert!(Leaf::check(&bytes, key, 6).is_none(), "left by an earlier user of the segment");
+        leaf
+    }
+
+    #[test]
+    fn lookups_count_bits() {
+        leaf((1, 2), &[0]);
+        leaf((1, 2), &[7, 8, 399, 400, 411, 499, 500, 511]);
+        leaf((1, 2), &(0..512).collect::<Vec<usize>>());
+        assert_eq!(encode((1, 2), 5, &[Spot::Nothing; 512]), None);
+    }
+
+    #[test]
+    fn the_cache_stays_within_its_budget() {
+        let mut cache = LeafCache::new(3 * (LEAF_BYTES_ONE + OVERHEAD_BYTES));
+        for number in 0..10 {
+            cache.insert((1, number), leaf((1, number), &[1]));
+            assert!(cache.get((1, 0)).is_some(), "it was used last");
+            assert!(cache.held() <= 3 * (LEAF_BYTES_ONE + OVERHEAD_BYTES));
+        }
+        assert!(cache.get((1, 9)).is_some() && cache.get((1, 5)).is_none());
+    }
+}

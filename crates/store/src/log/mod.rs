@@ -1,0 +1,441 @@
+//! Log-structured volumes: blocks are never overwritten in place.
+//!
+//! What a log guarantees: a write that was acknowledged as durable is read after any cut; what is read is what was
+//! written, or an error that names the block; memory stays within its bounds; a write for which there is no room is
+//! refused, and UNMAP always finds room.
+//!
+//! Writes go to the end of a *segment* as *records* ([`append`]), and their places into a table of changes
+//! ([`changes`]). From time to time the table is frozen and merged into *leaves*, the map of 512 blocks each, and a
+//! *root* says where everything is ([`checkpoint`]). After a crash the records behind the root are taken once more
+//! ([`replay`]). What was overwritten leaves holes; the *cleaner* moves what is left of a segment elsewhere
+//! ([`cleaner`]). Slice *s* of all log volumes of a pool lies in log *s*, so a log belongs to one core.
+//!
+//! Why it is so: `docs/why/log.md`; the bytes: `docs/formats/log.md`.
+
+mod announce;
+mod append;
+mod canary;
+mod changes;
+#[cfg(test)]
+pub(crate) mod check;
+mod checkpoint;
+mod cleaner;
+#[cfg(test)]
+pub(crate) mod golden;
+pub(crate) mod handle;
+pub(crate) mod leaf;
+pub(crate) mod place;
+mod queue;
+mod read;
+pub(crate) mod record;
+mod replay;
+pub(crate) mod root;
+mod segment;
+mod slice;
+mod space;
+pub(crate) mod state;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use base::ByteLen;
+use rt::sync::Notify;
+
+use crate::disks::{CoreDisks, PoolDisk};
+use crate::error::SliceError;
+pub use handle::LogFigures;
+pub(crate) use handle::{Lender, LogHandle, NewHandle, Request};
+pub use slice::LogSlice;
+
+use changes::Changes;
+use leaf::{LEAF_BLOCKS, LeafCache, LeafKey};
+use place::{Place, SLOT_BYTES};
+use queue::Append;
+use root::Run;
+use segment::{Segments, Zone};
+use state::LeafPlace;
+
+/// Bounds of a log. One figure for each log of a pool, whatever it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogTuning {
+    /// Bytes of a segment of logs that are made from now on: a power of two from 64 KiB to 64 MiB. `None`: an 8192nd of the
+    /// pool, at least 256 KiB.
+    pub segment: Option<ByteLen>,
+    /// Segments of a zone of such logs, at least; a zone is whole extents.
+    pub zone_segments: u32,
+    /// Bytes of memory for leaves.
+    pub leaf_bytes: usize,
+    /// Entries that the tables of changes hold, both halves together.
+    pub changes_max: usize,
+    /// Bytes of records since the last root that a recovery reads at most, whole segments that it has to look at beside.
+    pub replay_bytes: u64,
+}
+
+impl Default for LogTuning {
+    fn default() -> LogTuning {
+        LogTuning {
+            segment: None,
+            // Twice what is in reserve; the largest segment then makes zones of 1 GiB.
+            zone_segments: 16,
+            // A log's share of the gigabyte that a TiB may take, on eight cores.
+            leaf_bytes: 64 << 20,
+            // 128 Ki entries of some 60 bytes in each half.
+            changes_max: 256 << 10,
+            // Eight logs on a disk of 500 MB/s: 2 s.
+            replay_bytes: 128 << 20,
+        }
+    }
+}
+
+/// Where an open log is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Records behind the root are being taken: operations wait.
+    Opening,
+    /// It serves.
+    Open,
+    /// It cannot be opened; why was logged. Operations are answered [`SliceError::Offline`].
+    Refused,
+    /// A write or flush failed: nobody knows what is on the disks, so nothing more is written until the pool has been reopened.
+    Failed,
+}
+
+/// An open log. All slices of its core that lie in it have a clone; with the last one it is closed.
+pub(crate) struct Log {
+    inner: Rc<Inner>,
+}
+
+/// Logs that are open on a core.
+#[derive(Default)]
+struct CoreLogs(RefCell<Vec<Weak<Log>>>);
+
+/// What the tasks of a log work on.
+struct Inner {
+    handle: Arc<LogHandle>,
+    disks: RefCell<CoreDisks>,
+    phase: Cell<Phase>,
+    /// The last slice was closed: tasks end.
+    closing: Cell<bool>,
+    state: RefCell<Running>,
+    /// Rung when there may be room, when a checkpoint has ended, and when the phase has changed.
+    changed: Notify,
+    /// Its tasks have begun.
+    begun: Cell<bool>,
+}
+
+/// What a log knows while it runs.
+struct Running {
+    segments: Segments,
+    /// Where the leaves of all branches lie.
+    leaves: BTreeMap<LeafKey, LeafPlace>,
+    cache: LeafCache,
+    /// Changes since the last freeze.
+    active: Changes,
+    /// Changes that are being merged: those of records below `frozen_below`.
+    frozen: Option<Changes>,
+    frozen_below: u64,
+    append: Append,
+    /// The newest root that is durable, and the sequence number that it says.
+    root: u64,
+    root_sequence: u64,
+    /// Where its state lies.
+    runs: Vec<Run>,
+    state_len: usize,
+    /// Blocks that each branch takes, in the same sense as [`LogFigures::live`].
+    used: BTreeMap<u32, u64>,
+    /// Tasks that are under way.
+    checkpointing: bool,
+    cleaning: bool,
+    asking: bool,
+    /// Checkpoints that have ended.
+    checkpoints: u64,
+    /// Somebody needs a checkpoint whatever the bounds say.
+    checkpoint_wanted: bool,
+    /// Segments were opened, emptied or lent since it was last asked whether a checkpoint would give some.
+    stock_changed: bool,
+    /// Bytes of records since the last freeze.
+    since_freeze: u64,
+    /// Blocks that were zeroed since then.
+    zeroed: u64,
+    /// The cleaner finds nothing to be gained until something changes.
+    exhausted: bool,
+    /// The pool had no zone when the log had so many blocks live.
+    refused_at: Option<u64>,
+    /// Slots that hosts may write near low water, earned by the cleaner.
+    credit: i64,
+    written_by_hosts: u64,
+    written: u64,
+}
+
+impl Log {
+    /// The log of `handle` on this core: the one that is open, or opened now. Operations wait until it serves.
+    ///
+    /// # Panics
+    /// If it is open on another core.
+    pub(crate) fn open(handle: &Arc<LogHandle>, disks: &CoreDisks) -> Rc<Log> {
+        let logs = rt::local::<CoreLogs>().unwrap_or_else(|| {
+            let logs = Rc::new(CoreLogs::default());
+            rt::set_local(Rc::clone(&logs));
+            logs
+        });
+        let mut logs = logs.0.borrow_mut();
+        logs.retain(|log| log.strong_count() > 0);
+        let open = logs.iter().filter_map(Weak::upgrade).find(|log| Arc::ptr_eq(&log.inner.handle, handle));
+        if let Some(log) = open {
+            return log;
+        }
+        handle.claim(rt::core());
+        let log = Rc::new(Log { inner: Rc::new(Inner::new(handle, disks)) });
+        logs.push(Rc::downgrade(&log));
+        let inner = Rc::clone(&log.inner);
+        rt::spawn(async move { inner.start().await }).detach();
+        log
+    }
+
+    /// The pool has more disks.
+    pub(crate) fn set_disks(&self, disks: &CoreDisks) {
+        if disks.all().len() > self.inner.disks.borrow().all().len() {
+            self.inner.disks.replace(disks.clone());
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.inner.closing.set(true);
+        self.inner.handle.give_up();
+        self.inner.changed.notify();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.begun.get() {
+            self.handle.end();
+        }
+    }
+}
+
+impl Inner {
+    fn new(handle: &Arc<LogHandle>, disks: &CoreDisks) -> Inner {
+        let tuning = handle.tuning;
+        Inner {
+            handle: Arc::clone(handle),
+            disks: RefCell::new(disks.clone()),
+            phase: Cell::new(Phase::Opening),
+            closing: Cell::new(false),
+            state: RefCell::new(Running {
+                segments: Segments::new(handle.slots(), handle.zone_segments),
+                leaves: BTreeMap::new(),
+                cache: LeafCache::new(tuning.leaf_bytes),
+                active: Changes::default(),
+                frozen: None,
+                frozen_below: 0,
+                append: Append::default(),
+                root: 0,
+                root_sequence: 0,
+                runs: Vec::new(),
+                state_len: 0,
+                used: BTreeMap::new(),
+                checkpointing: false,
+                cleaning: false,
+                asking: false,
+                checkpoints: 0,
+                checkpoint_wanted: false,
+                stock_changed: true,
+                since_freeze: 0,
+                zeroed: 0,
+                exhausted: false,
+                refused_at: None,
+                credit: 0,
+                written_by_hosts: 0,
+                written: 0,
+            }),
+            changed: Notify::new(),
+            begun: Cell::new(false),
+        }
+    }
+
+    /// Waits for an earlier opening to end, recovers, and serves.
+    async fn start(self: Rc<Inner>) {
+        self.handle.ended().await;
+        if self.closing.get() {
+            return;
+        }
+        self.handle.begin();
+        self.begun.set(true);
+        match self.recover().await {
+            Ok(()) => {
+                self.phase.set(Phase::Open);
+                let (inner, handle) = (Rc::downgrade(&self), Arc::clone(&self.handle));
+                rt::spawn(async move { listen(&inner, &handle).await }).detach();
+                self.tell();
+                self.tend();
+            }
+            Err(_) if self.closing.get() => {}
+            Err(error) => {
+                let log = self.handle.number;
+                tracing::error!(log, %error, "a log cannot be opened: its volumes are offline");
+                self.phase.set(Phase::Refused);
+            }
+        }
+        self.changed.notify();
+    }
+
+    /// Waits until the log serves.
+    async fn ready(&self) -> Result<(), SliceError> {
+        self.changed.until(|| self.phase.get() != Phase::Opening).await;
+        if self.phase.get() == Phase::Open { Ok(()) } else { Err(SliceError::Offline) }
+    }
+
+    /// Whether its tasks go on.
+    fn goes_on(&self) -> bool {
+        self.phase.get() == Phase::Open && !self.closing.get()
+    }
+
+    /// A write or flush failed.
+    fn fail(&self, what: &str, error: &(dyn std::error::Error + 'static)) {
+        if self.phase.get() != Phase::Failed {
+            let log = self.handle.number;
+            tracing::error!(log, error, "a log is out of service, because {what} failed: reopen the pool");
+            self.phase.set(Phase::Failed);
+        }
+        let waiting = self.state.borrow_mut().append.take_all();
+        waiting.into_iter().for_each(|request| request.fail(SliceError::Offline));
+        self.changed.notify();
+    }
+
+    /// Whether it answers no more, until its pool is reopened.
+    fn is_offline(&self) -> bool {
+        let disks = self.disks.borrow();
+        matches!(self.phase.get(), Phase::Failed | Phase::Refused)
+            || self
+                .state
+                .borrow()
+                .segments
+                .zones
+                .values()
+                .any(|zone| disks.disk(zone.disk).failure().is_some())
+    }
+
+    /// The first leaf of a branch from `number` on that has a block with a place.
+    fn next_leaf(&self, branch: u32, number: u64) -> Option<u64> {
+        let state = self.state.borrow();
+        let in_map =
+            state.leaves.range((branch, number)..=(branch, u64::MAX)).next().map(|((_, leaf), _)| *leaf);
+        let tables = std::iter::once(&state.active).chain(&state.frozen);
+        let changed = tables.filter_map(|table| table.next_block(branch, number * LEAF_BLOCKS));
+        changed.map(|block| block / LEAF_BLOCKS).chain(in_map).min()
+    }
+
+    /// The disk of a segment and the byte at which a slot of it lies.
+    fn locate(&self, place: Place) -> Option<(Rc<PoolDisk>, u16, u64)> {
+        let (disk, start) = self.state.borrow().segments.locate(place.segment)?;
+        let at = start + u64::from(place.slot) * SLOT_BYTES as u64;
+        Some((Rc::clone(self.disks.borrow().disk(disk)), disk, at))
+    }
+
+    /// The disks that the log has zones on.
+    fn own_disks(&self) -> Vec<Rc<PoolDisk>> {
+        let state = self.state.borrow();
+        let disks: BTreeSet<u16> = state.segments.zones.values().map(|zone| zone.disk).collect();
+        disks.into_iter().map(|disk| Rc::clone(self.disks.borrow().disk(disk))).collect()
+    }
+
+    /// Takes in what the pool has lent since.
+    fn take_zones(&self) {
+        let zones = self.handle.zones();
+        let known = self.disks.borrow().all().len();
+        if zones.values().any(|(disk, _)| usize::from(*disk) >= known)
+            && let Some(disks) = self.handle.disks()
+        {
+            let more = disks.attach_added(&self.disks.borrow());
+            self.disks.replace(more);
+        }
+        let mut state = self.state.borrow_mut();
+        for (number, (disk, offset)) in zones {
+            if !state.segments.zones.contains_key(&number) {
+                state.segments.add_zone(number, Zone { disk, offset, leaving: false });
+                state.stock_changed = true;
+                state.exhausted = false;
+            }
+        }
+    }
+
+    /// Says how full the log is.
+    fn tell(&self) {
+        let state = self.state.borrow();
+        let slot = SLOT_BYTES as u64;
+        let segment = u64::from(state.segments.slots) * slot;
+        self.handle.set_figures(LogFigures {
+            lent: state.segments.total() * segment,
+            live: state.live_blocks() * slot,
+            free: (state.segments.ready.len() + state.segments.free.len()) as u64 * segment,
+            written_by_hosts: state.written_by_hosts,
+            written: state.written,
+            memory: state.memory(),
+        });
+        for (branch, blocks) in &state.used {
+            self.handle.set_used(*branch, blocks * slot);
+        }
+    }
+
+    /// Says what a branch takes.
+    fn tell_used(&self, branch: u32) {
+        let blocks = self.state.borrow().used.get(&branch).copied().unwrap_or(0);
+        self.handle.set_used(branch, blocks * SLOT_BYTES as u64);
+    }
+
+    /// Zeroes what deleted volumes have left.
+    fn sweep(self: &Rc<Inner>) {
+        let gone: BTreeSet<u32> = {
+            let state = self.state.borrow();
+            let named = state.leaves.keys().map(|(branch, _)| *branch);
+            let changed = state.active.branches().chain(state.frozen.iter().flat_map(Changes::branches));
+            named.chain(changed).filter(|branch| !self.handle.has_branch(*branch)).collect()
+        };
+        for branch in gone {
+            let inner = Rc::clone(self);
+            rt::spawn(async move {
+                let _ = inner.zero_all(branch).await;
+            })
+            .detach();
+        }
+    }
+}
+
+impl Running {
+    /// Blocks that somebody needs. A block that was moved lies in two places until the next merge.
+    fn live_blocks(&self) -> u64 {
+        let moves = self.active.moves() + self.frozen.as_ref().map_or(0, Changes::moves);
+        self.segments.live.saturating_sub(moves as u64)
+    }
+
+    /// Bytes of memory, as far as they grow with what the log holds.
+    fn memory(&self) -> u64 {
+        /// Of an entry of a map of the standard library, with its share of nodes that are not full.
+        const ENTRY_BYTES: usize = 64;
+        let entries = self.active.len() + self.frozen.as_ref().map_or(0, Changes::len) + self.leaves.len();
+        let bits: usize = self.segments.used.values().map(|used| used.bits.len() * 8 + ENTRY_BYTES).sum();
+        (entries * ENTRY_BYTES + bits + self.cache.held()) as u64
+    }
+}
+
+/// Waits for word from the pool. Holds on to nothing meanwhile, so that the log can end.
+async fn listen(inner: &Weak<Inner>, handle: &LogHandle) {
+    loop {
+        handle.bell.wait().await;
+        let Some(inner) = inner.upgrade() else { return };
+        if !inner.goes_on() {
+            return;
+        }
+        inner.take_zones();
+        inner.sweep();
+        inner.tend();
+        inner.changed.notify();
+    }
+}

@@ -1,0 +1,74 @@
+//! Where a block lies in a log. Byte table: `docs/formats/log.md`.
+
+/// Bytes of a slot, of a block and of a head.
+pub(crate) const SLOT_BYTES: usize = 4096;
+
+/// Bits of a segment's number.
+const SEGMENT_BITS: u32 = 24;
+
+/// Slots of the largest segment: 14 bits of a place.
+pub(crate) const SEGMENT_SLOTS_MAX: u32 = 1 << 14;
+
+/// Slots of the smallest segment: a record of fifteen blocks.
+pub(crate) const SEGMENT_SLOTS_MIN: u32 = 16;
+
+/// Segments of a log: the number behind them all says that a block is lost.
+pub(crate) const SEGMENTS_MAX: u32 = (1 << SEGMENT_BITS) - 1;
+
+/// A slot of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub segment: u32,
+    pub slot: u16,
+}
+
+impl Place {
+    /// Of a block that was lost with its leaf.
+    pub(crate) const LOST: Place = Place { segment: SEGMENTS_MAX, slot: (SEGMENT_SLOTS_MAX - 1) as u16 };
+
+    pub(crate) fn to_bytes(self) -> [u8; 5] {
+        let bits = u64::from(self.segment) | u64::from(self.slot) << SEGMENT_BITS;
+        let [a, b, c, d, e, ..] = bits.to_le_bytes();
+        [a, b, c, d, e]
+    }
+
+    /// `None` if it is part of a packed slot, which this version does not know.
+    pub(crate) fn from_bytes([a, b, c, d, e]: [u8; 5]) -> Option<Place> {
+        let bits = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
+        let slot = bits >> SEGMENT_BITS;
+        let segment = (bits & u64::from(SEGMENTS_MAX)) as u32;
+        (slot < u64::from(SEGMENT_SLOTS_MAX)).then_some(Place { segment, slot: slot as u16 })
+    }
+
+    /// The slot behind it.
+    pub(crate) fn next(self) -> Place {
+        Place { slot: self.slot + 1, ..self }
+    }
+}
+
+/// What a block of a branch reads as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Spot {
+    /// Zeros: it was never written, or was unmapped.
+    #[default]
+    Nothing,
+    /// What is at a place.
+    At(Stored),
+}
+
+/// A block on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub place: Place,
+    /// Of the block as the host wrote it.
+    pub crc: u32,
+}
+
+impl Spot {
+    pub(crate) fn stored(self) -> Option<Stored> {
+        match self {
+            Spot::Nothing => None,
+            Spot::At(stored) => Some(stored),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What waits for a record, and which records are under way.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use base::SharedBuf;
+use rt::sync::Sender;
+
+use super::record::{Entry, What};
+use crate::error::SliceError;
+
+/// Requests that wait for a record.
+pub(super) type Queue = VecDeque<Request>;
+
+/// A part of a request.
+pub(super) enum Item {
+    /// A block and its checksum.
+    Block { block: u64, data: SharedBuf, crc: u32 },
+    /// Blocks that are to read as zeros.
+    Zeros { block: u64, count: u64 },
+}
+
+/// What waits for a record.
+pub(super) struct Request {
+    pub(super) branch: u32,
+    pub(super) items: VecDeque<Item>,
+    pub(super) durable: bool,
+    pub(super) ticket: Rc<Ticket>,
+}
+
+/// Whom a request is answered to.
+pub(super) struct Ticket {
+    /// Items whose records have not completed.
+    pub(super) left: Cell<usize>,
+    pub(super) reply: Cell<Option<Sender<Result<(), SliceError>>>>,
+}
+
+impl Ticket {
+    pub(super) fn done(&self, items: usize, result: Result<(), SliceError>) {
+        self.left.set(self.left.get() - items);
+        let ended = result.is_err() || self.left.get() == 0;
+        if let Some(reply) = ended.then(|| self.reply.take()).flatten() {
+            reply.send(result);
+        }
+    }
+}
+
+impl Request {
+    pub(super) fn fail(self, error: SliceError) {
+        self.ticket.done(self.items.len(), Err(error));
+    }
+
+    /// Blocks with data that no record has yet.
+    pub(super) fn blocks(&self) -> u64 {
+        self.items.iter().filter(|item| matches!(item, Item::Block { .. })).count() as u64
+    }
+}
+
+/// The state of writing.
+#[derive(Default)]
+pub(super) struct Append {
+    /// Requests with data.
+    pub(super) data: Queue,
+    /// Requests without: they find room when there is none for data.
+    pub(super) control: Queue,
+    /// A task is about to make records.
+    pub(super) pumping: bool,
+    pub(super) next: u64,
+    /// Records that are under way.
+    pub(super) in_flight: BTreeSet<u64>,
+    /// Records that found no space in the file system since the last root: they may be missing after a crash.
+    pub(super) void: BTreeSet<u64>,
+    /// How many of hosts are under way.
+    pub(super) records: usize,
+    /// The oldest record that has completed and was not flushed since.
+    pub(super) unsure: Option<u64>,
+    /// The same, of those that flushes under way cover, by the number of the flush.
+    pub(super) flushing: BTreeMap<u64, u64>,
+    pub(super) flushes: u64,
+    /// Blocks with data that were admitted, and whose records have not completed.
+    pub(super) expected: u64,
+}
+
+impl Append {
+    /// All that waits.
+    pub(super) fn take_all(&mut self) -> Vec<Request> {
+        let mut all = self.take_data();
+        all.extend(self.control.drain(..));
+        all
+    }
+
+    /// Requests with data that wait.
+    pub(super) fn take_data(&mut self) -> Vec<Request> {
+        self.expected -= self.data.iter().map(Request::blocks).sum::<u64>();
+        self.data.drain(..).collect()
+    }
+
+    /// A root covers all records below `sequence`.
+    pub(super) fn rooted(&mut self, sequence: u64) {
+        self.void.retain(|void| *void >= sequence);
+    }
+
+    pub(super) fn has_data(&self) -> bool {
+        !self.data.is_empty()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.data.is_empty() && self.control.is_empty() && self.records == 0
+    }
+
+    pub(super) fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
+    /// Every record of a smaller number is known to be durable.
+    pub(super) fn durable_below(&self) -> u64 {
+        let under_way = [self.in_flight.first(), self.void.first()];
+        let oldest = under_way.into_iter().chain([self.unsure.as_ref(), self.flushing.values().min()]);
+        oldest.flatten().copied().min().unwrap_or(self.next)
+    }
+
+    /// A flush begins: it covers the records that have completed.
+    pub(super) fn begin_flush(&mut self) -> u64 {
+        self.flushes += 1;
+        if let Some(unsure) = self.unsure.take() {
+            self.flushing.insert(self.flushes, unsure);
+        }
+        self.flushes
+    }
+
+    pub(super) fn end_flush(&mut self, flush: u64) {
+        self.flushing.remove(&flush);
+    }
+
+    /// A record found no space, or the disk has failed.
+    pub(super) fn is_void(&mut self, sequence: u64) {
+        self.in_flight.remove(&sequence);
+        self.void.insert(sequence);
+    }
+
+    /// A record has completed.
+    pub(super) fn completed(&mut self, sequence: u64, durable: bool) {
+        self.in_flight.remove(&sequence);
+        if !durable {
+            self.unsure = Some(self.unsure.map_or(sequence, |unsure| unsure.min(sequence)));
+        }
+    }
+}
+
+/// What a record is made of.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) entries: Vec<Entry>,
+    pub(super) items: Vec<Item>,
+    pub(super) tickets: Vec<(Rc<Ticket>, usize)>,
+    pub(super) durable: bool,
+    /// Entries that still fit.
+    pub(super) left: usize,
+    pub(super) data_left: usize,
+}
+
+impl Taken {
+    /// Takes what fits, in order.
+    pub(super) fn take(&mut self, queue: &mut Queue) {
+        while let Some(request) = queue.front_mut() {
+            let before = self.entries.len();
+            while self.left > 0 {
+                let what = match request.items.front() {
+                    Some(Item::Block { block, crc, .. }) if self.data_left > 0 => {
+                        self.data_left -= 1;
+                        Entry { branch: request.branch, block: *block, what: What::Block { crc: *crc } }
+                    }
+                    Some(Item::Zeros { block, count }) => {
+                        Entry { branch: request.branch, block: *block, what: What::Zeros { count: *count } }
+                    }
+                    _ => break,
+                };
+                self.left -= 1;
+                self.entries.push(what);
+                self.items.extend(request.items.pop_front());
+            }
+            let taken = self.entries.len() - before;
+            if taken > 0 {
+                self.durable |= request.durable;
+                self.tickets.push((Rc::clone(&request.ticket), taken));
+            }
+            if !request.items.is_empty() {
+                return;
+            }
+            queue.pop_front();
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Reading: where blocks lie, what is there, and whether it is what was written.
+
+use std::ops::Range;
+
+use base::{Buf, Chain, SharedBuf};
+use rt::{DiskError, join_all};
+
+use super::Inner;
+use super::leaf::{LEAF_BLOCKS, LEAF_GRAIN, Leaf, LeafKey};
+use super::place::{Place, SLOT_BYTES, Spot, Stored};
+use super::record::reveal;
+use super::segment::SLOT_GRAINS;
+use crate::error::ReadFailure;
+
+/// Pieces of one read that are read at once: a range that was written at random is in many.
+const PIECES_MAX: usize = 32;
+
+/// Why a block could not be read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// Which block, and where it lies.
+    Block { block: u64, disk: u16, disk_offset: u64, cause: ReadFailure },
+    /// A disk is out of service.
+    Offline,
+}
+
+/// Blocks that follow each other in a branch and on a disk, or that read as zeros.
+struct Piece {
+    first: u64,
+    count: usize,
+    stored: Option<Vec<Stored>>,
+}
+
+impl Inner {
+    /// What the blocks of a range hold.
+    pub(super) async fn read(&self, branch: u32, blocks: Range<u64>) -> Result<Chain, Unread> {
+        let mut data = Chain::new();
+        let mut at = blocks.start;
+        while at < blocks.end {
+            // Within one leaf: it alone must be in memory.
+            let end = ((at / LEAF_BLOCKS + 1) * LEAF_BLOCKS).min(blocks.end);
+            let (spots, _pinned) = self.resolve(branch, at..end).await?;
+            let pieces = into_pieces(at, &spots);
+            self.read_pieces(&pieces).await?.into_iter().for_each(|part| data.push(part));
+            at = end;
+        }
+        Ok(data)
+    }
+
+    async fn read_pieces(&self, pieces: &[Piece]) -> Result<Vec<SharedBuf>, Unread> {
+        let mut parts = Vec::new();
+        for some in pieces.chunks(PIECES_MAX) {
+            match some {
+                [piece] => parts.push(self.read_piece(piece).await?),
+                several => {
+                    for read in join_all(several.iter().map(|piece| self.read_piece(piece))).await {
+                        parts.push(read?);
+                    }
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    /// What the blocks of a range, within one leaf, read as. Nobody else gets their segments meanwhile.
+    async fn resolve(&self, branch: u32, blocks: Range<u64>) -> Result<(Vec<Spot>, Pinned<'_>), Unread> {
+        let (first, count) = (blocks.start, (blocks.end - blocks.start) as usize);
+        let key = (branch, first / LEAF_BLOCKS);
+        loop {
+            let covered = {
+                let state = self.state.borrow();
+                let covers = |changes: &super::Changes| changes.covers(branch, first, count as u64);
+                covers(&state.active) || state.frozen.as_ref().is_some_and(covers)
+            };
+            let before = self.state.borrow().leaves.get(&key).copied();
+            let leaf =
+                if covered { None } else { self.leaf(key).await.map_err(|error| lost(&error, first))? };
+            let mut state = self.state.borrow_mut();
+            // Merged meanwhile: what it said may be older than what the table no longer says.
+            if !covered && state.leaves.get(&key).copied() != before {
+                continue;
+            }
+            let mut spots = vec![Spot::Nothing; count];
+            if let Some(leaf) = leaf {
+                leaf.read((first % LEAF_BLOCKS) as usize, &mut spots);
+            }
+            if let Some(frozen) = &state.frozen {
+                frozen.overlay(branch, first, &mut spots);
+            }
+            state.active.overlay(branch, first, &mut spots);
+            let stored = spots.iter().filter_map(|spot| spot.stored());
+            let mut segments: Vec<u32> = stored.map(|stored| stored.place.segment).collect();
+            segments.dedup();
+            segments.iter().for_each(|segment| state.segments.pin(*segment));
+            return Ok((spots, Pinned { inner: self, segments }));
+        }
+    }
+
+    /// What blocks within one leaf read as, without reading them.
+    pub(super) async fn spots(&self, branch: u32, blocks: Range<u64>) -> Result<Vec<Spot>, Unread> {
+        Ok(self.resolve(branch, blocks).await?.0)
+    }
+
+    /// A segment is not given to others until what is returned is dropped.
+    pub(super) fn pin(&self, segment: u32) -> Pinned<'_> {
+        self.state.borrow_mut().segments.pin(segment);
+        Pinned { inner: self, segments: vec![segment] }
+    }
+
+    async fn read_piece(&self, piece: &Piece) -> Result<SharedBuf, Unread> {
+        let len = piece.count * SLOT_BYTES;
+        let Some(stored) = &piece.stored else { return Ok(Buf::zeroed(len).share()) };
+        let start = stored[0].place;
+        let unread = |number: usize, (disk, disk_offset), cause| {
+            let (block, disk_offset) =
+                (piece.first + number as u64, disk_offset + (number * SLOT_BYTES) as u64);
+            tracing::warn!(
+                log = self.handle.number,
+                block,
+                disk,
+                disk_offset,
+                ?cause,
+                "a log cannot read a block"
+            );
+            Unread::Block { block, disk, disk_offset, cause }
+        };
+        let Some((disk, number, at)) = self.locate(start) else {
+            return Err(unread(0, (0, 0), ReadFailure::Medium));
+        };
+        let mut data = match disk.read(at, Buf::uncleared(len)).await {
+            Ok(data) => data,
+            Err(DiskError::Media(_)) if piece.count > 1 => {
+                // Which of them is it? The first that is bad is told.
+                let mut data = Buf::uncleared(len);
+                for (index, block) in data.chunks_mut(SLOT_BYTES).enumerate() {
+                    let offset = at + (index * SLOT_BYTES) as u64;
+                    match disk.read(offset, Buf::uncleared(SLOT_BYTES)).await {
+                        Ok(read) => block.copy_from_slice(&read),
+                        Err(error) => return Err(unread(index, (number, at), ReadFailure::of(&error))),
+                    }
+                }
+                data
+            }
+            Err(DiskError::Latched) => return Err(Unread::Offline),
+            Err(error) => return Err(unread(0, (number, at), ReadFailure::of(&error))),
+        };
+        for (index, (block, stored)) in data.chunks_mut(SLOT_BYTES).zip(stored).enumerate() {
+            if !reveal(block, stored.crc) {
+                return Err(unread(index, (number, at), ReadFailure::Medium));
+            }
+        }
+        Ok(data.share())
+    }
+
+    /// A leaf; `None` if the map has none there.
+    ///
+    /// # Errors
+    /// [`DiskError::Latched`]; all others mean that the leaf cannot be read.
+    pub(super) async fn leaf(&self, key: LeafKey) -> Result<Option<Leaf>, DiskError> {
+        loop {
+            let (place, generation, _pinned) = {
+                let mut state = self.state.borrow_mut();
+                let Some(place) = state.leaves.get(&key).copied() else { return Ok(None) };
+                if let Some(leaf) = state.cache.get(key) {
+                    return Ok(Some(leaf));
+                }
+                let generation = state.segments.used.get(&place.segment).map_or(0, |used| used.generation);
+                drop(state);
+                (place, generation, self.pin(place.segment))
+            };
+            let first = place.at / SLOT_GRAINS;
+            let end = (place.at + u32::from(place.len)).div_ceil(SLOT_GRAINS);
+            let from = Place { segment: place.segment, slot: first as u16 };
+            let read = match self.locate(from) {
+                Some((disk, _, at)) => {
+                    disk.read(at, Buf::uncleared((end - first) as usize * SLOT_BYTES)).await
+                }
+                None => Err(DiskError::Range { offset: u64::from(place.segment), len: u64::from(place.len) }),
+            };
+            let read = read?;
+            let start = (place.at - first * SLOT_GRAINS) as usize * LEAF_GRAIN;
+            let bytes = &read[start..start + usize::from(place.len) * LEAF_GRAIN];
+            let leaf = Leaf::check(bytes, key, generation);
+            let mut state = self.state.borrow_mut();
+            if state.leaves.get(&key) != Some(&place) {
+                continue;
+            }
+            let damaged = || DiskError::Media(std::io::ErrorKind::InvalidData.into());
+            let leaf = leaf.ok_or_else(damaged)?;
+            state.cache.insert(key, leaf.clone());
+            return Ok(Some(leaf));
+        }
+    }
+}
+
+/// Segments that are being read.
+pub(super) struct Pinned<'a> {
+    inner: &'a Inner,
+    segments: Vec<u32>,
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        let mut state = self.inner.state.borrow_mut();
+        for segment in &self.segments {
+            state.stock_changed |= state.segments.unpin(*segment);
+        }
+    }
+}
+
+/// A leaf cannot be read: nor can what it says of `block`.
+fn lost(error: &DiskError, block: u64) -> Unread {
+    match error {
+        DiskError::Latched => Unread::Offline,
+        other => Unread::Block { block, disk: 0, disk_offset: 0, cause: ReadFailure::of(other) },
+    }
+}
+
+/// Cuts what blocks read as into pieces, each of which is read at once.
+fn into_pieces(first: u64, spots: &[Spot]) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (block, spot) in (first..).zip(spots) {
+        let continues = |piece: &&mut Piece| match (&piece.stored, spot) {
+            (None, Spot::Nothing) => true,
+            (Some(stored), Spot::At(next)) => {
+                let last = stored[stored.len() - 1].place;
+                next.place != Place::LOST && last.segment == next.place.segment && last.next() == next.place
+            }
+            _ => false,
+        };
+        match pieces.last_mut().filter(continues) {
+            Some(piece) => {
+                piece.count += 1;
+                if let (Some(stored), Spot::At(next)) = (&mut piece.stored, spot) {
+                    stored.push(*next);
+                }
+            }
+            None => {
+                let stored = spot.stored().map(|stored| vec![stored]);
+                pieces.push(Piece { first: block, count: 1, stored });
+            }
+        }
+    }
+    pieces
+}

@@ -1,0 +1,283 @@
+//! A record: what is written to a log at once. Byte table: `docs/formats/log.md`.
+//!
+//! A head stands for itself: whoever walks over a segment knows from it alone whether it belongs there and what it
+//! changes. No data is ever taken for a head, whatever a guest writes: see [`disguise`].
+
+use base::crc32c;
+
+use super::place::{Place, SLOT_BYTES};
+use crate::cursor::Cursor;
+
+const MAGIC: &[u8; 8] = b"URSALREC";
+const VERSION: u16 = 1;
+
+/// Where the checksum is.
+const CRC_AT: usize = 8;
+const CRC_END: usize = CRC_AT + 4;
+
+/// Where the entries begin.
+const ENTRIES_AT: usize = 64;
+const ENTRY_BYTES: usize = 24;
+
+/// Entries of a head: eight fewer than it has room for, which is kept for marks.
+pub(crate) const ENTRIES_MAX: usize = 160;
+
+/// Slots of data behind a head: a record is at most 256 KiB, so that a step of the cleaner reads one as a whole.
+pub(crate) const DATA_SLOTS_MAX: usize = 63;
+
+/// Blocks that one entry can zero; a larger range takes several.
+pub(crate) const ZEROED_BLOCKS_MAX: u64 = (1 << 48) - 1;
+
+const _: () = assert!(ENTRIES_AT + ENTRIES_MAX * ENTRY_BYTES <= SLOT_BYTES, "the entries fit into a slot");
+const _: () = assert!(DATA_SLOTS_MAX <= ENTRIES_MAX, "each slot of data has an entry");
+
+const KIND_BLOCK: u8 = 1;
+const KIND_MOVED: u8 = 2;
+const KIND_ZEROS: u8 = 3;
+
+/// Whose records a segment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// What hosts write.
+    Hosts,
+    /// What the cleaner moves.
+    Survivors,
+}
+
+/// The first slot of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub stream: Stream,
+    /// Of the segment.
+    pub generation: u64,
+    pub sequence: u64,
+    /// Records of smaller sequence numbers are durable.
+    pub durable_below: u64,
+    /// The newest root that is durable.
+    pub root: u64,
+    /// Where the head is.
+    pub place: Place,
+    pub entries: Vec<Entry>,
+}
+
+/// What a record says of a block, or of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub branch: u32,
+    pub block: u64,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The next slot of data, with this checksum.
+    Block { crc: u32 },
+    /// The same, moved by the cleaner.
+    Moved { crc: u32, from: Place },
+    /// So many blocks read as zeros.
+    Zeros { count: u64 },
+}
+
+impl Entry {
+    /// Whether a slot of data belongs to it.
+    pub(crate) fn has_data(&self) -> bool {
+        !matches!(self.what, What::Zeros { .. })
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.branch.to_le_bytes());
+        bytes.extend_from_slice(&self.block.to_le_bytes()[..6]);
+        bytes.push(match self.what {
+            What::Block { .. } => KIND_BLOCK,
+            What::Moved { .. } => KIND_MOVED,
+            What::Zeros { .. } => KIND_ZEROS,
+        });
+        bytes.extend_from_slice(&[0; 4]);
+        match self.what {
+            What::Block { crc } => {
+                bytes.extend_from_slice(&crc.to_le_bytes());
+                bytes.extend_from_slice(&[0; 5]);
+            }
+            What::Moved { crc, from } => {
+                bytes.extend_from_slice(&crc.to_le_bytes());
+                bytes.extend_from_slice(&from.to_bytes());
+            }
+            What::Zeros { count } => {
+                bytes.extend_from_slice(&count.to_le_bytes()[..6]);
+                bytes.extend_from_slice(&[0; 3]);
+            }
+        }
+    }
+
+    fn decode(fields: &mut Cursor<'_>) -> Option<Entry> {
+        let branch = fields.u32()?;
+        let block = six(fields)?;
+        let kind = fields.u8()?;
+        // Eras come with marks.
+        if fields.u32()? != 0 {
+            return None;
+        }
+        let what = match kind {
+            KIND_BLOCK => {
+                let crc = fields.u32()?;
+                fields.take(5)?;
+                What::Block { crc }
+            }
+            KIND_MOVED => {
+                let crc = fields.u32()?;
+                What::Moved { crc, from: Place::from_bytes(fields.take(5)?.try_into().ok()?)? }
+            }
+            KIND_ZEROS => {
+                let count = six(fields)?;
+                fields.take(3)?;
+                What::Zeros { count }
+            }
+            _ => return None,
+        };
+        Some(Entry { branch, block, what })
+    }
+}
+
+fn six(fields: &mut Cursor<'_>) -> Option<u64> {
+    let mut bytes = [0; 8];
+    bytes[..6].copy_from_slice(fields.take(6)?);
+    Some(u64::from_le_bytes(bytes))
+}
+
+impl Head {
+    /// Slots of data behind it.
+    pub(crate) fn data_slots(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.has_data()).count()
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        assert!(self.entries.len() <= ENTRIES_MAX, "whoever gathers a record counts");
+        let mut bytes = Vec::with_capacity(SLOT_BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.push(match self.stream {
+            Stream::Hosts => 1,
+            Stream::Survivors => 2,
+        });
+        bytes.push(0);
+        bytes.extend_from_slice(&self.generation.to_le_bytes());
+        bytes.extend_from_slice(&self.sequence.to_le_bytes());
+        bytes.extend_from_slice(&self.durable_below.to_le_bytes());
+        bytes.extend_from_slice(&self.root.to_le_bytes());
+        bytes.extend_from_slice(&(self.entries.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&(self.data_slots() as u16).to_le_bytes());
+        bytes.extend_from_slice(&self.place.segment.to_le_bytes());
+        bytes.extend_from_slice(&self.place.slot.to_le_bytes());
+        bytes.resize(ENTRIES_AT, 0);
+        self.entries.iter().for_each(|entry| entry.encode(&mut bytes));
+        bytes.resize(SLOT_BYTES, 0);
+        let crc = crc32c(&bytes);
+        bytes[CRC_AT..CRC_END].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The head in a slot, if there is one that is whole.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Head> {
+        if bytes.len() != SLOT_BYTES || !bytes.starts_with(MAGIC) {
+            return None;
+        }
+        let mut covered = bytes.to_vec();
+        covered[CRC_AT..CRC_END].fill(0);
+        let mut fields = Cursor::new(&bytes[CRC_AT..]);
+        if fields.u32()? != crc32c(&covered) || fields.u16()? != VERSION {
+            return None;
+        }
+        let stream = match fields.u8()? {
+            1 => Stream::Hosts,
+            2 => Stream::Survivors,
+            _ => return None,
+        };
+        fields.u8()?;
+        let (generation, sequence) = (fields.u64()?, fields.u64()?);
+        let (durable_below, root) = (fields.u64()?, fields.u64()?);
+        let (count, data) = (usize::from(fields.u16()?), usize::from(fields.u16()?));
+        let place = Place { segment: fields.u32()?, slot: fields.u16()? };
+        if count > ENTRIES_MAX || data > DATA_SLOTS_MAX {
+            return None;
+        }
+        let mut fields = Cursor::new(&bytes[ENTRIES_AT..]);
+        let entries = (0..count).map(|_| Entry::decode(&mut fields)).collect::<Option<Vec<Entry>>>()?;
+        let head = Head { stream, generation, sequence, durable_below, root, place, entries };
+        (head.data_slots() == data).then_some(head)
+    }
+}
+
+/// Makes a block that begins like a head begin like none. Where it begins like neither nothing is changed.
+pub(crate) fn disguise(block: &mut [u8]) {
+    if block.starts_with(MAGIC) {
+        invert(block);
+    }
+}
+
+fn invert(block: &mut [u8]) {
+    block.iter_mut().take(MAGIC.len()).for_each(|byte| *byte = !*byte);
+}
+
+/// Whether `block`, as it was read, is the one with this checksum; what [`disguise`] did to it is undone.
+pub(crate) fn reveal(block: &mut [u8], crc: u32) -> bool {
+    if crc32c(block) == crc {
+        return true;
+    }
+    if !block.iter().zip(MAGIC).all(|(byte, magic)| *byte == !*magic) {
+        return false;
+    }
+    invert(block);
+    crc32c(block) == crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_looks_like_a_head_is_stored_as_none() {
+        let place = Place { segment: 1, slot: 2 };
+        let (generation, sequence) = (3, 4);
+        let head = Head {
+            stream: Stream::Hosts,
+            generation,
+            sequence,
+            durable_below: 1,
+            root: 1,
+            place,
+            entries: vec![],
+        };
+        let written = head.encode();
+        assert_eq!(Head::decode(&written), Some(head));
+        let crc = crc32c(&written);
+        let mut stored = written.clone();
+        disguise(&mut stored);
+        assert_eq!(Head::decode(&stored), None);
+        assert!(reveal(&mut stored, crc));
+        assert_eq!(stored, written);
+    }
+
+    /// A guest may write what a disguised block looks like.
+    #[test]
+    fn a_block_that_looks_disguised_is_read_as_it_was_written() {
+        let mut block = vec![7; SLOT_BYTES];
+        block[..8].copy_from_slice(&MAGIC.map(|byte| !byte));
+        let (written, crc) = (block.clone(), crc32c(&block));
+        disguise(&mut block);
+        assert!(reveal(&mut block, crc));
+        assert_eq!(block, written);
+        block[100] ^= 1;
+        assert!(!reveal(&mut block, crc));
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_head_is_noticed() {
+        let good = crate::log::golden::head().encode();
+        for bit in 0..good.len() * 8 {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Head::decode(&bytes), None, "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Recovery: the newest root, and the records behind it.
+//!
+//! The segments that the root announces are gone through, slot by slot where there is no head. Every record that is whole is taken,
+//! in the order of sequence numbers. What a later record knew to be durable must be there: else the log is damaged, and
+//! not opened. Before anything is acknowledged again all of it is merged, and a root says so.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::{Buf, crc32c};
+use rt::DiskError;
+
+use super::Inner;
+use super::canary::{Canary, makes};
+use super::checkpoint::CheckpointError;
+use super::place::{Place, SLOT_BYTES};
+use super::record::{DATA_SLOTS_MAX, Entry, Head, What, reveal};
+use super::root::{Replay, Root};
+use super::segment::{Kind, Segments, Used, Zone};
+use super::state::State;
+
+/// Bytes that are read of a segment at once; more than a record has.
+const WINDOW_BYTES: usize = 1 << 20;
+
+const _: () = assert!(WINDOW_BYTES > (1 + DATA_SLOTS_MAX) * SLOT_BYTES, "a window holds the longest record");
+
+/// Why a log cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RecoveryError {
+    #[error("its roots are damaged: restore the pool's disk from a copy")]
+    NoRoot,
+    #[error("a newer root was written than can be read: restore the pool's disk from a copy")]
+    OlderRoot,
+    #[error("the state that its root names is damaged: restore the pool's disk from a copy")]
+    State,
+    #[error("segment {0} belongs to somebody else: the pool was set back or is damaged")]
+    Foreign(u32),
+    #[error("record {0} was acknowledged as durable and cannot be read: restore the pool's disk from a copy")]
+    RecordMissing(u64),
+    #[error("a disk failed")]
+    Disk(#[from] DiskError),
+    #[error("what was found could not be merged")]
+    Checkpoint(#[from] CheckpointError),
+}
+
+/// A record that was found.
+struct Found {
+    place: Place,
+    entries: Vec<Entry>,
+    /// Its data is what it says.
+    whole: bool,
+}
+
+/// What the announced segments hold.
+#[derive(Default)]
+struct Findings {
+    records: BTreeMap<u64, Found>,
+    durable_below: u64,
+    newest_root: u64,
+}
+
+impl Inner {
+    /// Brings the log to where it was. Afterwards it may serve.
+    pub(super) async fn recover(self: &Rc<Inner>) -> Result<(), RecoveryError> {
+        let root = self.read_root().await?;
+        let state = self.read_state(&root).await?;
+        self.load(&root, state)?;
+        let mut findings = Findings::default();
+        for replay in &root.replay {
+            self.walk(*replay, &root, &mut findings).await?;
+        }
+        self.state.borrow_mut().replay(&root, findings)?;
+        self.flush().await.map_err(|_| DiskError::Latched)?;
+        let checkpoint = self.checkpoint().await;
+        self.state.borrow_mut().checkpoints += 1;
+        Ok(checkpoint?)
+    }
+
+    async fn read_root(&self) -> Result<Root, RecoveryError> {
+        let mut newest: Option<Root> = None;
+        for (disk, offset) in self.handle.roots {
+            for number in 0..2 {
+                let disk = Rc::clone(self.disks.borrow().disk(disk));
+                let bytes = disk.read(offset + Root::offset(number), Buf::uncleared(SLOT_BYTES)).await;
+                let Ok(bytes) = bytes else { continue };
+                let root = Root::decode(&bytes).filter(|root| {
+                    root.identity == self.handle.identity && root.segment_shift == self.handle.segment_shift
+                });
+                let is_newer = |root: &Root| newest.as_ref().is_none_or(|newest| root.number > newest.number);
+                if let Some(root) = root.filter(is_newer) {
+                    newest = Some(root);
+                }
+            }
+        }
+        newest.ok_or(RecoveryError::NoRoot)
+    }
+
+    async fn read_state(&self, root: &Root) -> Result<State, RecoveryError> {
+        let zones = self.handle.zones();
+        let mut segments = Segments::new(self.handle.slots(), self.handle.zone_segments);
+        for (number, (disk, offset)) in zones {
+            segments.add_zone(number, Zone { disk, offset, leaving: false });
+        }
+        self.state.borrow_mut().segments = segments;
+        let mut bytes = Vec::new();
+        for run in &root.runs {
+            let place = Place { segment: run.segment, slot: run.slot };
+            let (disk, _, at) = self.locate(place).ok_or(RecoveryError::Foreign(run.segment))?;
+            if u32::from(run.slot) + u32::from(run.slots) > self.handle.slots() {
+                return Err(RecoveryError::State);
+            }
+            let read = disk.read(at, Buf::uncleared(usize::from(run.slots) * SLOT_BYTES)).await?;
+            bytes.extend_from_slice(&read);
+        }
+        let bytes = bytes.get(..root.state_len as usize).ok_or(RecoveryError::State)?;
+        if crc32c(bytes) != root.state_crc {
+            return Err(RecoveryError::State);
+        }
+        State::decode(bytes, self.handle.slots()).ok_or(RecoveryError::State)
+    }
+
+    /// Makes the state what runs.
+    fn load(&self, root: &Root, loaded: State) -> Result<(), RecoveryError> {
+        let mut state = self.state.borrow_mut();
+        state.root = root.number;
+        state.root_sequence = root.sequence;
+        state.runs = root.runs.clone();
+        state.state_len = root.state_len as usize;
+        state.append.next = root.sequence;
+        let segments = &mut state.segments;
+        for (segment, data) in loaded.data {
+            segments.begin(segment, data.generation, Kind::Data);
+            let live: u32 = data.bits.iter().map(|word| word.count_ones()).sum();
+            segments.live += u64::from(live);
+            if let Some(used) = segments.used.get_mut(&segment) {
+                *used = Used { bits: data.bits, live, open: false, newest: data.newest, ..used.clone() };
+            }
+        }
+        for (segment, generation) in loaded.map {
+            segments.begin(segment, generation, Kind::Map);
+            segments.seal(segment);
+        }
+        for place in loaded.leaves.values() {
+            segments.add_leaf(place.segment, place.len);
+        }
+        let foreign = segments.used.keys().find(|segment| segments.locate(**segment).is_none());
+        if let Some(foreign) = foreign.or(root
+            .replay
+            .iter()
+            .map(|replay| &replay.segment)
+            .find(|segment| segments.locate(**segment).is_none()))
+        {
+            return Err(RecoveryError::Foreign(*foreign));
+        }
+        let used = std::mem::take(&mut segments.free);
+        segments.free = used.into_iter().filter(|segment| !segments.used.contains_key(segment)).collect();
+        for ((branch, _), place) in &loaded.leaves {
+            *state.used.entry(*branch).or_default() += u64::from(place.blocks);
+        }
+        state.leaves = loaded.leaves;
+        Ok(())
+    }
+
+    /// Goes through an announced segment.
+    async fn walk(&self, replay: Replay, root: &Root, findings: &mut Findings) -> Result<(), RecoveryError> {
+        let slots = self.handle.slots() as usize;
+        let window_slots = (WINDOW_BYTES / SLOT_BYTES).min(slots);
+        let mut slot = usize::from(replay.from);
+        let (mut start, mut window) = (slot, Buf::zeroed(0));
+        while slot < slots {
+            if self.closing.get() {
+                return Err(CheckpointError::Closed.into());
+            }
+            let loaded = start + window.len() / SLOT_BYTES;
+            // As long as a record fits into what is loaded, or there is no more.
+            if slot + 1 + DATA_SLOTS_MAX > loaded && loaded < slots || slot >= loaded {
+                start = slot;
+                let count = window_slots.min(slots - slot);
+                let place = Place { segment: replay.segment, slot: slot as u16 };
+                window = self.read_slots(place, count).await?;
+            }
+            let bytes = &mut window[(slot - start) * SLOT_BYTES..];
+            let place = Place { segment: replay.segment, slot: slot as u16 };
+            let head = Head::decode(&bytes[..SLOT_BYTES]);
+            let head = head.filter(|head| head.generation == replay.generation && head.place == place);
+            let Some(head) = head.filter(|head| slot + 1 + head.data_slots() <= slots) else {
+                slot += 1;
+                continue;
+            };
+            slot += 1 + head.data_slots();
+            findings.durable_below = findings.durable_below.max(head.durable_below);
+            findings.newest_root = findings.newest_root.max(head.root);
+            if head.sequence >= root.sequence {
+                let whole = is_whole(&head, &mut bytes[SLOT_BYTES..]);
+                findings.records.insert(head.sequence, Found { place, entries: head.entries, whole });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads slots; what the disk does not read reads as zeros, slot by slot, which is no record.
+    async fn read_slots(&self, place: Place, count: usize) -> Result<Buf, RecoveryError> {
+        let (disk, _, at) = self.locate(place).ok_or(RecoveryError::Foreign(place.segment))?;
+        match disk.read(at, Buf::uncleared(count * SLOT_BYTES)).await {
+            Ok(bytes) => Ok(bytes),
+            Err(DiskError::Media(_)) => {
+                let mut bytes = Buf::zeroed(count * SLOT_BYTES);
+                for (number, slot) in bytes.chunks_mut(SLOT_BYTES).enumerate() {
+                    let read = disk.read(at + (number * SLOT_BYTES) as u64, Buf::uncleared(SLOT_BYTES)).await;
+                    if let Ok(read) = read {
+                        slot.copy_from_slice(&read);
+                    }
+                }
+                Ok(bytes)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether the data behind a head is what the head says.
+fn is_whole(head: &Head, data: &mut [u8]) -> bool {
+    let crcs = head.entries.iter().filter_map(|entry| match entry.what {
+        What::Block { crc } | What::Moved { crc, .. } => Some(crc),
+        What::Zeros { .. } => None,
+    });
+    data.chunks_mut(SLOT_BYTES).zip(crcs).all(|(block, crc)| reveal(block, crc))
+}
+
+impl super::Running {
+    /// Takes what was found.
+    fn replay(&mut self, root: &Root, findings: Findings) -> Result<(), RecoveryError> {
+        let Findings { records, durable_below, newest_root } = findings;
+        if newest_root > root.number {
+            return Err(RecoveryError::OlderRoot);
+        }
+        if let Some(missing) = (root.sequence..durable_below).find(|sequence| !records.contains_key(sequence))
+        {
+            return Err(RecoveryError::RecordMissing(missing));
+        }
+        let generations: BTreeMap<u32, u64> =
+            root.replay.iter().map(|replay| (replay.segment, replay.generation)).collect();
+        for (sequence, Found { place, entries, whole }) in records {
+            self.append.next = sequence + 1;
+            // One that is not whole, and was known to be durable, has rotted: reads of its bad blocks say so.
+            if !whole && sequence >= durable_below && !makes(Canary::TakeWithoutChecksum) {
+                continue;
+            }
+            if !self.segments.used.contains_key(&place.segment) {
+                let generation = generations.get(&place.segment).copied().unwrap_or_default();
+                self.segments.begin(place.segment, generation, Kind::Data);
+                self.segments.seal(place.segment);
+                self.segments.free.retain(|segment| *segment != place.segment);
+            }
+            self.apply(sequence, place, &entries);
+        }
+        self.append.next = self.append.next.max(durable_below);
+        Ok(())
+    }
+}

@@ -1,0 +1,328 @@
+//! The segments of a log: which are free, which are in use, and which of their slots somebody needs.
+//!
+//! A segment is written once from front to back, and only into segments that a durable root has announced go records:
+//! recovery knows where to look. A segment that nobody needs any more is free for others only after the root that
+//! says so, and when no read of it is under way. What was freed last is taken first: a segment of a file that was
+//! written before costs the file system less than one that never was.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::leaf::LEAF_GRAIN;
+use super::place::{Place, SLOT_BYTES};
+
+/// Grains of a slot.
+pub(crate) const SLOT_GRAINS: u32 = (SLOT_BYTES / LEAF_GRAIN) as u32;
+
+/// A zone, as the log sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Zone {
+    /// The disk's place in the pool.
+    pub disk: u16,
+    /// Where it begins there, in bytes.
+    pub offset: u64,
+    /// It goes back to the pool as soon as no root names it: no segment of it is used any more.
+    pub leaving: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Data,
+    Map,
+}
+
+/// A segment in use.
+#[derive(Clone, Debug)]
+pub(crate) struct Used {
+    pub kind: Kind,
+    pub generation: u64,
+    /// Slots with a block that somebody needs, 64 a word; empty for the map.
+    pub bits: Vec<u64>,
+    /// How many bits are set; of the map, grains of leaves that the directory points at.
+    pub live: u32,
+    /// It is still being written to.
+    pub open: bool,
+    /// The newest record in it.
+    pub newest: u64,
+    /// Where records begin that the next root does not cover.
+    pub replay_from: u16,
+    /// Reads under way.
+    pub readers: u32,
+    /// The cleaner has been through it, with records below this one; 0: it has not, or a root has come since.
+    pub cleaned: u64,
+    /// The cleaner found a block in it that it cannot read: it stays as it is.
+    pub stuck: bool,
+    /// A root says that it is free; reads are still under way.
+    pub released: bool,
+}
+
+/// Where one stream goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub segment: u32,
+    pub generation: u64,
+    pub next: u16,
+}
+
+pub(crate) struct Segments {
+    /// Of a segment.
+    pub slots: u32,
+    pub zone_segments: u32,
+    pub zones: BTreeMap<u32, Zone>,
+    pub used: BTreeMap<u32, Used>,
+    /// Taken from the end.
+    pub free: Vec<u32>,
+    /// Announced by the durable root, in the order in which they are taken, with their generations.
+    pub ready: VecDeque<(u32, u64)>,
+    pub hosts: Option<Open>,
+    pub survivors: Option<Open>,
+    pub map: Option<Open>,
+    /// Bits that are set in all segments.
+    pub live: u64,
+    /// Grains of leaves in all map segments.
+    pub live_map: u64,
+}
+
+impl Segments {
+    pub(crate) fn new(slots: u32, zone_segments: u32) -> Segments {
+        Segments {
+            slots,
+            zone_segments,
+            zones: BTreeMap::new(),
+            used: BTreeMap::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            hosts: None,
+            survivors: None,
+            map: None,
+            live: 0,
+            live_map: 0,
+        }
+    }
+
+    /// How many segments the log has, without those that go back to the pool.
+    pub(crate) fn total(&self) -> u64 {
+        let staying = self.zones.values().filter(|zone| !zone.leaving).count() as u64;
+        staying * u64::from(self.zone_segments)
+    }
+
+    pub(crate) fn zone_of(&self, segment: u32) -> u32 {
+        segment / self.zone_segments
+    }
+
+    fn segments_of(&self, zone: u32) -> std::ops::Range<u32> {
+        zone * self.zone_segments..(zone + 1) * self.zone_segments
+    }
+
+    /// The disk of a segment, and where the segment begins there.
+    pub(crate) fn locate(&self, segment: u32) -> Option<(u16, u64)> {
+        let zone = self.zones.get(&self.zone_of(segment))?;
+        let within = u64::from(segment % self.zone_segments) * u64::from(self.slots) * SLOT_BYTES as u64;
+        Some((zone.disk, zone.offset + within))
+    }
+
+    /// Takes in a zone that the pool has lent. Its segments are free, but for those that are in use.
+    pub(crate) fn add_zone(&mut self, number: u32, zone: Zone) {
+        self.zones.insert(number, zone);
+        let ready: Vec<u32> = self.ready.iter().map(|(segment, _)| *segment).collect();
+        let unused = self.segments_of(number).rev();
+        let unused = unused.filter(|segment| !self.used.contains_key(segment) && !ready.contains(segment));
+        let unused: Vec<u32> = unused.collect();
+        // Below those that were written before.
+        self.free.splice(0..0, unused);
+    }
+
+    /// A zone of which no segment is in use.
+    pub(crate) fn idle_zone(&self) -> Option<u32> {
+        let zones = self.zones.iter().rev().filter(|(_, zone)| !zone.leaving).map(|(number, _)| *number);
+        let mut idle = zones.filter(|zone| self.is_unused(*zone));
+        idle.next()
+    }
+
+    /// Whether no segment of a zone is in use.
+    pub(crate) fn is_unused(&self, zone: u32) -> bool {
+        self.used.range(self.segments_of(zone)).next().is_none()
+    }
+
+    /// A zone is not used any more. From the next root on nothing names it.
+    pub(crate) fn retire_zone(&mut self, number: u32) {
+        if let Some(zone) = self.zones.get_mut(&number) {
+            zone.leaving = true;
+        }
+        let gone = self.segments_of(number);
+        self.free.retain(|segment| !gone.contains(segment));
+        self.ready.retain(|(segment, _)| !gone.contains(segment));
+    }
+
+    /// Makes a segment one in use, from its first slot on.
+    pub(crate) fn begin(&mut self, segment: u32, generation: u64, kind: Kind) -> Open {
+        let words = match kind {
+            Kind::Data => self.slots.div_ceil(u64::BITS) as usize,
+            Kind::Map => 0,
+        };
+        let used = Used {
+            kind,
+            generation,
+            bits: vec![0; words],
+            live: 0,
+            open: true,
+            newest: 0,
+            replay_from: 0,
+            readers: 0,
+            cleaned: 0,
+            stuck: false,
+            released: false,
+        };
+        self.used.insert(segment, used);
+        Open { segment, generation, next: 0 }
+    }
+
+    /// No more is written to a segment.
+    pub(crate) fn seal(&mut self, segment: u32) {
+        if let Some(used) = self.used.get_mut(&segment) {
+            used.open = false;
+        }
+    }
+
+    /// The stream of hosts goes on in another segment.
+    pub(crate) fn seal_hosts(&mut self) {
+        if let Some(open) = self.hosts.take() {
+            self.seal(open.segment);
+        }
+    }
+
+    /// Slots that are left in an open segment.
+    pub(crate) fn rest(&self, open: Option<Open>) -> u32 {
+        open.map_or(0, |open| self.slots - u32::from(open.next))
+    }
+
+    pub(crate) fn is_set(&self, place: Place) -> bool {
+        let word = self.used.get(&place.segment).and_then(|used| used.bits.get(usize::from(place.slot) / 64));
+        word.is_some_and(|word| word >> (place.slot % 64) & 1 == 1)
+    }
+
+    /// Somebody needs the block at `place`.
+    pub(crate) fn set(&mut self, place: Place) {
+        self.change(place, true);
+    }
+
+    /// Nobody needs it any more.
+    pub(crate) fn clear(&mut self, place: Place) {
+        self.change(place, false);
+    }
+
+    fn change(&mut self, place: Place, needed: bool) {
+        let Some(used) = self.used.get_mut(&place.segment) else { return };
+        let Some(word) = used.bits.get_mut(usize::from(place.slot) / 64) else { return };
+        let bit = 1 << (place.slot % 64);
+        match (needed, *word & bit != 0) {
+            (true, false) => {
+                used.live += 1;
+                self.live += 1;
+            }
+            (false, true) => {
+                used.live -= 1;
+                self.live -= 1;
+            }
+            _ => return,
+        }
+        *word ^= bit;
+    }
+
+    /// The directory points at so many more grains of a map segment.
+    pub(crate) fn add_leaf(&mut self, segment: u32, grains: u8) {
+        if let Some(used) = self.used.get_mut(&segment) {
+            used.live += u32::from(grains);
+            self.live_map += u64::from(grains);
+        }
+    }
+
+    /// So many fewer.
+    pub(crate) fn remove_leaf(&mut self, segment: u32, grains: u8) {
+        if let Some(used) = self.used.get_mut(&segment) {
+            used.live -= u32::from(grains);
+            self.live_map -= u64::from(grains);
+        }
+    }
+
+    /// A read of a segment begins.
+    pub(crate) fn pin(&mut self, segment: u32) {
+        if let Some(used) = self.used.get_mut(&segment) {
+            used.readers += 1;
+        }
+    }
+
+    /// It has ended. True if that made a segment free.
+    pub(crate) fn unpin(&mut self, segment: u32) -> bool {
+        let Some(used) = self.used.get_mut(&segment) else { return false };
+        used.readers -= 1;
+        if used.readers > 0 || !used.released {
+            return false;
+        }
+        self.used.remove(&segment);
+        self.make_free(segment);
+        true
+    }
+
+    /// A durable root says that nobody needs a segment.
+    pub(crate) fn release(&mut self, segment: u32) {
+        let Some(used) = self.used.get_mut(&segment) else { return };
+        assert!(used.live == 0 && !used.open, "segment {segment} is not free");
+        if used.readers > 0 {
+            used.released = true;
+            return;
+        }
+        self.used.remove(&segment);
+        self.make_free(segment);
+    }
+
+    fn make_free(&mut self, segment: u32) {
+        let zone = self.zones.get(&self.zone_of(segment));
+        if zone.is_some_and(|zone| !zone.leaving) {
+            self.free.push(segment);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segments() -> Segments {
+        let mut segments = Segments::new(16, 4);
+        segments.add_zone(0, Zone { disk: 0, offset: 1 << 20, leaving: false });
+        segments
+    }
+
+    #[test]
+    fn a_segment_that_is_read_is_not_free_yet() {
+        let mut segments = segments();
+        assert_eq!(segments.free.pop(), Some(0));
+        let open = segments.begin(0, 7, Kind::Data);
+        let place = Place { segment: open.segment, slot: 5 };
+        segments.set(place);
+        segments.set(place);
+        assert_eq!((segments.live, segments.used[&0].live, segments.is_set(place)), (1, 1, true));
+        segments.pin(0);
+        segments.seal(0);
+        segments.clear(place);
+        segments.release(0);
+        assert_eq!(segments.free.len(), 3);
+        assert!(segments.unpin(0));
+        assert_eq!(segments.free.last(), Some(&0), "what was freed last is taken first");
+    }
+
+    #[test]
+    fn zones_lie_one_behind_the_other() {
+        let mut segments = segments();
+        segments.add_zone(2, Zone { disk: 1, offset: 4 << 20, leaving: false });
+        assert_eq!(segments.locate(3), Some((0, (1 << 20) + 3 * 65536)));
+        assert_eq!(segments.locate(9), Some((1, (4 << 20) + 65536)));
+        assert_eq!(segments.locate(5), None);
+        assert_eq!((segments.total(), segments.idle_zone()), (8, Some(2)));
+        segments.begin(9, 1, Kind::Data);
+        assert_eq!(segments.idle_zone(), Some(0));
+        segments.retire_zone(0);
+        assert_eq!((segments.total(), segments.idle_zone()), (4, None));
+        assert!(segments.free.iter().all(|segment| (8..12).contains(segment)));
+    }
+}

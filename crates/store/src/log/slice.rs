@@ -1,0 +1,336 @@
+//! A slice of a log-structured volume.
+//!
+//! Blocks of 4 KiB are written as a whole: of a write of parts of some the rest is read first, under the range lock, which every
+//! write takes. So no two records that are under way say something of the same block, and the order in which they
+//! complete does not matter.
+//!
+//! The pages of a copy's dirty map lie in extents of the volume, as those of a thick one do.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+
+use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf, crc32c};
+use rt::{Durability, Room};
+
+use super::Log;
+use super::leaf::LEAF_BLOCKS;
+use super::place::SLOT_BYTES;
+use super::queue::Item;
+use super::read::Unread;
+use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
+use crate::disks::CoreDisks;
+use crate::error::{BadBlock, ReadFailure, SliceError};
+use crate::range_lock::{Locked, RangeLock};
+use crate::slice::{SliceSpec, SpecKind, join};
+use crate::thick::{read_error, write_error};
+
+/// Bytes of a block.
+const BLOCK: u64 = SLOT_BYTES as u64;
+
+/// What is given to the log at a time, in blocks: 4 MiB, so that a long write neither asks for all of its room at once nor
+/// is copied as a whole.
+const STEP_BLOCKS: u64 = 1024;
+
+/// One core's part of a log-structured volume.
+pub struct LogSlice {
+    log: Rc<Log>,
+    branch: u32,
+    /// Replaced when the pool gets more disks.
+    disks: RefCell<CoreDisks>,
+    spec: RefCell<SliceSpec>,
+    lock: RangeLock,
+    len: Cell<u64>,
+}
+
+impl LogSlice {
+    /// # Panics
+    /// If the log is open on another core.
+    pub(crate) fn new(spec: SliceSpec, disks: CoreDisks) -> LogSlice {
+        let SpecKind::Log { handle, branch, .. } = &spec.kind else { panic!("{spec:?} is of a log slice") };
+        LogSlice {
+            log: Log::open(handle, &disks),
+            branch: *branch,
+            disks: RefCell::new(disks),
+            len: Cell::new(spec.len.0),
+            spec: RefCell::new(spec),
+            lock: RangeLock::default(),
+        }
+    }
+
+    /// The number of the slice in its volume.
+    pub fn index(&self) -> u16 {
+        self.spec.borrow().index
+    }
+
+    /// How long the slice is.
+    pub fn len(&self) -> ByteLen {
+        ByteLen(self.len.get())
+    }
+
+    /// Whether the volume is so small that this slice has nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len.get() == 0
+    }
+
+    pub(crate) fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
+        self.log.set_disks(disks);
+        self.disks.replace(disks.clone());
+        self.len.set(spec.len.0);
+        self.spec.replace(spec);
+    }
+
+    #[cfg(test)]
+    pub(super) fn log(&self) -> &Rc<Log> {
+        &self.log
+    }
+
+    /// Waits until the log serves.
+    pub(crate) async fn ready(&self) -> Result<(), SliceError> {
+        self.log.inner.ready().await
+    }
+
+    pub(crate) async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
+        self.ready().await?;
+        let (start, end) = (offset.0, offset.0 + len.0);
+        if start == end {
+            return Ok(Chain::new());
+        }
+        let first = start / BLOCK;
+        let data = self.read_blocks(first..end.div_ceil(BLOCK), start).await?;
+        let from = (start - first * BLOCK) as usize;
+        Ok(data.slice(from..from + len.0 as usize))
+    }
+
+    /// Reads whole blocks; `from` is the byte that an error names if it is in the first of them.
+    async fn read_blocks(&self, blocks: Range<u64>, from: u64) -> Result<Chain, SliceError> {
+        let read = self.log.inner.read(self.branch, blocks).await;
+        read.map_err(|unread| match unread {
+            Unread::Offline => SliceError::Offline,
+            Unread::Block { block, disk, disk_offset, cause } => {
+                let offset = (block * BLOCK).max(from);
+                let disk_offset = disk_offset + offset % BLOCK;
+                SliceError::Unreadable(BadBlock { offset: ByteOffset(offset), disk, disk_offset, cause })
+            }
+        })
+    }
+
+    pub(crate) async fn write(
+        &self,
+        offset: ByteOffset,
+        data: Chain,
+        durability: Durability,
+    ) -> Result<(), SliceError> {
+        self.ready().await?;
+        let range = offset.0..offset.0 + data.len() as u64;
+        let _locked = self.lock(&range).await;
+        self.write_locked(range, data, durability).await
+    }
+
+    async fn write_locked(
+        &self,
+        range: Range<u64>,
+        data: Chain,
+        durability: Durability,
+    ) -> Result<(), SliceError> {
+        let durable = durability == Durability::Durable;
+        let mut at = range.start;
+        while at < range.end {
+            let end = ((at / BLOCK + STEP_BLOCKS) * BLOCK).min(range.end);
+            let part = data.slice((at - range.start) as usize..(end - range.start) as usize);
+            let whole = self.whole_blocks(at..end, part).await?;
+            let items = into_items(at / BLOCK, &whole);
+            self.log.inner.append(self.branch, items, durable).await?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// The blocks of a range that is to be written, with what it leaves of them. The caller holds the lock.
+    async fn whole_blocks(&self, range: Range<u64>, data: Chain) -> Result<Chain, SliceError> {
+        let around = range.start / BLOCK * BLOCK..range.end.next_multiple_of(BLOCK);
+        if around == range {
+            return Ok(data);
+        }
+        let [head, tail] = self.edges(&range);
+        let mut merged = Buf::zeroed((around.end - around.start) as usize);
+        let within = |at: u64| (at - around.start) as usize;
+        let mut read = None;
+        for block in [head, tail].into_iter().flatten() {
+            if read.replace(block) != Some(block) {
+                let old = self.read_blocks(block..block + 1, range.start).await?;
+                let start = within(block * BLOCK);
+                old.copy_to(&mut merged[start..start + SLOT_BYTES]);
+            }
+        }
+        data.copy_to(&mut merged[within(range.start)..within(range.end)]);
+        Ok(merged.into())
+    }
+
+    /// The blocks that a write changes in part: its first, its last, or none. What is behind the end of the slice is zeros.
+    fn edges(&self, range: &Range<u64>) -> [Option<u64>; 2] {
+        let head = (!range.start.is_multiple_of(BLOCK)).then_some(range.start / BLOCK);
+        let has_tail = !range.end.is_multiple_of(BLOCK) && range.end != self.len.get();
+        [head, has_tail.then_some(range.end / BLOCK)]
+    }
+
+    pub(crate) async fn read_edges(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        self.ready().await?;
+        let range = offset.0..offset.0 + len.0;
+        for block in self.edges(&range).into_iter().flatten() {
+            self.read_blocks(block..block + 1, range.start).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        self.ready().await?;
+        let range = offset.0..offset.0 + len.0;
+        let _locked = self.lock(&range).await;
+        // A block that reaches beyond the slice is zeroed as a whole.
+        let end = if range.end == self.len.get() { range.end.next_multiple_of(BLOCK) } else { range.end };
+        let (first, behind) = (range.start.div_ceil(BLOCK), end / BLOCK);
+        if first < behind {
+            let item = Item::Zeros { block: first, count: behind - first };
+            self.log.inner.append(self.branch, vec![item], false).await?;
+        }
+        let edges = if first < behind {
+            [range.start..first * BLOCK, (behind * BLOCK).min(range.end)..range.end]
+        } else {
+            [range.clone(), range.end..range.end]
+        };
+        for edge in edges.into_iter().filter(|edge| edge.start < edge.end) {
+            let zeros = Buf::zeroed((edge.end - edge.start) as usize).into();
+            self.write_locked(edge, zeros, Durability::Cached).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes blocks that could not be read somewhere else, durably, and reads them back.
+    pub(crate) async fn rewrite(&self, offset: ByteOffset, data: Chain) -> Result<(), SliceError> {
+        let len = ByteLen(data.len() as u64);
+        self.write(offset, data.clone(), Durability::Durable).await?;
+        let found = self.read(offset, len).await?;
+        if found.to_vec() == data.to_vec() { Ok(()) } else { Err(SliceError::Unwritable) }
+    }
+
+    /// What is read as a whole, or not at all.
+    pub(crate) fn write_unit(&self) -> u64 {
+        BLOCK
+    }
+
+    pub(crate) async fn reserve(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        self.ready().await?;
+        let blocks = (offset.0 + len.0).div_ceil(BLOCK) - offset.0 / BLOCK;
+        self.log.inner.reserve(blocks).await
+    }
+
+    pub(crate) fn room(&self) -> Option<Room> {
+        let disks = self.disks.borrow();
+        disks.all().iter().filter_map(|disk| disk.room()).min_by_key(|room| room.free)
+    }
+
+    pub(crate) async fn flush(&self) -> Result<(), SliceError> {
+        self.ready().await?;
+        self.log.inner.flush().await
+    }
+
+    pub(crate) fn is_offline(&self) -> bool {
+        self.log.inner.is_offline()
+    }
+
+    pub(crate) async fn allocated(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        max: usize,
+    ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
+        self.ready().await?;
+        let mut found = Vec::new();
+        let (start, end) = (offset.0, offset.0 + len.0);
+        let mut at = start / BLOCK;
+        // One more than is wanted: the last may still become longer.
+        while at * BLOCK < end && found.len() <= max {
+            let Some(next) = self.log.inner.next_leaf(self.branch, at / LEAF_BLOCKS) else { break };
+            at = at.max(next * LEAF_BLOCKS);
+            let behind = ((next + 1) * LEAF_BLOCKS).min(end.div_ceil(BLOCK));
+            if at >= behind {
+                break;
+            }
+            let spots = self.log.inner.spots(self.branch, at..behind).await.map_err(|_| {
+                let cause = ReadFailure::Medium;
+                SliceError::Unreadable(BadBlock {
+                    offset: ByteOffset(at * BLOCK),
+                    disk: 0,
+                    disk_offset: 0,
+                    cause,
+                })
+            })?;
+            for (block, _) in (at..).zip(&spots).filter(|(_, spot)| spot.stored().is_some()) {
+                let (from, to) = ((block * BLOCK).max(start), ((block + 1) * BLOCK).min(end));
+                join(&mut found, from, to - from);
+            }
+            at = behind;
+        }
+        found.truncate(max);
+        Ok(found)
+    }
+
+    pub(crate) fn map_pages(&self) -> u64 {
+        self.spec.borrow().map_pages
+    }
+
+    pub(crate) async fn read_map_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
+        let (place, disk_offset) = self.map_place(page);
+        let disk = Rc::clone(self.disks.borrow().disk(place));
+        let read = disk.read(disk_offset, Buf::uncleared(MAP_PAGE_BYTES)).await;
+        let first = MapPlaces::covered_from(page);
+        let bytes = read.map_err(|error| read_error(&error, first, (place, disk_offset)))?;
+        Ok(bytes[..].try_into().expect("as long as was asked for"))
+    }
+
+    pub(crate) async fn write_map_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
+        let (place, disk_offset) = self.map_place(page);
+        let disk = Rc::clone(self.disks.borrow().disk(place));
+        let written = disk.write(disk_offset, Buf::copy_of(image).share(), Durability::Durable).await;
+        written.map_err(|error| write_error(&error, Some(MapPlaces::covered_from(page))))
+    }
+
+    fn map_place(&self, page: u64) -> (u16, u64) {
+        let spec = self.spec.borrow();
+        let SpecKind::Log { map, .. } = &spec.kind else { panic!("the specification of a log slice") };
+        map.place(spec.index, page)
+    }
+
+    /// Waits until nobody else writes to blocks of the range.
+    async fn lock(&self, range: &Range<u64>) -> Locked<'_> {
+        self.lock.lock(range.start / BLOCK * BLOCK, range.end.next_multiple_of(BLOCK)).await
+    }
+}
+
+/// Blocks as a record has them: those that are zeros are ranges of zeros.
+fn into_items(first: u64, data: &Chain) -> Vec<Item> {
+    let mut items: VecDeque<Item> = VecDeque::new();
+    let single: Option<SharedBuf> = match data.parts() {
+        [only] => Some(only.clone()),
+        _ => None,
+    };
+    for (block, at) in (first..).zip((0..data.len()).step_by(SLOT_BYTES)) {
+        let bytes = match &single {
+            Some(only) => only.slice(at..at + SLOT_BYTES),
+            None => data.slice(at..at + SLOT_BYTES).contiguous(),
+        };
+        if bytes.iter().any(|byte| *byte != 0) {
+            let crc = crc32c(&bytes);
+            items.push_back(Item::Block { block, data: bytes, crc });
+        } else if let Some(Item::Zeros { block: start, count }) = items.back_mut()
+            && *start + *count == block
+        {
+            *count += 1;
+        } else {
+            items.push_back(Item::Zeros { block, count: 1 });
+        }
+    }
+    items.into()
+}

@@ -1,0 +1,127 @@
+//! What a root says of segments and leaves. Byte table: `docs/formats/log.md`.
+
+use std::collections::BTreeMap;
+
+use super::leaf::LeafKey;
+use crate::cursor::Cursor;
+
+/// Where a leaf lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeafPlace {
+    pub segment: u32,
+    /// In the segment, in multiples of [`super::leaf::LEAF_GRAIN`].
+    pub at: u32,
+    /// How long it is, in the same unit.
+    pub len: u8,
+    /// Its blocks that have a place.
+    pub blocks: u16,
+}
+
+/// A segment of data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DataSegment {
+    pub generation: u64,
+    /// The newest record in it.
+    pub newest: u64,
+    /// The slots that hold a block which somebody needs, 64 a word.
+    pub bits: Vec<u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub data: BTreeMap<u32, DataSegment>,
+    /// Generations of map segments.
+    pub map: BTreeMap<u32, u64>,
+    pub leaves: BTreeMap<LeafKey, LeafPlace>,
+}
+
+/// Bytes of a state with so many of each, whose segments have so many slots.
+pub(crate) fn encoded_len(data: usize, map: usize, leaves: usize, slots: u32) -> usize {
+    let words = slots.div_ceil(u64::BITS) as usize;
+    4 + data * (20 + words * 8) + 4 + map * MAP_ENTRY_BYTES + 8 + leaves * 23
+}
+
+/// Bytes of a map segment's entry.
+pub(crate) const MAP_ENTRY_BYTES: usize = 12;
+
+/// The state of a log that holds nothing, which is not written anywhere.
+pub(crate) fn empty() -> Vec<u8> {
+    Vec::new()
+}
+
+impl State {
+    /// The bytes, with these leaves instead of its own: a running log need not copy its directory.
+    pub(crate) fn encode_with(&self, leaves: &BTreeMap<LeafKey, LeafPlace>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&(self.data.len() as u32).to_le_bytes());
+        for (segment, data) in &self.data {
+            bytes.extend_from_slice(&segment.to_le_bytes());
+            bytes.extend_from_slice(&data.generation.to_le_bytes());
+            bytes.extend_from_slice(&data.newest.to_le_bytes());
+            data.bits.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        }
+        bytes.extend_from_slice(&(self.map.len() as u32).to_le_bytes());
+        for (segment, generation) in &self.map {
+            bytes.extend_from_slice(&segment.to_le_bytes());
+            bytes.extend_from_slice(&generation.to_le_bytes());
+        }
+        encode_leaves(leaves, &mut bytes);
+        bytes
+    }
+
+    /// Reads what [`State::encode_with`] wrote, for segments of so many slots.
+    pub(crate) fn decode(bytes: &[u8], slots: u32) -> Option<State> {
+        let mut state = State::default();
+        if bytes.is_empty() {
+            return Some(state);
+        }
+        let mut fields = Cursor::new(bytes);
+        let words = slots.div_ceil(u64::BITS);
+        for _ in 0..fields.u32()? {
+            let segment = fields.u32()?;
+            let (generation, newest) = (fields.u64()?, fields.u64()?);
+            let bits = (0..words).map(|_| fields.u64()).collect::<Option<Vec<u64>>>()?;
+            let beyond = slots % u64::BITS;
+            if beyond > 0 && bits.last().is_some_and(|last| last >> beyond != 0) {
+                return None;
+            }
+            if state.data.insert(segment, DataSegment { generation, newest, bits }).is_some() {
+                return None;
+            }
+        }
+        for _ in 0..fields.u32()? {
+            let segment = fields.u32()?;
+            if state.map.insert(segment, fields.u64()?).is_some() || state.data.contains_key(&segment) {
+                return None;
+            }
+        }
+        for _ in 0..fields.u64()? {
+            let key = (fields.u32()?, fields.u64()?);
+            let segment = fields.u32()?;
+            let (at, len, blocks) = (fields.u32()?, fields.u8()?, fields.u16()?);
+            let end = u64::from(at) + u64::from(len);
+            let inside =
+                end <= u64::from(slots) * (super::place::SLOT_BYTES / super::leaf::LEAF_GRAIN) as u64;
+            let sound = inside && len > 0 && blocks > 0 && u64::from(blocks) <= super::leaf::LEAF_BLOCKS;
+            if !sound || !state.map.contains_key(&segment) {
+                return None;
+            }
+            if state.leaves.insert(key, LeafPlace { segment, at, len, blocks }).is_some() {
+                return None;
+            }
+        }
+        fields.is_at_end().then_some(state)
+    }
+}
+
+fn encode_leaves(leaves: &BTreeMap<LeafKey, LeafPlace>, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&(leaves.len() as u64).to_le_bytes());
+    for ((branch, number), place) in leaves {
+        bytes.extend_from_slice(&branch.to_le_bytes());
+        bytes.extend_from_slice(&number.to_le_bytes());
+        bytes.extend_from_slice(&place.segment.to_le_bytes());
+        bytes.extend_from_slice(&place.at.to_le_bytes());
+        bytes.push(place.len);
+        bytes.extend_from_slice(&place.blocks.to_le_bytes());
+    }
+}

@@ -1,0 +1,193 @@
+use super::*;
+
+#[test]
+fn what_is_written_is_read_also_after_reopening() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let before = pool.usage().free;
+        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        {
+            let slices = slices(&pool, &disks, id);
+            let slice = &slices[0];
+            for at in 0..200 {
+                assert_eq!(read(slice, at).await, Ok(0));
+                write(slice, at, at + 1, Durability::Durable).await.unwrap();
+                assert_eq!(read(slice, at).await, Ok(at + 1));
+            }
+            slice.zero(ByteOffset(50 * BLOCK), ByteLen(50 * BLOCK)).await.unwrap();
+            // Parts of blocks.
+            slice.write(ByteOffset(BLOCK / 2), Chain::copy_of(&block(7)), Durability::Durable).await.unwrap();
+            check(slice).await;
+            let all = slice.read(ByteOffset(0), ByteLen(4 << 20)).await.unwrap().to_vec();
+            assert_eq!(all[..BLOCK as usize / 2], block(1)[..BLOCK as usize / 2]);
+            assert_eq!(all[BLOCK as usize / 2..BLOCK as usize * 3 / 2], block(7));
+            let ranges = slice.allocated(ByteOffset(0), ByteLen(4 << 20), 9).await.unwrap();
+            assert_eq!(
+                ranges,
+                [(ByteOffset(0), ByteLen(50 * BLOCK)), (ByteOffset(100 * BLOCK), ByteLen(100 * BLOCK))]
+            );
+        }
+        pool.logs_ended().await;
+        drop((pool, disks));
+        let pool = open(1).await;
+        let disks = pool.share_disks().attach();
+        {
+            let slices = slices(&pool, &disks, id);
+            let slice = &slices[0];
+            slice.ready().await.unwrap();
+            for at in 2..200 {
+                let expected = if (50..100).contains(&at) { 0 } else { at + 1 };
+                assert_eq!(read(slice, at).await, Ok(expected), "block {at}");
+            }
+            check(slice).await;
+            assert_eq!(pool.volume(id).unwrap().reserved, ByteLen(150 * BLOCK));
+            assert!(matches!(pool.delete_volume(id).await, Err(crate::StoreError::VolumeOpen(_))));
+        }
+        pool.delete_volume(id).await.unwrap();
+        assert_eq!(pool.usage().free, before, "the last log volume leaves nothing");
+        pool.export().await.unwrap();
+    });
+}
+
+#[test]
+fn a_durable_write_of_a_block_is_one_device_write() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    let (pool, slice) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        slice.ready().await.unwrap();
+        (pool, slice)
+    });
+    let recording = world.record_disk(node, path(0));
+    let slice = world.block_on(node, CORE, || async move {
+        for at in 0..5 {
+            write(&slice, at, 1 + at, Durability::Durable).await.unwrap();
+        }
+        slice
+    });
+    // Each is given to the disk, and done.
+    assert_eq!(recording.len(), 10);
+    world.block_on(node, CORE, || async move { drop((pool, slice)) });
+}
+
+#[test]
+fn rot_is_told_and_never_returned() {
+    for seed in 0..20 {
+        let world = World::new(seed);
+        let node = machine(&world, 1, 16 << 20, 1);
+        let (pool, slice) = world.block_on(node, CORE, || async {
+            let pool = create(1).await;
+            let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+            let disks = pool.share_disks().attach();
+            let slice = slices(&pool, &disks, id).remove(0);
+            for at in 0..100 {
+                write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+            }
+            idle(&slice).await;
+            (pool, slice)
+        });
+        let mut disk = vec![0; 16 << 20];
+        world.disk_image(node, path(0)).read(0, &mut disk);
+        let target = seed * 5 % 100;
+        let wanted = block(target + 1);
+        let found: Vec<usize> =
+            disk.chunks(4096).enumerate().filter(|(_, slot)| *slot == wanted).map(|(at, _)| at).collect();
+        for slot in found {
+            let at = (slot * 4096) as u64 + 512 * (seed % 8);
+            world.corrupt_disk(node, path(0), at..at + 512);
+        }
+        world.block_on(node, CORE, move || async move {
+            let error = read(&slice, target).await.unwrap_err();
+            let SliceError::Unreadable(bad) = error else { panic!("{error}") };
+            assert_eq!((bad.offset.0, bad.cause), (target * BLOCK, crate::ReadFailure::Medium));
+            // Others are not concerned, and whoever has it writes it again.
+            let other = (target + 1) % 100;
+            assert_eq!(read(&slice, other).await, Ok(other + 1));
+            slice.rewrite(ByteOffset(target * BLOCK), Chain::copy_of(&block(target + 1))).await.unwrap();
+            assert_eq!(read(&slice, target).await, Ok(target + 1));
+            drop((pool, slice));
+        });
+    }
+}
+
+/// Slices s of all volumes are one core's, however many cores there are; nobody opens a log twice.
+#[test]
+fn three_cores_have_a_log_each() {
+    let world = World::new(3);
+    let node = machine(&world, 1, 32 << 20, 3);
+    let (pool, ids) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let mut ids = Vec::new();
+        for name in ["a", "b"] {
+            ids.push(pool.create_volume(spec(name, 4 << 20, 4)).await.unwrap().id);
+        }
+        (pool, ids)
+    });
+    let mut open = Vec::new();
+    for core in 0..3 {
+        let (specs, disks) = world.inspect(node, CORE, || {
+            let specs: Vec<_> =
+                ids.iter().flat_map(|id| pool.volume_slices(*id, CoreId(core), 3).unwrap()).collect();
+            (specs, pool.share_disks())
+        });
+        let slices = world.block_on(node, CoreId(core), move || async move {
+            let disks = disks.attach();
+            let slices: Vec<Slice> = specs.into_iter().map(|spec| spec.open(&disks)).collect();
+            for (number, slice) in slices.iter().enumerate() {
+                for at in 0..40 {
+                    write(slice, at, at + 100 * number as u64 + 1, Durability::Durable).await.unwrap();
+                }
+            }
+            for (number, slice) in slices.iter().enumerate() {
+                for at in 0..40 {
+                    assert_eq!(read(slice, at).await, Ok(at + 100 * number as u64 + 1));
+                }
+                check(slice).await;
+            }
+            slices
+        });
+        open.push((core, slices));
+    }
+    // Slice 1 belongs to core 1.
+    let spec = world.inspect(node, CORE, || pool.volume_slices(ids[0], CoreId(1), 3).unwrap().remove(0));
+    let (disks, handle) = world.inspect(node, CORE, || (pool.share_disks(), pool.share_disks()));
+    drop(handle);
+    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        world.inspect(node, CORE, || drop(spec.open(&disks.attach())));
+    }));
+    assert!(refused.is_err(), "the log is open on core 1");
+    for (core, slices) in open {
+        world.inspect(node, CoreId(core), || drop(slices));
+    }
+    world.block_on(node, CORE, || async move { pool.export().await.unwrap() });
+}
+
+/// What a guest writes is data, even if it looks like a record, and a pool of its own at that.
+#[test]
+fn a_guest_may_write_records() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let mut looks = crate::log::golden::head().encode();
+        {
+            let slice = slices(&pool, &disks, id).remove(0);
+            slice.write(ByteOffset(0), Chain::copy_of(&looks), Durability::Durable).await.unwrap();
+            looks[..8].iter_mut().for_each(|byte| *byte = !*byte);
+            slice.write(ByteOffset(BLOCK), Chain::copy_of(&looks), Durability::Durable).await.unwrap();
+        }
+        pool.logs_ended().await;
+        let slice = slices(&pool, &disks, id).remove(0);
+        assert_eq!(slice.read(ByteOffset(BLOCK), ByteLen(BLOCK)).await.unwrap().to_vec(), looks);
+        looks[..8].iter_mut().for_each(|byte| *byte = !*byte);
+        assert_eq!(slice.read(ByteOffset(0), ByteLen(BLOCK)).await.unwrap().to_vec(), looks);
+    });
+}

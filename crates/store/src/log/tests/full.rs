@@ -1,0 +1,109 @@
+use super::*;
+
+/// Writes until there is no room: then reads, UNMAP, and writes where there is room again.
+#[test]
+fn a_full_log_reads_unmaps_and_writes_again() {
+    for seed in 0..8 {
+        let world = World::new(seed);
+        let node = machine(&world, 1, 8 << 20, 1);
+        world.block_on(node, CORE, move || async move {
+            let mut rng = base::Rng::new(seed);
+            let pool = create(1).await;
+            let id = pool.create_volume(spec("v", 64 << 20, 1)).await.unwrap().id;
+            let disks = pool.share_disks().attach();
+            let slice = slices(&pool, &disks, id).remove(0);
+            let blocks = (64 << 20) / BLOCK;
+            let mut written = std::collections::BTreeMap::new();
+            let mut number = 0;
+            for round in 0..4 {
+                let full = loop {
+                    number += 1;
+                    let at = rng.below(blocks);
+                    match write(&slice, at, number, Durability::Durable).await {
+                        Ok(()) => drop(written.insert(at, number)),
+                        Err(error) => break error,
+                    }
+                };
+                assert_eq!(full, SliceError::Full, "round {round}");
+                check(&slice).await;
+                assert!(written.len() > 600, "{} blocks in a pool of 8 MiB", written.len());
+                assert_eq!(slice.reserve(ByteOffset(0), ByteLen(BLOCK)).await, Err(SliceError::Full));
+                for (at, number) in &written {
+                    assert_eq!(read(&slice, *at).await, Ok(*number));
+                }
+                // Block by block: each takes a slot for its record.
+                let gone: Vec<u64> = written.keys().copied().filter(|_| rng.one_in(3)).collect();
+                for at in &gone {
+                    slice.zero(ByteOffset(at * BLOCK), ByteLen(BLOCK)).await.unwrap();
+                    written.remove(at);
+                }
+                for at in gone {
+                    assert_eq!(read(&slice, at).await, Ok(0));
+                }
+                check(&slice).await;
+            }
+            for (at, number) in &written {
+                assert_eq!(read(&slice, *at).await, Ok(*number));
+            }
+            let figures = pool.log_figures()[0].1;
+            assert!(figures.memory < 1 << 20, "{figures:?}");
+        });
+    }
+}
+
+/// A volume of which most is overwritten again and again: the cleaner makes room for all of it.
+#[test]
+fn overwriting_goes_on_for_ever() {
+    for seed in 0..4 {
+        let world = World::new(seed);
+        let node = machine(&world, 1, 8 << 20, 1);
+        world.block_on(node, CORE, move || async move {
+            let mut rng = base::Rng::new(seed);
+            let pool = create(1).await;
+            // Of the pool's 7 MiB.
+            let blocks = 700;
+            let id = pool.create_volume(spec("v", blocks * BLOCK, 1)).await.unwrap().id;
+            let disks = pool.share_disks().attach();
+            let slice = slices(&pool, &disks, id).remove(0);
+            let mut expected = vec![0; blocks as usize];
+            for number in 1..8000 {
+                let at = rng.below(blocks);
+                write(&slice, at, number, Durability::Cached).await.unwrap();
+                expected[at as usize] = number;
+            }
+            for (at, number) in (0..).zip(&expected) {
+                assert_eq!(read(&slice, at).await, Ok(*number));
+            }
+            check(&slice).await;
+            let figures = pool.log_figures()[0].1;
+            assert!(figures.written < 12 * figures.written_by_hosts, "{figures:?}");
+        });
+    }
+}
+
+/// 1 TiB of addresses, blocks here and there: memory is what was written, not what could be.
+#[test]
+fn a_sparse_volume_is_small() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 64 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let id = pool.create_volume(spec("v", 1 << 40, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        let mut rng = base::Rng::new(1);
+        let blocks: Vec<u64> = (0..3000).map(|_| rng.below((1 << 40) / BLOCK)).collect();
+        for at in &blocks {
+            write(&slice, *at, at + 1, Durability::Durable).await.unwrap();
+        }
+        for at in &blocks {
+            assert_eq!(read(&slice, *at).await, Ok(at + 1));
+        }
+        check(&slice).await;
+        let figures = pool.log_figures()[0].1;
+        assert!(figures.memory < 1 << 20, "{figures:?}");
+        slice.zero(ByteOffset(0), ByteLen(1 << 40)).await.unwrap();
+        check(&slice).await;
+        assert_eq!(pool.volume(id).unwrap().reserved, ByteLen(0), "UNMAP shows at once");
+    });
+}

@@ -1,0 +1,133 @@
+//! Tests of logs below a pool, with small segments and tables, so that everything wraps.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use base::{BlockSize, ByteLen, ByteOffset, Chain};
+use rt::sim::{DiskImage, NodeId, World};
+use rt::{CoreId, Durability};
+
+use super::{Log, LogTuning};
+use crate::budget::RamBudget;
+use crate::catalog::{Host, VolumeKind};
+use crate::disks::CoreDisks;
+use crate::error::SliceError;
+use crate::id::{HostId, VolumeId};
+use crate::pool::{CreateOptions, NewDisk, OpenPool, Pool, VolumeSpec};
+use crate::slice::Slice;
+
+mod basic;
+mod crash;
+mod full;
+mod model;
+mod zones;
+
+const CORE: CoreId = CoreId(0);
+const BLOCK: u64 = 4096;
+
+pub(super) fn tuning() -> LogTuning {
+    LogTuning {
+        segment: Some(ByteLen(64 << 10)),
+        zone_segments: 16,
+        leaf_bytes: 16 << 10,
+        changes_max: 256,
+        replay_bytes: 512 << 10,
+    }
+}
+
+fn path(disk: usize) -> PathBuf {
+    PathBuf::from(format!("/disk{disk}"))
+}
+
+fn ram() -> RamBudget {
+    RamBudget::new(ByteLen(0))
+}
+
+fn host() -> Host {
+    Host { id: HostId([1; 16]), name: "host".into() }
+}
+
+/// A machine with disks that are full of other people's mail.
+fn machine(world: &World, disks: usize, bytes: u64, cores: usize) -> NodeId {
+    let node = world.add_node("node", cores, |_| std::future::pending());
+    for number in 0..disks {
+        let mut image = DiskImage::new(bytes, 512);
+        image.write(0, &b"some.one else's mail".repeat(bytes as usize / 20 + 1)[..bytes as usize]);
+        world.put_disk(node, path(number), image);
+    }
+    node
+}
+
+async fn create(disks: usize) -> Pool {
+    let disk = |number| NewDisk { path: path(number), create: None, reserve: false };
+    let extent = Some(ByteLen(64 << 10));
+    let options = CreateOptions { name: "pool".into(), host: host(), extent, wipe: true, ram: ram() };
+    let pool = Pool::create((0..disks).map(disk).collect(), options).await.unwrap();
+    pool.set_log_tuning(tuning());
+    pool
+}
+
+async fn open(disks: usize) -> Pool {
+    let paths: Vec<PathBuf> = (0..disks).map(path).collect();
+    let pool =
+        Pool::open(&paths, OpenPool { host: host(), force: false, ram: ram(), joining: None }).await.unwrap();
+    pool.set_log_tuning(tuning());
+    pool
+}
+
+fn spec(name: &str, capacity: u64, slices: u16) -> VolumeSpec {
+    VolumeSpec {
+        name: name.into(),
+        kind: VolumeKind::Log,
+        block_size: BlockSize::B512,
+        physical_exponent: 3,
+        capacity: ByteLen(capacity),
+        slices: Some(slices),
+        created: 0,
+        id: None,
+        copy: None,
+    }
+}
+
+/// The slices of a volume on one core.
+fn slices(pool: &Pool, disks: &CoreDisks, id: VolumeId) -> Vec<Rc<Slice>> {
+    let specs = pool.volume_slices(id, CORE, 1).unwrap();
+    specs.into_iter().map(|spec| Rc::new(spec.open(disks))).collect()
+}
+
+fn log_of(slice: &Slice) -> &Rc<Log> {
+    match slice {
+        Slice::Log(slice) => slice.log(),
+        _ => panic!("a log slice"),
+    }
+}
+
+async fn idle(slice: &Slice) {
+    let mut turns = 0;
+    while !log_of(slice).is_idle() {
+        rt::sleep(std::time::Duration::from_millis(1)).await;
+        turns += 1;
+        assert!(turns < 20_000, "the log never comes to rest: {}", log_of(slice).at_what());
+    }
+}
+
+async fn check(slice: &Slice) {
+    idle(slice).await;
+    log_of(slice).check().await;
+}
+
+/// A block that is full of a number; 0: zeros.
+fn block(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(BLOCK as usize / 8)
+}
+
+async fn write(slice: &Slice, at: u64, number: u64, durability: Durability) -> Result<(), SliceError> {
+    slice.write(ByteOffset(at * BLOCK), Chain::copy_of(&block(number)), durability).await
+}
+
+async fn read(slice: &Slice, at: u64) -> Result<u64, SliceError> {
+    let bytes = slice.read(ByteOffset(at * BLOCK), ByteLen(BLOCK)).await?.to_vec();
+    let number = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    assert_eq!(bytes, block(number), "block {at} is of one piece");
+    Ok(number)
+}

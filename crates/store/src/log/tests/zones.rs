@@ -1,0 +1,181 @@
+//! What the pool lends, and what it gets back.
+
+use super::*;
+
+/// Writes until the log has borrowed, unmaps all, and waits until it has given back what it does not need.
+#[test]
+fn zones_go_back_to_the_pool() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 24 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let id = pool.create_volume(spec("v", 1 << 30, 1)).await.unwrap().id;
+        let fresh = pool.usage().free;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        for at in 0..3000 {
+            write(&slice, at, at + 1, Durability::Cached).await.unwrap();
+        }
+        let full = pool.usage().free;
+        assert!(full.0 + (12 << 20) <= fresh.0, "{full:?} of {fresh:?}");
+        slice.zero(ByteOffset(0), ByteLen(1 << 30)).await.unwrap();
+        // Each zone goes with a root of its own, and each root is made by a record that finds the log so.
+        for at in 0..400 {
+            slice.zero(ByteOffset(0), ByteLen(512 * BLOCK)).await.unwrap();
+            write(&slice, at % 3, at + 1, Durability::Cached).await.unwrap();
+            idle(&slice).await;
+        }
+        check(&slice).await;
+        let free = pool.usage().free;
+        assert!(free.0 >= fresh.0 - (4 << 20), "{free:?} of {fresh:?}");
+        assert_eq!(read(&slice, 0).await, Ok(400));
+    });
+}
+
+/// A full file system under a pool's file: no zone, so there is no room; nothing fails, and all goes on when there is some.
+#[test]
+fn a_full_file_system_is_no_zone_and_no_failure() {
+    let world = World::new(1);
+    let node = machine(&world, 0, 0, 1);
+    world.set_space(node, Some(16 << 20));
+    let (pool, slice) = world.block_on(node, CORE, || async {
+        let disk = NewDisk { path: path(0), create: Some(ByteLen(64 << 20)), reserve: false };
+        let extent = Some(ByteLen(64 << 10));
+        let options = CreateOptions { name: "pool".into(), host: host(), extent, wipe: false, ram: ram() };
+        let pool = Pool::create(vec![disk], options).await.unwrap();
+        pool.set_log_tuning(tuning());
+        let id = pool.create_volume(spec("v", 1 << 30, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        let mut at = 0;
+        let full = loop {
+            match write(&slice, at, at + 1, Durability::Durable).await {
+                Ok(()) => at += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full, SliceError::Full);
+        assert!(at > 500, "{at} blocks");
+        for at in 0..at {
+            assert_eq!(read(&slice, at).await, Ok(at + 1));
+        }
+        slice.zero(ByteOffset(0), ByteLen(BLOCK)).await.unwrap();
+        check(&slice).await;
+        assert!(!slice.is_offline());
+        (pool, slice)
+    });
+    world.set_space(node, Some(32 << 20));
+    world.block_on(node, CORE, || async move {
+        for at in 0..1500 {
+            write(&slice, at, at + 7, Durability::Durable).await.unwrap();
+        }
+        check(&slice).await;
+        drop((pool, slice));
+    });
+}
+
+/// A disk that was added is lent from, although the core that runs the log was not told.
+#[test]
+fn zones_may_lie_on_a_disk_that_was_added() {
+    let world = World::new(1);
+    let node = machine(&world, 2, 5 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let id = pool.create_volume(spec("v", 1 << 30, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        pool.add_disk(NewDisk { path: path(1), create: None, reserve: false }, true).await.unwrap();
+        for at in 0..600 {
+            write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+        }
+        for at in 0..600 {
+            assert_eq!(read(&slice, at).await, Ok(at + 1));
+        }
+        check(&slice).await;
+        assert!(pool.usage().disks[1].free < pool.usage().disks[1].total);
+    });
+}
+
+/// Both slots of one mirror are damaged: the other one counts. Of both mirrors: the log is refused, and with it its volumes.
+#[test]
+fn roots_are_there_twice() {
+    for mirrors in [1, 2] {
+        let world = World::new(1);
+        let node = machine(&world, 1, 16 << 20, 1);
+        let (pool, id) = world.block_on(node, CORE, || async {
+            let pool = create(1).await;
+            let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+            let disks = pool.share_disks().attach();
+            let slice = slices(&pool, &disks, id).remove(0);
+            write(&slice, 1, 7, Durability::Durable).await.unwrap();
+            drop(slice);
+            pool.logs_ended().await;
+            (pool, id)
+        });
+        let mut disk = vec![0; 16 << 20];
+        world.disk_image(node, path(0)).read(0, &mut disk);
+        let roots = disk.chunks(4096).enumerate().filter(|(_, slot)| slot.starts_with(b"URSALOGR"));
+        let roots: Vec<u64> = roots.map(|(slot, _)| slot as u64 * 4096).collect();
+        assert_eq!(roots.len(), 4, "two slots in each mirror");
+        for root in &roots[..2 * mirrors] {
+            world.corrupt_disk(node, path(0), *root..*root + 512);
+        }
+        world.block_on(node, CORE, move || async move {
+            let disks = pool.share_disks().attach();
+            let slice = slices(&pool, &disks, id).remove(0);
+            let expected = if mirrors == 1 { Ok(7) } else { Err(SliceError::Offline) };
+            assert_eq!(read(&slice, 1).await, expected);
+            assert_eq!(slice.is_offline(), mirrors == 2);
+        });
+    }
+}
+
+/// The catalogue is older than the log, as if the pool had been set back: what the log has belongs to somebody else.
+#[test]
+fn a_log_whose_segments_are_somebody_elses_is_refused() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let id = pool.create_volume(spec("v", 1 << 30, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        for at in 0..900 {
+            write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+        }
+        idle(&slice).await;
+        let handle = log_of(&slice).handle();
+        drop(slice);
+        pool.logs_ended().await;
+        let zones = handle.zones();
+        assert!(zones.len() > 1);
+        zones.keys().skip(1).for_each(|zone| handle.remove_zone(*zone));
+        let slice = slices(&pool, &disks, id).remove(0);
+        assert_eq!(slice.ready().await, Err(SliceError::Offline));
+        assert_eq!(write(&slice, 1, 1, Durability::Durable).await, Err(SliceError::Offline));
+    });
+}
+
+/// A write that fails takes the log out of service, as it does the disk.
+#[test]
+fn a_log_is_out_of_service_after_a_failed_write() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    let (pool, slice) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        write(&slice, 1, 7, Durability::Durable).await.unwrap();
+        (pool, slice)
+    });
+    let faults = rt::sim::DiskFaults::default().with_unwritable(0..16 << 20);
+    world.set_disk_faults(node, path(0), faults);
+    world.block_on(node, CORE, || async move {
+        assert_eq!(write(&slice, 2, 8, Durability::Durable).await, Err(SliceError::Unwritable));
+        assert_eq!(write(&slice, 2, 8, Durability::Durable).await, Err(SliceError::Offline));
+        assert_eq!(slice.flush().await, Err(SliceError::Offline));
+        assert!(slice.is_offline());
+        drop((pool, slice));
+    });
+}

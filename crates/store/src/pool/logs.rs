@@ -1,0 +1,351 @@
+//! The logs of a pool: making them, lending them zones, and taking those back.
+//!
+//! A log lives on another core than the pool. It asks ahead of need, so that no write waits for a commit; a zone is its
+//! own when the catalogue says so, and has its space in the file system before that.
+
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use base::{Buf, ByteLen};
+use rt::Durability;
+
+use super::{Inner, Pool, to_the_end};
+use crate::catalog::{Catalog, LogEntry, VolumeEntry, VolumeKind, roots_bytes};
+use crate::error::StoreError;
+use crate::extent::ExtentRun;
+use crate::id::VolumeId;
+use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES};
+use crate::log::root::{ROOTS_BYTES, Root};
+use crate::log::{Lender, LogFigures, LogHandle, LogTuning, NewHandle, Request};
+
+/// A segment is this part of a pool, unless somebody wishes otherwise.
+const SEGMENT_PART: u64 = 8192;
+
+/// The smallest segment then, in bytes: a zone of sixteen is 4 MiB, an extent of a usual pool.
+const SEGMENT_BYTES_MIN: u64 = 256 << 10;
+
+/// A log in which less is live, of a thousand blocks that it can use, cleans rather than borrows.
+const LIVE_WORTH_LENDING: u64 = 500;
+
+/// The same in a pool that is less than half free.
+const LIVE_WORTH_LENDING_WHEN_TIGHT: u64 = 800;
+
+impl Pool {
+    /// Sets the bounds of logs that are made, or opened for the first time since the pool was opened, from now on.
+    pub fn set_log_tuning(&self, tuning: LogTuning) {
+        self.0.log_tuning.set(tuning);
+    }
+
+    /// How full its logs are, by number; of those that were opened since the pool was.
+    pub fn log_figures(&self) -> Vec<(u16, LogFigures)> {
+        let state = self.0.state.borrow();
+        state.logs.iter().map(|(number, log)| (*number, log.figures())).collect()
+    }
+
+    /// Waits until logs whose slices have all been closed have no I/O under way: before the pool is dropped, so that its disks can be opened again.
+    pub async fn logs_ended(&self) {
+        self.0.logs_ended().await;
+    }
+}
+
+impl Inner {
+    pub(super) async fn logs_ended(&self) {
+        let logs: Vec<Arc<LogHandle>> = self.state.borrow().logs.values().cloned().collect();
+        for log in logs.iter().filter(|log| !log.is_open()) {
+            log.ended().await;
+        }
+    }
+
+    /// The log of this number.
+    pub(super) fn log(self: &Rc<Inner>, number: u16) -> Option<Arc<LogHandle>> {
+        if let Some(log) = self.state.borrow().logs.get(&number) {
+            return Some(Arc::clone(log));
+        }
+        self.lend_from_now_on();
+        let mut state = self.state.borrow_mut();
+        let entry = state.catalog.logs.logs.get(&number)?;
+        let zones = entry.zones.iter().map(|(zone, run)| (*zone, self.place_of(*run))).collect();
+        let roots = [0, 1]
+            .map(|mirror| self.place_in(&state.catalog.logs.roots[mirror], u64::from(number) * ROOTS_BYTES));
+        let log = Arc::new(LogHandle::new(NewHandle {
+            number,
+            identity: entry.identity,
+            segment_shift: entry.segment_shift,
+            zone_segments: entry.zone_segments,
+            roots,
+            tuning: self.log_tuning.get(),
+            lender: Arc::clone(&self.lender),
+            zones,
+        }));
+        let has_slice =
+            |volume: &&Rc<VolumeEntry>| volume.kind == VolumeKind::Log && volume.stripe.slices() > number;
+        for volume in state.catalog.volumes.values().filter(has_slice) {
+            log.add_branch(volume.branch);
+        }
+        state.logs.insert(number, Arc::clone(&log));
+        Some(log)
+    }
+
+    /// The disk of an extent run, and the byte at which it begins there.
+    fn place_of(&self, run: ExtentRun) -> (u16, u64) {
+        let geometry = self.layout().geometry[usize::from(run.disk)];
+        (run.disk, geometry.extents_offset() + u64::from(run.start) * geometry.extent_bytes)
+    }
+
+    /// The place of a byte of several runs.
+    fn place_in(&self, runs: &[ExtentRun], mut at: u64) -> (u16, u64) {
+        for run in runs {
+            let len = u64::from(run.count) * self.extent_bytes;
+            if at < len {
+                let (disk, start) = self.place_of(*run);
+                return (disk, start + at);
+            }
+            at -= len;
+        }
+        panic!("the catalogue was checked: roots have their extents")
+    }
+
+    /// Adds logs to `catalog` until there are `count`. Their space is taken, and ready for them; what was taken is
+    /// returned. The caller has its turn.
+    pub(super) async fn add_logs(
+        &self,
+        catalog: &mut Catalog,
+        count: u16,
+    ) -> Result<Vec<ExtentRun>, StoreError> {
+        let before = catalog.logs.clone();
+        let taken = self.take_for_logs(catalog, count)?;
+        let made = self.make_logs(catalog, &before, &taken).await;
+        if let Err(error) = made {
+            self.put_back(&taken);
+            return Err(error);
+        }
+        Ok(taken)
+    }
+
+    fn take_for_logs(&self, catalog: &mut Catalog, count: u16) -> Result<Vec<ExtentRun>, StoreError> {
+        let mut taken = Vec::new();
+        let result = self.take_each(catalog, count, &mut taken);
+        if let Err(error) = result {
+            self.put_back(&taken);
+            return Err(error);
+        }
+        Ok(taken)
+    }
+
+    fn take_each(
+        &self,
+        catalog: &mut Catalog,
+        count: u16,
+        taken: &mut Vec<ExtentRun>,
+    ) -> Result<(), StoreError> {
+        let extent = self.extent_bytes;
+        let mut state = self.state.borrow_mut();
+        if catalog.logs.logs.is_empty() && count > 0 {
+            let wanted = roots_bytes().div_ceil(extent);
+            let roots = state.allocator.allocate(&[wanted, wanted]);
+            let mut roots =
+                roots.ok_or_else(|| no_space(2 * wanted * extent, state.allocator.free() * extent))?;
+            taken.extend(roots.iter().flatten());
+            catalog.logs.roots = [std::mem::take(&mut roots[0]), std::mem::take(&mut roots[1])];
+        }
+        let total = self.layout().geometry.iter().map(|geometry| u64::from(geometry.extents) * extent).sum();
+        let (segment, zone_segments) = sizes(&self.log_tuning.get(), total, extent);
+        for number in catalog.logs.logs.len() as u16..count {
+            let mut log = LogEntry {
+                identity: rt::secret_bytes(),
+                segment_shift: segment.trailing_zeros() as u8,
+                zone_segments,
+                zones: BTreeMap::new(),
+            };
+            let wanted = log.zone_extents(extent);
+            let run = state.allocator.allocate_run(wanted);
+            let run = run.ok_or_else(|| no_space(wanted * extent, state.allocator.free() * extent))?;
+            taken.push(run);
+            log.zones.insert(0, run);
+            catalog.logs.logs.insert(number, log);
+        }
+        Ok(())
+    }
+
+    /// Writes the first roots of logs that are new in `catalog`.
+    async fn make_logs(
+        &self,
+        catalog: &Catalog,
+        before: &crate::catalog::Logs,
+        taken: &[ExtentRun],
+    ) -> Result<(), StoreError> {
+        if before.logs.is_empty() && !taken.is_empty() {
+            let roots: Vec<ExtentRun> = catalog.logs.roots.iter().flatten().copied().collect();
+            self.zero(&roots, &super::ZeroingWatch::default()).await?;
+        }
+        self.allocate(taken).await?;
+        let layout = self.layout();
+        for (number, log) in catalog.logs.logs.iter().filter(|(number, _)| !before.logs.contains_key(number))
+        {
+            let root = Root::first(log.identity, log.segment_shift);
+            let bytes = Buf::copy_of(&root.encode()).share();
+            for mirror in &catalog.logs.roots {
+                let (disk, start) = self.place_in(mirror, u64::from(*number) * ROOTS_BYTES);
+                let disk = layout.disks.disk(disk);
+                // What a former log of this number has left means nothing: it has another identity.
+                let written =
+                    disk.write(start + Root::offset(root.number), bytes.clone(), Durability::Durable).await;
+                written.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes logs out of `catalog` that no volume needs any more. Returns what they had.
+    pub(super) async fn drop_logs(&self, catalog: &mut Catalog) -> Vec<ExtentRun> {
+        let volumes = catalog.volumes.values().filter(|volume| volume.kind == VolumeKind::Log);
+        let needed = volumes.map(|volume| volume.stripe.slices()).max().unwrap_or(0);
+        let mut given_up = Vec::new();
+        let unneeded: Vec<u16> = catalog.logs.logs.range(needed..).map(|(number, _)| *number).collect();
+        for number in unneeded {
+            let log = self.state.borrow().logs.get(&number).cloned();
+            if let Some(log) = log {
+                log.ended().await;
+            }
+            let entry = catalog.logs.logs.remove(&number);
+            given_up.extend(entry.into_iter().flat_map(|log| log.zones.into_values()));
+        }
+        if catalog.logs.logs.is_empty() {
+            given_up.extend(catalog.logs.roots.iter_mut().flat_map(std::mem::take));
+        }
+        given_up
+    }
+
+    /// Answers what logs ask, from now on.
+    fn lend_from_now_on(self: &Rc<Inner>) {
+        if self.lending.replace(true) {
+            return;
+        }
+        let (inner, lender) = (Rc::downgrade(self), Arc::clone(&self.lender));
+        rt::spawn(async move { answer(&inner, &lender).await }).detach();
+    }
+
+    /// Whether a log gets a zone, and what it is then.
+    async fn lend(self: Rc<Inner>, number: u16, live_permille: u64, urgent: bool) -> bool {
+        let Ok(_change) = self.begin_change() else { return false };
+        let _turn = self.turn().await;
+        let mut catalog = self.state.borrow().catalog.clone();
+        let Some(log) = catalog.logs.logs.get_mut(&number) else { return false };
+        let run = {
+            let mut state = self.state.borrow_mut();
+            let total: u64 = self.layout().geometry.iter().map(|geometry| u64::from(geometry.extents)).sum();
+            let tight = state.allocator.free() * 2 < total;
+            let worth = if tight { LIVE_WORTH_LENDING_WHEN_TIGHT } else { LIVE_WORTH_LENDING };
+            if !urgent && live_permille < worth {
+                return false;
+            }
+            let Some(run) = state.allocator.allocate_run(log.zone_extents(self.extent_bytes)) else {
+                return false;
+            };
+            run
+        };
+        let zone = (0..).find(|zone| !log.zones.contains_key(zone)).unwrap_or(0);
+        let fits = (u64::from(zone) + 1) * u64::from(log.zone_segments) <= u64::from(SEGMENTS_MAX);
+        let allocated = self.allocate(&[run]).await;
+        if let (true, Err(error)) = (fits, &allocated) {
+            tracing::warn!(log = number, %error, "a log gets no zone: no space can be reserved for it");
+        }
+        if !fits || allocated.is_err() {
+            self.put_back(&[run]);
+            return false;
+        }
+        log.zones.insert(zone, run);
+        if self.commit_or_put_back(catalog, &[run]).await.is_err() {
+            return false;
+        }
+        let log = self.state.borrow().logs.get(&number).cloned();
+        if let Some(log) = log {
+            log.add_zone(zone, self.place_of(run), self.layout().disks.share());
+        }
+        true
+    }
+
+    /// Takes a zone back.
+    async fn take_back(self: Rc<Inner>, number: u16, zone: u32) {
+        let Ok(_change) = self.begin_change() else { return };
+        let turn = self.turn().await;
+        let mut catalog = self.state.borrow().catalog.clone();
+        let log = catalog.logs.logs.get_mut(&number);
+        let Some(run) = log.and_then(|log| log.zones.remove(&zone)) else { return };
+        // If it cannot be said, the zone is the log's until the pool is reopened.
+        if self.commit(catalog, super::Superblocks::OfMetadataDisks).await.is_err() {
+            return;
+        }
+        drop(turn);
+        if let Err(error) = self.zero(&[run], &super::ZeroingWatch::default()).await {
+            tracing::warn!(log = number, %error, "the space of a log could not be released on the disk");
+        }
+        self.put_back(&[run]);
+    }
+
+    /// The bytes that a volume takes in the logs, as far as is known.
+    pub(super) fn used_in_logs(&self, id: VolumeId) -> ByteLen {
+        let state = self.state.borrow();
+        let Some(volume) = state.catalog.volumes.get(&id) else { return ByteLen(0) };
+        if volume.kind != VolumeKind::Log {
+            return ByteLen(0);
+        }
+        let logs = (0..volume.stripe.slices()).filter_map(|slice| state.logs.get(&slice));
+        ByteLen(logs.map(|log| log.used(volume.branch)).sum())
+    }
+}
+
+/// Answers logs until the pool is gone. Holds on to nothing while it waits.
+async fn answer(pool: &Weak<Inner>, lender: &Lender) {
+    loop {
+        lender.bell.wait().await;
+        while let Some(request) = lender.next() {
+            let Some(inner) = pool.upgrade() else { return };
+            match request {
+                Request::Borrow { log, live_permille, urgent, reply } => {
+                    reply.send(to_the_end(inner.lend(log, live_permille, urgent)).await);
+                }
+                Request::Return { log, zone, reply } => {
+                    to_the_end(inner.take_back(log, zone)).await;
+                    reply.send(());
+                }
+            }
+        }
+        if pool.upgrade().is_none() {
+            return;
+        }
+    }
+}
+
+fn no_space(wanted: u64, free: u64) -> StoreError {
+    StoreError::NoSpace { wanted: ByteLen(wanted), free: ByteLen(free) }
+}
+
+/// Bytes of a segment and segments of a zone, in a pool of `total` bytes.
+fn sizes(tuning: &LogTuning, total: u64, extent: u64) -> (u64, u32) {
+    let slot = SLOT_BYTES as u64;
+    let (min, max) = (u64::from(SEGMENT_SLOTS_MIN) * slot, u64::from(SEGMENT_SLOTS_MAX) * slot);
+    let usual = || (total / SEGMENT_PART).clamp(SEGMENT_BYTES_MIN, max);
+    let wanted = tuning.segment.map_or_else(usual, |segment| segment.0.clamp(min, max));
+    let segment = 1 << wanted.ilog2();
+    // Whole extents.
+    let least = u64::from(tuning.zone_segments.max(1)).next_multiple_of((extent / segment).max(1));
+    (segment, u32::try_from(least).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_is_whole_extents() {
+        let tuning = LogTuning::default();
+        assert_eq!(sizes(&tuning, 16 << 20, 64 << 10), (256 << 10, 16));
+        assert_eq!(sizes(&tuning, 64 << 30, 4 << 20), (8 << 20, 16));
+        assert_eq!(sizes(&tuning, 100 << 40, 512 << 20), (64 << 20, 16));
+        assert_eq!(sizes(&tuning, 100 << 40, 2 << 30), (64 << 20, 32));
+        let small = LogTuning { segment: Some(ByteLen(64 << 10)), zone_segments: 3, ..tuning };
+        assert_eq!(sizes(&small, 16 << 20, 256 << 10), (64 << 10, 4));
+    }
+}
