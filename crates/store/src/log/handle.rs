@@ -67,12 +67,17 @@ pub(crate) enum Request {
 pub(crate) struct Lender {
     /// `None`: the pool is gone.
     requests: Mutex<Option<VecDeque<Request>>>,
+    unanswered: AtomicU64,
     pub(crate) bell: Bell,
 }
 
 impl Default for Lender {
     fn default() -> Lender {
-        Lender { requests: Mutex::new(Some(VecDeque::new())), bell: Bell::default() }
+        Lender {
+            requests: Mutex::new(Some(VecDeque::new())),
+            unanswered: AtomicU64::new(0),
+            bell: Bell::default(),
+        }
     }
 }
 
@@ -80,9 +85,20 @@ impl Lender {
     /// Dropped, and so answered with no, when the pool is gone.
     pub(crate) fn ask(&self, request: Request) {
         if let Some(requests) = &mut *lock(&self.requests) {
+            self.unanswered.fetch_add(1, Ordering::Relaxed);
             requests.push_back(request);
         }
         self.bell.ring();
+    }
+
+    /// A request was answered.
+    pub(crate) fn answered(&self) {
+        self.unanswered.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether all requests were answered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) == 0
     }
 
     /// The pool is gone.

@@ -55,6 +55,8 @@ impl Inner {
         for log in logs.iter().filter(|log| !log.is_open()) {
             log.ended().await;
         }
+        // What they have asked for last goes on without them.
+        self.change_ended.until(|| self.lender.is_idle()).await;
     }
 
     /// The log of this number.
@@ -304,13 +306,16 @@ async fn answer(pool: &Weak<Inner>, lender: &Lender) {
             let Some(inner) = pool.upgrade() else { return };
             match request {
                 Request::Borrow { log, live_permille, urgent, reply } => {
-                    reply.send(to_the_end(inner.lend(log, live_permille, urgent)).await);
+                    let lent = to_the_end(Rc::clone(&inner).lend(log, live_permille, urgent)).await;
+                    reply.send(lent);
                 }
                 Request::Return { log, zone, reply } => {
-                    to_the_end(inner.take_back(log, zone)).await;
+                    to_the_end(Rc::clone(&inner).take_back(log, zone)).await;
                     reply.send(());
                 }
             }
+            lender.answered();
+            inner.change_ended.notify();
         }
         if pool.upgrade().is_none() {
             return;
