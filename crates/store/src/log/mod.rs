@@ -62,7 +62,7 @@ use state::LeafPlace;
 /// Bounds of a log. One figure for each log of a pool, whatever it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogTuning {
-    /// Bytes of a segment of logs that are made from now on: a power of two from 64 KiB to 64 MiB. `None`: an 8192nd of the
+    /// Bytes of a segment of logs that are made from now on: a power of two from 64 KiB to 64 MiB. `None`: a 2048th of the
     /// pool, at least 256 KiB.
     pub segment: Option<ByteLen>,
     /// Segments of a zone of such logs, at least; a zone is whole extents.

@@ -20,7 +20,7 @@ use crate::log::root::{ROOTS_BYTES, Root};
 use crate::log::{Lender, LogFigures, LogHandle, LogTuning, NewHandle, Request};
 
 /// A segment is this part of a pool, unless somebody wishes otherwise.
-const SEGMENT_PART: u64 = 8192;
+const SEGMENT_PART: u64 = 2048;
 
 /// The smallest segment then, in bytes: a zone of sixteen is 4 MiB, an extent of a usual pool.
 const SEGMENT_BYTES_MIN: u64 = 256 << 10;
@@ -347,7 +347,7 @@ mod tests {
     fn a_zone_is_whole_extents() {
         let tuning = LogTuning::default();
         assert_eq!(sizes(&tuning, 16 << 20, 64 << 10), (256 << 10, 16));
-        assert_eq!(sizes(&tuning, 64 << 30, 4 << 20), (8 << 20, 16));
+        assert_eq!(sizes(&tuning, 64 << 30, 4 << 20), (32 << 20, 16));
         assert_eq!(sizes(&tuning, 100 << 40, 512 << 20), (64 << 20, 16));
         assert_eq!(sizes(&tuning, 100 << 40, 2 << 30), (64 << 20, 32));
         let small = LogTuning { segment: Some(ByteLen(64 << 10)), zone_segments: 3, ..tuning };
