@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use base::ByteOffset;
+use base::{ByteLen, ByteOffset};
 use cluster::embedded::Files;
 use cluster::memory::Memory;
 use initiator::{Error, Lun, Options, Session, Timeouts};
@@ -27,7 +27,7 @@ use node::{Config, Control, StartError, Wanted};
 use rt::CoreId;
 use rt::sim::{DiskImage, NodeId, NodeStatus, World};
 use rt::sync::Receiver;
-use store::{NewDisk, VolumeKind};
+use store::{LogTuning, NewDisk, VolumeKind};
 
 use crate::layout::{self, Layout};
 use crate::plan::{Beside, Plan};
@@ -57,6 +57,15 @@ const VOLUME_BESIDE: &str = "beside";
 /// The number of the volume beside it.
 const LUN_BESIDE: Lun = Lun(1);
 const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
+
+/// So small that logs are merged, cleaned and given zones all the time.
+const LOG_TUNING: LogTuning = LogTuning {
+    segment: Some(ByteLen(64 << 10)),
+    zone_segments: 16,
+    leaf_bytes: 16 << 10,
+    changes_max: 1024,
+    replay_bytes: 512 << 10,
+};
 
 /// What nodes need at most to find each other in a quiet world.
 const MEETING_MAX: Duration = Duration::from_secs(30);
@@ -97,6 +106,8 @@ pub struct Volume {
     pub pool: Pool,
     /// Its number for hosts.
     pub lun: Lun,
+    /// Where its blocks are.
+    pub kind: VolumeKind,
     /// How it is used.
     pub layout: Layout,
     /// Its key in the record, once it is made.
@@ -141,7 +152,15 @@ impl Server {
         let portal = SocketAddr::new(world.address(machine), ISCSI_PORT);
         let (data_dir, portals, record) = ("/ursa".into(), vec![portal], record.engine());
         let unix_now = || rt::time_of_day().as_secs();
-        let config = Config { data_dir, portals, record, read_confirm, unix_now, ..Config::default() };
+        let config = Config {
+            data_dir,
+            portals,
+            record,
+            read_confirm,
+            unix_now,
+            log: LOG_TUNING,
+            ..Config::default()
+        };
         let config = Arc::new(config);
         let misled_until = Cell::default();
         Server { machine, portal, config, misled_until, starting: RefCell::default() }
@@ -190,7 +209,8 @@ impl Cluster {
         let world = World::new(plan.seed);
         let volume = |index, name, pool, lun, layout| {
             let (key, number) = (String::new(), 0);
-            Volume { index, name, pool, lun, layout, key, number }
+            let kind = if plan.logs[index] { VolumeKind::Log } else { VolumeKind::Thick };
+            Volume { index, name, pool, lun, kind, layout, key, number }
         };
         let first = Pool { name: POOL, disk: DISK };
         let mut pools = vec![first];
@@ -279,13 +299,13 @@ impl Cluster {
 
     /// Makes a volume and maps it for everybody; gives its key in the record.
     fn make_volume(&self, volume: &Volume, plan: &Plan) -> String {
-        let Volume { name, pool, lun, layout, .. } = *volume;
+        let Volume { name, pool, lun, kind, layout, .. } = *volume;
         let (block_size, copies) = (plan.block, self.servers.len() as u8);
         let made = self.control(0, move |control| async move {
             let new = NewVolume {
                 name: name.into(),
                 pool: Some(pool.name.into()),
-                kind: VolumeKind::Thick,
+                kind,
                 size: layout.capacity,
                 block_size,
                 native_512: false,

@@ -41,6 +41,8 @@ pub struct Plan {
     pub rot: Option<Rot>,
     /// A second volume.
     pub beside: Option<Beside>,
+    /// Whether the first volume, and the second, are log-structured; else they are thick.
+    pub logs: [bool; 2],
     /// What hosts do.
     pub load: Load,
     /// Of which types reservations are by which hosts are fenced off.
@@ -121,6 +123,7 @@ impl Plan {
             disk_block: if part_of(seed, "disk block").one_in(2) { 4096 } else { 512 },
             rot: draw_rot(seed),
             beside: draw_beside(seed),
+            logs: draw_logs(seed),
             load,
             reservations: draw_reservations(seed),
             harms: draw_harms(seed),
@@ -183,6 +186,11 @@ fn draw_beside(seed: u64) -> Option<Beside> {
     [None, None, Some(Beside::SamePool), Some(Beside::OwnPool)][part_of(seed, "beside").below(4) as usize]
 }
 
+fn draw_logs(seed: u64) -> [bool; 2] {
+    let mut rng = part_of(seed, "logs");
+    [rng.one_in(4), rng.one_in(4)]
+}
+
 /// Numbers for a part of a plan, which change by nothing that is drawn for other parts.
 fn part_of(seed: u64, part: &str) -> Rng {
     // FNV-1a.
@@ -204,7 +212,11 @@ impl fmt::Display for Plan {
             "seed {seed}: {nodes} nodes of {cores} cores {votes} in the record, {record}; blocks of {} bytes on disks with {disk_block}",
             block.bytes()
         )?;
-        writeln!(f, "  {load:?}, second volume: {:?}, reservations: {:?}", self.beside, self.reservations)?;
+        writeln!(
+            f,
+            "  {load:?}, second volume: {:?}, log-structured: {:?}, reservations: {:?}",
+            self.beside, self.logs, self.reservations
+        )?;
         writeln!(f, "  {times} times in up to {gap:?} each: {:?}", self.harms)?;
         write!(
             f,

@@ -69,7 +69,8 @@ const COPY_SOLE: u8 = 4;
 const COPY_NEW: u8 = 5;
 
 impl VolumeKind {
-    fn code(self) -> u8 {
+    /// Its number, in the catalogue and between nodes.
+    pub fn code(self) -> u8 {
         match self {
             VolumeKind::Thick => 1,
             VolumeKind::Ram => 2,
@@ -77,7 +78,8 @@ impl VolumeKind {
         }
     }
 
-    fn from_code(code: u8) -> Option<VolumeKind> {
+    /// The kind of this number.
+    pub fn from_code(code: u8) -> Option<VolumeKind> {
         match code {
             1 => Some(VolumeKind::Thick),
             2 => Some(VolumeKind::Ram),

@@ -150,6 +150,7 @@ impl Control {
     /// Takes a pool's volumes and disks off all cores.
     pub(super) async fn close_pool(&self, changing: &Changing, pool: &Pool) {
         self.close_volumes(changing, pool).await;
+        pool.logs_ended().await;
         let id = pool.id();
         on_all_cores(move || async move { Shard::current().remove_disks(id) }).await;
     }

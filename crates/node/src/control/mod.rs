@@ -51,7 +51,7 @@ pub use link::JoinError;
 use proto::iscsi::target::LoginStatus;
 use rt::CoreId;
 use rt::sync::Notify;
-use store::{Host, Pool, RamBudget, StoreError};
+use store::{Host, LogTuning, Pool, RamBudget, StoreError};
 
 pub(crate) use self::access::{HOSTS, TARGETS};
 pub use self::access::{MapSpec, TargetChange, TargetSpec};
@@ -120,6 +120,8 @@ pub struct Control {
     /// This server, as pools know it.
     host: Host,
     ram: RamBudget,
+    /// The bounds of logs.
+    log: LogTuning,
     /// Logins that were refused, by what the initiator was told.
     refused_logins: RefCell<BTreeMap<u16, u64>>,
     /// Tokens that let nodes join, until the next start.

@@ -361,6 +361,9 @@ impl Control {
 
     /// Notes how a pool of the record stands.
     pub(super) fn know_pool(&self, name: &str, paths: &[PathBuf], state: Opened) {
+        if let Opened::Yes(pool) = &state {
+            pool.set_log_tuning(self.log);
+        }
         let known = KnownPool { paths: paths.to_owned(), state };
         let before = self.pools.borrow_mut().insert(name.to_owned(), known);
         drop(before);

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use replica::{NodeId, Revision};
-use store::{CopyState, Pool, VolumeInfo, VolumeKind};
+use store::{CopyState, Pool, VolumeInfo};
 
 use super::change::{WaitsFor, Work};
 use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
@@ -96,7 +96,7 @@ impl Control {
             slot: slot.index() as u8,
             name: entry.name.clone(),
             pool: added.pool.clone(),
-            ram: info.kind == VolumeKind::Ram,
+            kind: info.kind,
             size: entry.size,
             block_bytes: info.block_size.bytes(),
             physical_exponent: info.physical_exponent,

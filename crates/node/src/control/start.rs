@@ -116,6 +116,7 @@ impl Control {
             registry: Registry::new(rt::cores()),
             host: Host { id, name: config.name.clone() },
             ram: RamBudget::new(ByteLen(config.ram_bytes_max)),
+            log: config.log,
             refused_logins: RefCell::default(),
             tokens: RefCell::default(),
             shown_paths: RefCell::default(),

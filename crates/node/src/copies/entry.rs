@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use base::{BlockSize, ByteLen};
 use replica::{Config, CopyState, Epoch, Incarnation, NodeId, Revision, Slot, Slots, Standing};
 use serde::{Deserialize, Serialize};
-use store::{PoolId, PoolMark, VolumeId};
+use store::{PoolId, PoolMark, VolumeId, VolumeKind};
 
 use super::cause::Cause;
 use super::disk_range::DiskRange;
@@ -392,6 +392,22 @@ impl CopyEntry {
     }
 }
 
+/// [`VolumeKind`] as its number.
+mod kind_code {
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::{Serialize, Serializer};
+    use store::VolumeKind;
+
+    pub fn serialize<S: Serializer>(kind: &VolumeKind, serializer: S) -> Result<S::Ok, S::Error> {
+        kind.code().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<VolumeKind, D::Error> {
+        let code = u8::deserialize(deserializer)?;
+        VolumeKind::from_code(code).ok_or_else(|| D::Error::custom(format!("{code} is no kind of volume")))
+    }
+}
+
 /// What a node needs to make its copy of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewCopy {
@@ -403,8 +419,9 @@ pub struct NewCopy {
     pub name: String,
     /// The pool; `None`: the only one, or the default one.
     pub pool: Option<String>,
-    /// In memory, or on disks.
-    pub ram: bool,
+    /// Where its blocks are, by its number in the catalogue.
+    #[serde(with = "kind_code")]
+    pub kind: VolumeKind,
     /// Its capacity in bytes, whole blocks.
     pub size: u64,
     /// Bytes of a logical block.

@@ -133,7 +133,7 @@ fn the_sessions_of_a_target_that_is_deleted_end_and_see_nothing_meanwhile() {
 #[test]
 fn clients_hear_of_a_volume_that_grows_and_use_its_new_end() {
     each_seed(4, |seed| {
-        for kind in [VolumeKind::Thick, VolumeKind::Ram] {
+        for kind in [VolumeKind::Thick, VolumeKind::Ram, VolumeKind::Log] {
             let rig = Rig::new(seed, 2);
             let shape = Shape { kind, ..Shape::thick() };
             rig.add(shape);

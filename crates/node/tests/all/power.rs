@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockSize, Rng};
+use store::VolumeKind;
 
 use crate::commands::set_write_cache;
 use crate::rig::{Rig, Shape, log_in};
@@ -15,8 +16,10 @@ use crate::workload::{Worker, read_all, volume_number};
 /// Cuts the power under load, again and again, and looks at everything after each restart.
 pub(crate) fn cut_the_power_under_load(seed: u64, write_through: bool) -> u64 {
     let rig = Rig::new(seed, 2);
-    let shapes =
-        [Shape::thick(), Shape { name: "sectors", block: BlockSize::B512, mib: 3, lun: 1, ..Shape::thick() }];
+    let sectors = Shape { name: "sectors", block: BlockSize::B512, mib: 3, lun: 1, ..Shape::thick() };
+    let log = Shape { name: "log", kind: VolumeKind::Log, lun: 2, ..Shape::thick() };
+    let log_sectors = Shape { name: "log-sectors", kind: VolumeKind::Log, lun: 3, ..sectors };
+    let shapes = [Shape::thick(), sectors, log, log_sectors];
     shapes.into_iter().for_each(|shape| rig.add(shape));
     if write_through {
         rig.client("administrator").run(move |portal| async move {

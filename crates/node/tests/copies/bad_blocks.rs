@@ -77,7 +77,7 @@ impl Cluster {
     }
 
     /// Writes what [`marked`] says to these blocks through the first node.
-    fn write_marked(&self, lbas: impl IntoIterator<Item = u64> + 'static) {
+    pub(super) fn write_marked(&self, lbas: impl IntoIterator<Item = u64> + 'static) {
         let (client, portal) = (self.client("writer"), self.portal(0));
         self.world.block_on(client, CoreId(0), move || async move {
             let session = log_in(portal, "writer").await.unwrap();
@@ -105,7 +105,7 @@ impl Cluster {
         })
     }
 
-    fn assert_reads(&self, by: usize, lbas: impl IntoIterator<Item = u64> + Clone + 'static) {
+    pub(super) fn assert_reads(&self, by: usize, lbas: impl IntoIterator<Item = u64> + Clone + 'static) {
         let found = self.read_all(by, lbas.clone());
         let expected: Vec<_> = lbas.into_iter().map(|lba| Ok(marked(lba))).collect();
         assert_eq!(found, expected);

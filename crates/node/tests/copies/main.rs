@@ -20,6 +20,7 @@ mod full_disks;
 mod ghosts;
 mod given_up;
 mod links;
+mod logs;
 mod many;
 #[cfg(debug_assertions)]
 mod mistakes;
@@ -342,7 +343,7 @@ async fn read(session: &Session, lba: u64) -> Result<u64, initiator::Error> {
 #[test]
 fn what_is_written_on_one_node_is_read_on_all() {
     each_seed(3, |seed| {
-        for kind in [VolumeKind::Thick, VolumeKind::Ram] {
+        for kind in [VolumeKind::Thick, VolumeKind::Ram, VolumeKind::Log] {
             let cluster = Cluster::new(seed, 3, 2);
             cluster.add_volume(kind, 3);
             let portals: Vec<SocketAddr> = (0..3).map(|index| cluster.portal(index)).collect();

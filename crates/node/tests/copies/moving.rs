@@ -89,7 +89,7 @@ fn the_volume(control: &Control) -> String {
 #[test]
 fn a_copy_is_added_and_another_taken_away_while_the_volume_is_used() {
     each_seed(3, |seed| {
-        for kind in [VolumeKind::Thick, VolumeKind::Ram] {
+        for kind in [VolumeKind::Thick, VolumeKind::Ram, VolumeKind::Log] {
             let cluster = Cluster::new(seed, 3, 2);
             cluster.add_volume(kind, 2);
             assert_eq!(cluster.nodes_of_copies(0), [1, 2]);
@@ -294,7 +294,7 @@ fn new_blocks(mib: u64) -> [u64; 2] {
 #[test]
 fn a_volume_grows_with_all_of_its_copies() {
     each_seed(3, |seed| {
-        for kind in [VolumeKind::Thick, VolumeKind::Ram] {
+        for kind in [VolumeKind::Thick, VolumeKind::Ram, VolumeKind::Log] {
             let cluster = Cluster::new(seed, 3, 2);
             cluster.add_volume(kind, 2);
             cluster.write_all(0, 1);

@@ -137,6 +137,7 @@ impl Settings {
             data_dir,
             portals,
             ram_bytes_max: given.ram_max.map_or(defaults.ram_bytes_max, |size| size.0),
+            log: defaults.log,
             data_bytes_max: given
                 .data_max
                 .map_or(defaults.data_bytes_max, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use base::{BlockSize, ByteLen};
 use replica::Epoch;
-use store::{CopyOf, CopyState, Pool, VolumeKind, VolumeSpec};
+use store::{CopyOf, CopyState, Pool, VolumeSpec};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
@@ -83,7 +83,7 @@ impl Control {
         };
         let spec = VolumeSpec {
             name: copy.name.clone(),
-            kind: if copy.ram { VolumeKind::Ram } else { VolumeKind::Thick },
+            kind: copy.kind,
             block_size: BlockSize::from_bytes(copy.block_bytes).ok_or(strange("block size"))?,
             physical_exponent: copy.physical_exponent,
             capacity: base::ByteLen(copy.size),

@@ -6,7 +6,6 @@ use std::time::Duration;
 use base::BlockSize;
 use cluster::Transaction;
 use replica::{NodeId, Slot};
-use store::VolumeKind;
 
 use super::super::access::MapSpec;
 use super::super::change::{Changing, WaitsFor};
@@ -100,7 +99,7 @@ impl Control {
             slot: slot as u8,
             name: name.to_string(),
             pool: new.pool.clone(),
-            ram: new.kind == VolumeKind::Ram,
+            kind: new.kind,
             size: 0,
             block_bytes: new.block_size.bytes(),
             physical_exponent: if new.block_size == BlockSize::B512 && !new.native_512 { 3 } else { 0 },

@@ -1,0 +1,187 @@
+//! Volumes whose copies lie in logs: rot is found at every read, and space runs out and comes back.
+
+use super::bad_blocks::marked;
+use super::*;
+
+use base::LbaRange;
+
+/// DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT.
+const FULL: (u8, u16) = (0x07, 0x2707);
+
+impl Cluster {
+    /// The bytes of these blocks, which hold what [`marked`] says, change on a node's disk.
+    fn rot(&self, index: usize, lbas: impl IntoIterator<Item = u64>) {
+        for lba in lbas {
+            let at = self.place_of(index, marked(lba));
+            self.world.corrupt_disk(self.servers[index], DISK, at + 1024..at + 1536);
+        }
+    }
+}
+
+#[test]
+fn a_block_that_has_rotted_comes_from_the_other_copy_and_is_written_again() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Log, 2);
+        cluster.write_marked([3, 700]);
+        cluster.rot(0, [3, 700]);
+        cluster.assert_reads(0, [3, 700]);
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(cluster.in_sync(0), 2, "no copy leaves for that");
+        let codes = cluster.told_of(0, &["read_failed", "block_repaired"]);
+        let told = |code| codes.iter().any(|event| event.code.as_str() == code);
+        assert!(told("read_failed") && told("block_repaired"), "{codes:?}");
+        assert!(cluster.told_of(1, &["read_failed"]).is_empty(), "the other node's disk is well");
+        // It can be read without the other copy.
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster.assert_reads(0, [3, 700]);
+    });
+}
+
+#[test]
+fn without_another_copy_a_block_that_has_rotted_is_a_medium_error_until_it_is_written() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 1);
+    cluster.write_marked([3, 4, 700]);
+    cluster.rot(0, [3]);
+    let (client, portal) = (cluster.client("host"), cluster.portal(0));
+    cluster.world.block_on(client, CoreId(0), move || async move {
+        let session = log_in(portal, "host").await.unwrap();
+        let error = read(&session, 3).await.unwrap_err();
+        assert_eq!(error.sense(), Some((0x03, 0x1100)), "{error}");
+        assert_eq!(read(&session, 4).await.unwrap(), marked(4));
+        write(&session, 3, 5).await.unwrap();
+        assert_eq!(read(&session, 3).await.unwrap(), 5);
+    });
+}
+
+const CHUNK: u64 = 64;
+
+fn chunk(value: u64) -> Chain {
+    Chain::copy_of(&value.to_le_bytes().repeat(CHUNK as usize * 512))
+}
+
+async fn write_chunk(session: &Session, number: u64, value: u64) -> Result<(), initiator::Error> {
+    attended(async || session.write(LUN, Lba(number * CHUNK), chunk(value), SIZE).await).await
+}
+
+/// Writes one piece after the other until there is no space; says how many it wrote.
+async fn fill_up(session: &Session) -> u64 {
+    for number in 0.. {
+        if let Err(error) = write_chunk(session, number, number).await {
+            assert_eq!(error.sense(), Some(FULL), "after {number} of 256 KiB: {error}");
+            return number;
+        }
+    }
+    unreachable!("the pool is smaller")
+}
+
+/// Gives half of the blocks back, and writes as soon as there is room.
+async fn make_room(session: &Session, written: u64) {
+    for number in [0, written / 2, written - 1] {
+        assert_eq!(read(session, number * CHUNK + 63).await.unwrap(), number);
+    }
+    let range = LbaRange { start: Lba(0), count: BlockCount(written / 2 * CHUNK) };
+    session.unmap(LUN, &[range]).await.unwrap();
+    let mut tries = 0;
+    while let Err(error) = write_chunk(session, 0, 7).await {
+        assert_eq!(error.sense(), Some(FULL), "{error}");
+        tries += 1;
+        assert!(tries < 100, "there is no room after an UNMAP");
+        rt::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(read(session, 63).await.unwrap(), 7);
+    assert_eq!(read(session, CHUNK).await.unwrap(), 0);
+    assert_eq!(read(session, written * CHUNK - 1).await.unwrap(), written - 1);
+}
+
+/// A volume that is larger than its pool: hosts are told that there is no space, and continue once blocks have been
+/// unmapped.
+#[test]
+fn a_full_pool_refuses_writes_until_blocks_are_unmapped() {
+    each_seed(2, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_shaped(Shape { kind: VolumeKind::Log, mib: 256, ..Shape::thick() }, 1);
+        let (client, portal) = (cluster.client("host"), cluster.portal(0));
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            let written = fill_up(&session).await;
+            assert!(written > 100, "only {written} of 256 KiB had room");
+            make_room(&session, written).await;
+        });
+    });
+}
+
+/// Both pools fill up: one copy leaves for want of space, the other one refuses writes; the first comes back by itself
+/// when there is room.
+#[test]
+fn copies_in_full_pools_are_in_sync_again_when_blocks_were_unmapped() {
+    each_seed(2, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_shaped(Shape { kind: VolumeKind::Log, mib: 256, ..Shape::thick() }, 2);
+        let (client, portals) = (cluster.client("host"), [0, 1].map(|index| cluster.portal(index)));
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let first = log_in(portals[0], "host").await.unwrap();
+            let mut written = 0;
+            while write_chunk(&first, written, written).await.is_ok() {
+                written += 1;
+            }
+            let second = log_in(portals[1], "host").await.unwrap();
+            let mut serving = &second;
+            if write_chunk(&second, written, written).await.is_ok() {
+                written += 1;
+            }
+            loop {
+                match write_chunk(serving, written, written).await {
+                    Ok(()) => written += 1,
+                    Err(error) if error.sense() == Some(FULL) => break,
+                    Err(_) if std::ptr::eq(serving, &second) => serving = &first,
+                    Err(_) => serving = &second,
+                }
+            }
+            make_room(serving, written).await;
+        });
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+        // A full pool is not a failed disk.
+        for index in 0..2 {
+            assert!(cluster.told_of(index, &["disk_failed"]).is_empty());
+        }
+    });
+}
+
+/// All nodes lose power while hosts write; what was acknowledged is there, from either copy.
+#[test]
+fn acknowledged_writes_survive_a_power_loss_of_all_nodes() {
+    each_seed(4, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Log, 2);
+        cluster.write_marked(0..200);
+        for round in 0..3 {
+            let (client, portal) = (cluster.client("writer"), cluster.portal(round % 2));
+            drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
+                if let Some(session) = log_in(portal, "writer").await {
+                    for lba in (0..).step_by(7) {
+                        if write(&session, 200 + lba % 1800, lba).await.is_err() {
+                            break;
+                        }
+                    }
+                }
+            }));
+            cluster.world.run_for(Duration::from_millis(20 + 13 * seed));
+            cluster.servers.iter().for_each(|server| cluster.world.crash(*server));
+            cluster.world.kill(client);
+            (0..2).for_each(|index| cluster.start(index));
+            cluster.wait_until_in_sync(0, 2);
+            cluster.wait_until_all_serve();
+            for index in 0..2 {
+                cluster.assert_reads(index, 0..200);
+            }
+            cluster.world.run_for(Duration::from_secs(1));
+            assert_eq!(cluster.checksum(0), cluster.checksum(1));
+        }
+    });
+}
