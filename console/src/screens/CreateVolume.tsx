@@ -17,6 +17,7 @@ import { LUN_MAX, NAME_HINT } from '../words/names'
 import { poolChoices } from '../words/pools'
 import { etcdDecides, exposure, singleMeans } from '../words/record'
 import { plural, size } from '../words/size'
+import { kindWord } from '../words/volume'
 
 /** A volume, asked for step by step: what is wrong is said at once, and so is the command line that does the same. */
 export function CreateVolume() {
@@ -124,6 +125,7 @@ function What({ draft, set, problems }: Step) {
       <Radio.Group label="Kind" value={draft.kind} onChange={(kind) => set({ kind: kind as Draft['kind'] })}>
         <Stack gap={6} mt={6}>
           <Radio value="thick" label="Thick" description="On the pool’s disks; all space is reserved now, so it cannot run out later" />
+          <Radio value="log" label="Log" description="On the pool’s disks; thin, with a checksum for each block. Takes only the space of what was written, so the pool can fill up later" />
           <Radio value="ram" label="RAM" description="Fast, and empty after each restart of its node; with copies, it resyncs from another copy. Uses the memory that each node sets aside for RAM volumes (ram-max, default 1G)" />
         </Stack>
       </Radio.Group>
@@ -242,7 +244,7 @@ function Review({ request, known }: { request: VolumeCreate; known: Known }) {
   return (
     <>
       <Text>
-        <b>{request.name}</b>: {size(request.size)}, {request.kind === 'ram' ? 'RAM' : 'thick'}, {request.block_size ?? 512}-byte blocks{request.native_512 ? ', native' : ''}, {request.slices ? `${plural(request.slices, 'slice')}, ` : ''}{whereWords(request, known.nodes)}.
+        <b>{request.name}</b>: {size(request.size)}, {kindWord(request.kind ?? 'thick')}, {request.block_size ?? 512}-byte blocks{request.native_512 ? ', native' : ''}, {request.slices ? `${plural(request.slices, 'slice')}, ` : ''}{whereWords(request, known.nodes)}.
       </Text>
       <Text size="sm">
         {request.map === false ? 'No host can use it until it is mapped.' : `Mapped to host group ${request.host ?? 'local'} under target ${request.target ?? defaultTarget(request.name)}, LUN ${request.lun ?? '(lowest free)'}.`}

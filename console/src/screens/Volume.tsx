@@ -20,7 +20,7 @@ import { LOSS_TONE } from '../words/losses'
 import { agreement, etcdDecides } from '../words/record'
 import { size } from '../words/size'
 import { copyStateMeaning, syncsOf } from '../words/sync'
-import { isElsewhere, servers, volumeState } from '../words/volume'
+import { isElsewhere, kindMeans, servers, spaceWords, volumeState } from '../words/volume'
 import { VolumeActions } from './VolumeActions'
 import { PathsPanel } from './VolumePaths'
 
@@ -230,9 +230,9 @@ function FactsPanel({ volume, at }: { volume: Volume; at: number }) {
         <Facts
           of={[
             ['Size', `${size(volume.size)} (${volume.size.toLocaleString()} bytes)`],
-            ['Kind', volume.kind === 'ram' ? 'RAM: empty after each restart of its node' : 'thick: all its space is reserved'],
+            ['Kind', kindMeans(volume.kind)],
             [isElsewhere(volume) ? 'Pool' : 'Pool on this node', <To key="pool" href={link('pools')}>{volume.pool}</To>],
-            ['Reserved', `${size(volume.reserved)} ${volume.kind === 'ram' ? 'of memory at most' : 'of the pool'}`],
+            [volume.kind === 'log' ? 'Used' : 'Reserved', spaceWords(volume)],
           ]}
         />
         <Facts

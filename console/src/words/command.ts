@@ -24,7 +24,7 @@ export function createVolume(volume: VolumeCreate): string {
     if (value !== undefined && value !== null && value !== '') words.push(name, value)
   }
   option('--pool', volume.pool)
-  if (volume.kind === 'ram') words.push('--kind', 'ram')
+  if (volume.kind !== undefined && volume.kind !== 'thick') words.push('--kind', volume.kind)
   if (volume.block_size === 4096) words.push('--block-size', 4096)
   if (volume.native_512) words.push('--native-512')
   option('--slices', volume.slices)

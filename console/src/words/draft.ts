@@ -9,7 +9,7 @@ import { parseSize } from './size'
 export interface Draft {
   name: string
   size: string
-  kind: 'thick' | 'ram'
+  kind: 'thick' | 'ram' | 'log'
   blockSize: 512 | 4096
   /** Of blocks of 512 bytes: the disk says that it has no larger ones inside. */
   native512: boolean

@@ -30,6 +30,7 @@ export function volume(name: string, copies: [number, CopyState][], more: Partia
     physical_block_size: 4096,
     slices: 1,
     reserved: 2 ** 30,
+    used: 2 ** 30,
     created: 0,
     naa: '6000',
     maps: [{ target: `iqn.2026-11.io.ursa:${name}`, lun: 0, host: 'local' }],

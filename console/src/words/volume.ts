@@ -2,6 +2,7 @@
 
 import type { Volume, VolumeCopy } from '../api/types'
 import { link } from '../route'
+import { size } from './size'
 import type { Tone } from './tone'
 
 /** By the health that the node has judged; and whether the node that was asked does not serve it while others do. */
@@ -58,4 +59,23 @@ export function copiesWord(volume: Volume): string {
   return `${copies.filter((copy) => copy.state === 'in_sync').length} of ${copies.length} in sync`
 }
 
-export const kindWord = (kind: Volume['kind']) => (kind === 'ram' ? 'in memory' : 'thick')
+const KINDS: Record<Volume['kind'], { word: string; means: string }> = {
+  thick: { word: 'thick', means: 'thick: all its space is reserved' },
+  ram: { word: 'in memory', means: 'RAM: empty after each restart of its node' },
+  log: { word: 'log', means: 'log: thin, with checksums; it takes the space of what was written' },
+}
+
+export const kindWord = (kind: Volume['kind']) => KINDS[kind].word
+export const kindMeans = (kind: Volume['kind']) => KINDS[kind].means
+
+/** What it takes of its pool or of memory, in bytes: what is reserved, or what its blocks take. */
+export function spaceWords(volume: Volume): string {
+  switch (volume.kind) {
+    case 'thick':
+      return `${size(volume.reserved)} of the pool`
+    case 'ram':
+      return `${size(volume.reserved)} of memory at most`
+    case 'log':
+      return `${size(volume.used)} of the pool`
+  }
+}

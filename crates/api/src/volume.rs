@@ -25,8 +25,10 @@ pub struct Volume {
     pub physical_block_size: u32,
     /// Number of slices, and thus cores, that it is striped over.
     pub slices: u16,
-    /// Bytes reserved in the pool (thick), or at most in memory (RAM).
+    /// Bytes reserved in the pool (thick), or at most in memory (RAM); 0 for log volumes, which are thin.
     pub reserved: u64,
+    /// Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is reserved.
+    pub used: u64,
     /// Creation time, in seconds since 1970.
     pub created: u64,
     /// NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts.
@@ -294,6 +296,8 @@ pub enum VolumeKind {
     Thick,
     /// In memory: empty after each start of the node.
     Ram,
+    /// In the pool, log-structured: thin, with checksums. Takes the space of what was written.
+    Log,
 }
 
 /// A LUN map as its volume shows it.

@@ -78,7 +78,7 @@ const CONTINUES: &str = "still available, after a pause of about a second";
 /// What it means that a volume has a single copy, on `node` as in "node 1 (san1)".
 pub fn single_copy(kind: VolumeKind, node: &str) -> String {
     match kind {
-        VolumeKind::Thick => format!(
+        VolumeKind::Thick | VolumeKind::Log => format!(
             "a single copy: the volume is unavailable while {node} is down, and ITS DATA IS LOST if the pool there is lost"
         ),
         VolumeKind::Ram => {

@@ -14,6 +14,7 @@ pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
         physical_block_size: 4096,
         slices: 1,
         reserved: 10 << 30,
+        used: 10 << 30,
         created: 0,
         naa: "6".into(),
         maps: Vec::new(),

@@ -142,6 +142,8 @@ enum Kind {
     Thick,
     /// In memory: empty after each start of the node
     Ram,
+    /// On the pool's disks, log-structured: thin, with checksums
+    Log,
 }
 
 impl Command {
@@ -232,6 +234,7 @@ impl Create {
             kind: match self.kind {
                 Kind::Thick => VolumeKind::Thick,
                 Kind::Ram => VolumeKind::Ram,
+                Kind::Log => VolumeKind::Log,
             },
             block_size: self.block_size,
             native_512: self.native_512,
@@ -298,7 +301,7 @@ const ON: usize = 6;
 fn table(volumes: &[Volume]) -> String {
     let in_cluster = volumes.iter().any(|volume| !volume.copies.is_empty());
     let mut head =
-        vec!["NAME", "STATE", "SIZE", "RESERVED", "KIND", "BLOCK", "NODES", "POOL", "TARGET", "LUN", "HOST"];
+        vec!["NAME", "STATE", "SIZE", "USED", "KIND", "BLOCK", "NODES", "POOL", "TARGET", "LUN", "HOST"];
     if !in_cluster {
         head.remove(ON);
     }
@@ -313,7 +316,7 @@ fn table(volumes: &[Volume]) -> String {
             volume.name.clone(),
             served::state(volume).into(),
             size(volume.size),
-            size(volume.reserved),
+            size(volume.used),
             kind(volume.kind).into(),
             volume.block_size.to_string(),
             on(volume),
@@ -461,6 +464,7 @@ fn one(volume: &Volume) -> String {
         ("Blocks", format!("{} bytes, {} physical", volume.block_size, volume.physical_block_size)),
         ("Pool", volume.pool.clone()),
         ("Reserved", size(volume.reserved)),
+        ("Used", size(volume.used)),
         ("Slices", volume.slices.to_string()),
         ("Maps", if maps.is_empty() { "none".into() } else { maps.join("\n") }),
         ("Linux device", format!("/dev/disk/by-id/wwn-0x{}", volume.naa)),
@@ -472,5 +476,6 @@ fn kind(kind: VolumeKind) -> &'static str {
     match kind {
         VolumeKind::Thick => "thick",
         VolumeKind::Ram => "ram",
+        VolumeKind::Log => "log",
     }
 }

@@ -42,8 +42,8 @@ fn a_volume_from_its_making_to_its_end() {
 fn answers_are_tables_json_or_yaml() {
     let node = Node::start(&["--volume", "demo=1G,ram"]);
     let table = node.ok(&["volume", "list"]);
-    assert!(table.starts_with("NAME  STATE    SIZE  RESERVED  KIND  BLOCK  POOL"), "{table}");
-    assert!(table.contains("demo  healthy  1G    1G        ram   512    default"), "{table}");
+    assert!(table.starts_with("NAME  STATE    SIZE  USED  KIND  BLOCK  POOL"), "{table}");
+    assert!(table.contains("demo  healthy  1G    1G    ram   512    default"), "{table}");
     let list = node.json(&["volume", "list"]);
     assert_eq!((&list[0]["size"], &list[0]["block_size"]), (&json!(1 << 30), &json!(512)));
     let yaml = node.ok(&["-o", "yaml", "volume", "list"]);

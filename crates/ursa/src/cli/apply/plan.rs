@@ -468,6 +468,7 @@ fn kind(kind: api::VolumeKind) -> String {
     match kind {
         api::VolumeKind::Thick => "thick".into(),
         api::VolumeKind::Ram => "ram".into(),
+        api::VolumeKind::Log => "log".into(),
     }
 }
 

@@ -99,7 +99,7 @@ fn in_pools(wanted: &Wanted<'_>, node: Option<u16>, name: &str, pools: &[&Pool])
     }
     let takes = match wanted.kind {
         VolumeKind::Thick => wanted.size.div_ceil(pool.extent.max(1)).saturating_mul(pool.extent.max(1)),
-        VolumeKind::Ram => 0,
+        VolumeKind::Ram | VolumeKind::Log => 0,
     };
     let room = format!("{} free, {} needed", ByteLen(pool.free), ByteLen(takes));
     if takes > pool.free {

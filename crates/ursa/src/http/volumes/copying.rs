@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{AddedCopy, ControlError, VolumeStatus};
-use api::{CopyCreate, DryRun, Problem, Volume, VolumeCreate, VolumeKind};
+use api::{CopyCreate, DryRun, Problem, Volume, VolumeCreate};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -74,9 +74,7 @@ fn as_made(volume: &VolumeStatus, copy: &CopyCreate) -> VolumeCreate {
     let mut asked = VolumeCreate::new(&volume.info.name, volume.info.capacity.0);
     asked.pool = copy.pool.clone();
     asked.nodes = Some(vec![copy.node]);
-    if volume.info.kind == store::VolumeKind::Ram {
-        asked.kind = VolumeKind::Ram;
-    }
+    asked.kind = super::kind(volume.info.kind);
     asked
 }
 

@@ -88,6 +88,7 @@ fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16,
         physical_block_size: physical,
         slices,
         reserved: size,
+        used: 0,
         created,
         naa: VolumeId::parse(&status.entry.id).map(naa).unwrap_or_default(),
         maps: Vec::new(),
@@ -122,6 +123,13 @@ async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Res
         }
     };
     let mut steps: Vec<String> = match asked.kind {
+        VolumeKind::Log => {
+            let of = |found: &&Candidate| {
+                let pool = found.pool.as_deref().unwrap_or_default();
+                format!("pool {pool} on {} allocates space as blocks are written", found.node_name)
+            };
+            taken.iter().map(of).collect()
+        }
         VolumeKind::Ram => vec![format!("{} of memory is reserved", Size(asked.size))],
         VolumeKind::Thick => taken
             .iter()
@@ -257,6 +265,7 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     let kind = match new.kind {
         VolumeKind::Thick => store::VolumeKind::Thick,
         VolumeKind::Ram => store::VolumeKind::Ram,
+        VolumeKind::Log => store::VolumeKind::Log,
     };
     Ok(NewVolume {
         name: new.name,

@@ -159,16 +159,13 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         id: info.id.to_string(),
         name: info.name,
         pool,
-        kind: match info.kind {
-            // Nothing makes log-structured ones yet.
-            store::VolumeKind::Thick | store::VolumeKind::Log => VolumeKind::Thick,
-            store::VolumeKind::Ram => VolumeKind::Ram,
-        },
+        kind: kind(info.kind),
         size: info.capacity.0,
         block_size: info.block_size.bytes(),
         physical_block_size: info.block_size.bytes() << info.physical_exponent,
         slices: info.stripe.slices(),
-        reserved: info.reserved.0,
+        reserved: if info.kind == store::VolumeKind::Log { 0 } else { info.reserved.0 },
+        used: info.reserved.0,
         created: info.created,
         naa: naa(info.id),
         maps: maps.into_iter().map(map).collect(),
@@ -186,6 +183,14 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
     // As far as it can be judged without the other nodes.
     volume.health = health(&volume, &[]);
     volume
+}
+
+fn kind(kind: store::VolumeKind) -> VolumeKind {
+    match kind {
+        store::VolumeKind::Thick => VolumeKind::Thick,
+        store::VolumeKind::Ram => VolumeKind::Ram,
+        store::VolumeKind::Log => VolumeKind::Log,
+    }
 }
 
 /// What another node has said of a volume of which nothing is on this one.
