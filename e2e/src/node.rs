@@ -88,6 +88,7 @@ impl Node {
         let kind = match spec.kind {
             Kind::Thick => "thick",
             Kind::Ram => "ram",
+            Kind::Log => "log",
         };
         let mut arguments = vec!["volume", "create", &spec.name, "--size", &size];
         arguments.extend(["--block-size", &block_size, "--kind", kind]);

@@ -12,6 +12,8 @@ pub enum Kind {
     Thick,
     /// In memory.
     Ram,
+    /// On a disk, log-structured.
+    Log,
 }
 
 /// A name and a secret for CHAP, one way.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use e2e::pattern::{self, SECTOR};
 use e2e::raw::Raw;
-use e2e::{Export, Server, VolumeSpec};
+use e2e::{Export, Kind, Server, VolumeSpec};
 
 const WRITERS: u32 = 4;
 /// Blocks of eight sectors that each writer has for itself, written over and over.
@@ -28,8 +28,17 @@ struct Promises {
 
 #[test]
 fn kill_9_under_load_loses_no_durable_write() {
+    kill_9_under_load(VolumeSpec::new("durable", 64 << 20));
+}
+
+#[test]
+fn kill_9_under_load_loses_no_durable_write_of_a_log() {
+    kill_9_under_load(VolumeSpec::new("durable-log", 64 << 20).kind(Kind::Log));
+}
+
+fn kill_9_under_load(spec: VolumeSpec) {
     let mut server = Server::start();
-    let export = server.create(&VolumeSpec::new("durable", 64 << 20));
+    let export = server.create(&spec);
     let none = Promises { durable: vec![0; BLOCKS as usize], sent: vec![0; BLOCKS as usize], last: 0 };
     let mut promises = vec![none; WRITERS as usize];
     for round in 0..ROUNDS {

@@ -56,6 +56,11 @@ fn an_image_goes_to_memory_and_back() {
 }
 
 #[test]
+fn an_image_goes_to_a_log_and_back() {
+    round_trip(VolumeSpec::new("image-log", SIZE as u64).kind(e2e::Kind::Log));
+}
+
+#[test]
 fn a_volume_is_copied_to_another() {
     let mut server = Server::start();
     let source = server.create(&VolumeSpec::new("source", SIZE as u64));
