@@ -286,11 +286,12 @@ impl Slice {
         }
     }
 
-    /// What the file system with least of it has left for the slice; `None` where space cannot run out.
-    pub fn room(&self) -> Option<Room> {
+    /// What is left for the slice: of the file system that has least, or of its log, with what the pool lends for
+    /// that. `None` where space cannot run out, or nobody knows.
+    pub async fn room(&self) -> Option<Room> {
         match self {
             Slice::Thick(slice) => slice.room(),
-            Slice::Log(slice) => slice.room(),
+            Slice::Log(slice) => slice.room().await,
             Slice::Ram(_) => None,
         }
     }

@@ -226,9 +226,9 @@ impl LogSlice {
         self.log.inner.reserve(blocks).await
     }
 
-    pub(crate) fn room(&self) -> Option<Room> {
-        let disks = self.disks.borrow();
-        disks.all().iter().filter_map(|disk| disk.room()).min_by_key(|room| room.free)
+    pub(crate) async fn room(&self) -> Option<Room> {
+        self.ready().await.ok()?;
+        Some(self.log.inner.room().await)
     }
 
     pub(crate) async fn flush(&self) -> Result<(), SliceError> {

@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use rt::Room;
 use rt::sync::oneshot;
 
 use super::changes::Changes;
@@ -176,6 +177,17 @@ impl Inner {
     /// Whether a write of so many blocks would find room.
     pub(super) async fn reserve(self: &Rc<Inner>, blocks: u64) -> Result<(), SliceError> {
         self.find_room(blocks, RESERVE_PERCENT).await
+    }
+
+    /// What the log can take, once the pool has lent what makes a sixteenth of that free, if it can.
+    pub(super) async fn room(self: &Rc<Inner>) -> Room {
+        let wanted = self.state.borrow().usable() / 16;
+        let _ = self.find_room(wanted, RESERVE_PERCENT).await;
+        let state = self.state.borrow();
+        let total = state.usable() * RESERVE_PERCENT / 100;
+        let free = total.saturating_sub(state.live_blocks() + state.append.expected);
+        let bytes = |blocks: u64| blocks * SLOT_BYTES as u64;
+        Room { file_system: 0, free: bytes(free), total: bytes(total), promised: 0 }
     }
 
     async fn find_room(self: &Rc<Inner>, blocks: u64, percent: u64) -> Result<(), SliceError> {

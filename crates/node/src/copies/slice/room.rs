@@ -1,6 +1,6 @@
-//! Room for what is written, where the file system under a pool may be full.
+//! Room for what is written, where the file system under a pool, or the log that a copy lies in, may be full.
 //!
-//! A full file system is not a broken disk: what is on the disk is well, and it passes. So a host's write is refused before any copy
+//! A full file system or log is not a broken disk: what is on the disk is well, and it passes. So a host's write is refused before any copy
 //! takes it where this copy finds no room for it ([`store::Slice::reserve`]). What other copies have taken already waits here until there
 //! is room: it is not acknowledged meanwhile, and if somebody else is in sync this copy leaves, as one whose disk failed does
 //! (`replica::Reason::NoSpace`); but it comes back by itself. The last one in sync stays: it serves reads, and writes that need no new space.
@@ -39,6 +39,10 @@ impl Shortage {
     fn meet(&self, now: Instant) {
         let since = self.met.get().map_or(now, |(since, _)| since);
         self.met.set(Some((since, now)));
+    }
+
+    fn last(&self) -> Option<Instant> {
+        self.met.get().map(|(_, last)| last)
     }
 }
 
@@ -111,15 +115,23 @@ impl SliceCopy {
             if now.since(since) >= HOLD_MAX {
                 self.tell(replica::Replica::answer_unknown);
             }
-        } else if now.since(last) >= QUIET_MIN && suffices(self.layout.room()) {
-            self.shortage.met.set(None);
-            tracing::info!(copy = %self.address(), "the file system under a copy has free space again");
+        } else if now.since(last) >= QUIET_MIN {
+            self.shortage.meet(now);
+            let copy = Rc::clone(self);
+            rt::spawn(async move {
+                // Unless somebody else has found none meanwhile.
+                if suffices(copy.layout.room().await) && copy.shortage.last() == Some(now) {
+                    copy.shortage.met.set(None);
+                    tracing::info!(copy = %copy.address(), "there is free space under a copy again");
+                }
+            })
+            .detach();
         }
     }
 
     fn note_shortage(&self) {
         if !self.has_no_room() {
-            tracing::warn!(copy = %self.address(), "the file system under a copy is full: free space there; the copy then resumes automatically");
+            tracing::warn!(copy = %self.address(), "no space is left under a copy: free space in its pool or file system; the copy then resumes automatically");
         }
         self.shortage.meet(rt::now());
     }
