@@ -1,5 +1,6 @@
-//! Writes blocks of 4 KiB, durably and at random, to a thick and to a log-structured volume of one pool, in turns: at depth 1
-//! and 32. `cargo run --release -p store --example layouts -- FILE [SECONDS]`, where FILE is made and removed again.
+//! Writes blocks of 4 KiB, durably and at random, to a thick and to a log-structured volume of one pool, in
+//! turns: at depth 1 and 32. `cargo run --release -p store --example layouts -- FILE [SECONDS]`, where FILE
+//! is made and removed again.
 
 #![allow(clippy::unwrap_used, reason = "it is run by hand")]
 

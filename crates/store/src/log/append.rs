@@ -1,8 +1,9 @@
 //! Writing: requests become records, and completed records become changes.
 //!
-//! All requests that have come in this turn of the core make one record. The next one gathers while records are under way,
-//! of which there are a few at most. No timer: at depth 1 nothing waits. A record is one device write, with FUA if anything in
-//! it is to be durable; when it has completed its changes go into the table, and its requests end.
+//! All requests that have come in this turn of the core make one record. The next one gathers while records
+//! are under way, of which there are a few at most. No timer: at depth 1 nothing waits. A record is one
+//! device write, with FUA if anything in it is to be durable; when it has completed its changes go into the
+//! table, and its requests end.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,7 +20,8 @@ use super::segment::{Kind, Open};
 use super::{Inner, LogTuning, Phase, Running};
 use crate::error::SliceError;
 
-/// Records of hosts that are under way at once: enough to keep a disk busy, and what comes meanwhile shares the next one.
+/// Records of hosts that are under way at once: enough to keep a disk busy, and what comes meanwhile shares
+/// the next one.
 const RECORDS_MAX: usize = 8;
 
 /// A record on its way to the disk.
@@ -131,7 +133,8 @@ impl Running {
         true
     }
 
-    /// The next record of hosts: of all that waits as much as there is room for. `None`: nothing waits, or there is no room.
+    /// The next record of hosts: of all that waits as much as there is room for. `None`: nothing waits, or
+    /// there is no room.
     fn next_record(&mut self, tuning: &LogTuning) -> Option<(Head, Taken)> {
         let entries_left = self.entries_left(tuning.changes_max);
         let bounded = entries_left > 0 && self.since_freeze < tuning.replay_bytes;
@@ -318,8 +321,8 @@ impl Inner {
         disk.write(at, bytes, durability).await
     }
 
-    /// A record could not be written: for want of space, and the number of the record stays open until the next root; else
-    /// nobody knows what is on the disk.
+    /// A record could not be written: for want of space, and the number of the record stays open until the
+    /// next root; else nobody knows what is on the disk.
     fn write_failed(&self, error: &DiskError) -> SliceError {
         match error {
             DiskError::Full => SliceError::Full,

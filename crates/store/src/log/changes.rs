@@ -1,7 +1,8 @@
 //! The table of changes: what was written since the map was last merged. Reads look here first.
 //!
-//! An entry is a block, or a range that reads as zeros. Entries never overlap, so the newest change of a block is the
-//! only one. Moves by the cleaner are kept apart: until the next merge a block is read where it was.
+//! An entry is a block, or a range that reads as zeros. Entries never overlap, so the newest change of a
+//! block is the only one. Moves by the cleaner are kept apart: until the next merge a block is read where it
+//! was.
 
 use std::collections::BTreeMap;
 
@@ -141,8 +142,8 @@ impl Changes {
         moves.map(|((_, block), moved)| (*block, *moved))
     }
 
-    /// The first leaf from `from` on of which the table says something that matters: a range of zeros does where the
-    /// map has a leaf.
+    /// The first leaf from `from` on of which the table says something that matters: a range of zeros does
+    /// where the map has a leaf.
     pub(crate) fn next_leaf(&self, from: LeafKey, map: &BTreeMap<LeafKey, LeafPlace>) -> Option<LeafKey> {
         let moved = self.moves.range((from.0, from.1 * LEAF_BLOCKS)..).next();
         let moved = moved.map(|((branch, block), _)| (*branch, block / LEAF_BLOCKS));

@@ -8,7 +8,8 @@ use super::segment::Kind;
 use super::{Inner, Log};
 
 impl Log {
-    /// Checks I2 to I4, I6 and I8 of the design while the log is idle. Leaves that are not in memory are read.
+    /// Checks I2 to I4, I6 and I8 of the design while the log is idle. Leaves that are not in memory are
+    /// read.
     pub(crate) async fn check(&self) {
         self.inner.check().await;
     }

@@ -1,8 +1,9 @@
 //! The checkpoint: the table of changes goes into the map, and a root says so.
 //!
-//! The table is frozen and another one goes on. The frozen one is merged leaf by leaf, some leaves at a time; then all is flushed,
-//! and a root is written. Only then may others have the segments that nobody needs any more. A move by the cleaner counts only
-//! if the leaf still points at the old place: else the block was written meanwhile, and its new place dies, too.
+//! The table is frozen and another one goes on. The frozen one is merged leaf by leaf, some leaves at a time;
+//! then all is flushed, and a root is written. Only then may others have the segments that nobody needs any
+//! more. A move by the cleaner counts only if the leaf still points at the old place: else the block was
+//! written meanwhile, and its new place dies, too.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! The cleaner: makes segments free by moving what is left in them.
 //!
-//! What must never happen: a write waits for more than one step of it; it runs out of segments; it works without
-//! gaining. A step reads at most 256 KiB of a victim and writes what is live in it as one record of survivors. The map
-//! learns of it in the next checkpoint, and until then blocks are read where they were.
+//! What must never happen: a write waits for more than one step of it; it runs out of segments; it works
+//! without gaining. A step reads at most 256 KiB of a victim and writes what is live in it as one record of
+//! survivors. The map learns of it in the next checkpoint, and until then blocks are read where they were.
 
 use std::rc::Rc;
 
@@ -17,8 +17,8 @@ use super::{Inner, Running};
 /// Slots that a step reads: the longest record, 256 KiB.
 const STEP_SLOTS: usize = 1 + DATA_SLOTS_MAX;
 
-/// A victim must give this part of its slots at least, heads of survivors counted: a log that is not full always has one that gives
-/// a twelfth.
+/// A victim must give this part of its slots at least, heads of survivors counted: a log that is not full
+/// always has one that gives a twelfth.
 const GAIN_PART: u32 = 16;
 
 impl Inner {
@@ -74,7 +74,8 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         let next = state.append.next;
         if let Some(used) = state.segments.used.get_mut(&victim) {
-            // What is gathered gets a number soon; until then the victim counts as cleaned by the next record.
+            // What is gathered gets a number soon; until then the victim counts as cleaned by the next
+            // record.
             used.cleaned = next + 1;
         }
         state.stock_changed = true;
@@ -121,7 +122,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes live blocks out of what was read from `slot` of a victim on. Returns how many slots were gone through.
+    /// Takes live blocks out of what was read from `slot` of a victim on. Returns how many slots were gone
+    /// through.
     fn gather(
         &self,
         victim: u32,
@@ -218,7 +220,8 @@ impl Running {
         frozen || !self.active.is_empty() || self.freed_next()
     }
 
-    /// The segment that is cleaned next: much to be gained, and old, so that what is left will not die soon by itself.
+    /// The segment that is cleaned next: much to be gained, and old, so that what is left will not die soon
+    /// by itself.
     fn victim(&self) -> Option<u32> {
         let slots = self.segments.slots;
         let gain = |used: &Used| slots.saturating_sub(used.live + used.live.div_ceil(DATA_SLOTS_MAX as u32));

@@ -1,5 +1,5 @@
-//! The formats of `docs/formats/log.md`, byte by byte. The bytes were computed from the tables there, not by this crate. If one
-//! of these tests fails, logs that exist cannot be read any more: the version must change.
+//! The formats of `docs/formats/log.md`, byte by byte. The bytes were computed from the tables there, not by
+//! this crate. If one of these tests fails, logs that exist cannot be read any more: the version must change.
 
 use super::leaf::{self, Leaf};
 use super::place::{Place, Spot, Stored};

@@ -148,7 +148,8 @@ struct Shared {
 pub struct LogFigures {
     /// What it has of the pool.
     pub lent: u64,
-    /// Blocks that somebody needs, as far as is known: what was overwritten counts until the map has been merged.
+    /// Blocks that somebody needs, as far as is known: what was overwritten counts until the map has been
+    /// merged.
     pub live: u64,
     /// Segments that can be written at once.
     pub free: u64,

@@ -72,7 +72,8 @@ pub(crate) fn encode((branch, number): LeafKey, generation: u64, spots: &Spots) 
 pub(crate) struct Leaf(Rc<[u8]>);
 
 impl Leaf {
-    /// Takes what was read for leaf `key` from a segment of this generation; `None` if it is not that leaf, or damaged.
+    /// Takes what was read for leaf `key` from a segment of this generation; `None` if it is not that leaf,
+    /// or damaged.
     pub(crate) fn check(bytes: &[u8], key: LeafKey, generation: u64) -> Option<Leaf> {
         let mut fields = Cursor::new(bytes);
         let whole = fields.take(4)? == MAGIC && fields.u32()? == crc32c(bytes.get(8..)?);

@@ -1,14 +1,16 @@
 //! Log-structured volumes: blocks are never overwritten in place.
 //!
-//! What a log guarantees: a write that was acknowledged as durable is read after any cut; what is read is what was
-//! written, or an error that names the block; memory stays within its bounds; a write for which there is no room is
-//! refused, and UNMAP always finds room.
+//! What a log guarantees: a write that was acknowledged as durable is read after any cut; what is read is
+//! what was written, or an error that names the block; memory stays within its bounds; a write for which
+//! there is no room is refused, and UNMAP always finds room.
 //!
 //! Writes go to the end of a *segment* as *records* ([`append`]), and their places into a table of changes
-//! ([`changes`]). From time to time the table is frozen and merged into *leaves*, the map of 512 blocks each, and a
-//! *root* says where everything is ([`checkpoint`]). After a crash the records behind the root are taken once more
-//! ([`replay`]). What was overwritten leaves holes; the *cleaner* moves what is left of a segment elsewhere
-//! ([`cleaner`]). Slice *s* of all log volumes of a pool lies in log *s*, so a log belongs to one core.
+//! ([`changes`]). From time to time the table is frozen and merged into *leaves*, the map of 512 blocks each,
+//! and a
+//! *root* says where everything is ([`checkpoint`]). After a crash the records behind the root are taken once
+//! more ([`replay`]). What was overwritten leaves holes; the *cleaner* moves what is left of a segment
+//! elsewhere ([`cleaner`]). Slice *s* of all log volumes of a pool lies in log *s*, so a log belongs to one
+//! core.
 //!
 //! Why it is so: `docs/why/log.md`; the bytes: `docs/formats/log.md`.
 
@@ -62,8 +64,8 @@ use state::LeafPlace;
 /// Bounds of a log. One figure for each log of a pool, whatever it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogTuning {
-    /// Bytes of a segment of logs that are made from now on: a power of two from 64 KiB to 64 MiB. `None`: a 2048th of the
-    /// pool, at least 256 KiB.
+    /// Bytes of a segment of logs that are made from now on: a power of two from 64 KiB to 64 MiB. `None`: a
+    /// 2048th of the pool, at least 256 KiB.
     pub segment: Option<ByteLen>,
     /// Segments of a zone of such logs, at least; a zone is whole extents.
     pub zone_segments: u32,
@@ -71,7 +73,8 @@ pub struct LogTuning {
     pub leaf_bytes: usize,
     /// Entries that the tables of changes hold, both halves together.
     pub changes_max: usize,
-    /// Bytes of records since the last root that a recovery reads at most, whole segments that it has to look at beside.
+    /// Bytes of records since the last root that a recovery reads at most, whole segments that it has to look
+    /// at beside.
     pub replay_bytes: u64,
 }
 
@@ -100,7 +103,8 @@ enum Phase {
     Open,
     /// It cannot be opened; why was logged. Operations are answered [`SliceError::Offline`].
     Refused,
-    /// A write or flush failed: nobody knows what is on the disks, so nothing more is written until the pool has been reopened.
+    /// A write or flush failed: nobody knows what is on the disks, so nothing more is written until the pool
+    /// has been reopened.
     Failed,
 }
 
@@ -172,7 +176,8 @@ struct Running {
 }
 
 impl Log {
-    /// The log of `handle` on this core: the one that is open, or opened now. Operations wait until it serves.
+    /// The log of `handle` on this core: the one that is open, or opened now. Operations wait until it
+    /// serves.
     ///
     /// # Panics
     /// If it is open on another core.

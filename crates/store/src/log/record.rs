@@ -1,7 +1,7 @@
 //! A record: what is written to a log at once. Byte table: `docs/formats/log.md`.
 //!
-//! A head stands for itself: whoever walks over a segment knows from it alone whether it belongs there and what it
-//! changes. No data is ever taken for a head, whatever a guest writes: see [`disguise`].
+//! A head stands for itself: whoever walks over a segment knows from it alone whether it belongs there and
+//! what it changes. No data is ever taken for a head, whatever a guest writes: see [`disguise`].
 
 use base::crc32c;
 
@@ -22,7 +22,8 @@ const ENTRY_BYTES: usize = 24;
 /// Entries of a head: eight fewer than it has room for, which is kept for marks.
 pub(crate) const ENTRIES_MAX: usize = 160;
 
-/// Slots of data behind a head: a record is at most 256 KiB, so that a step of the cleaner reads one as a whole.
+/// Slots of data behind a head: a record is at most 256 KiB, so that a step of the cleaner reads one as a
+/// whole.
 pub(crate) const DATA_SLOTS_MAX: usize = 63;
 
 /// Blocks that one entry can zero; a larger range takes several.

@@ -1,8 +1,9 @@
 //! Recovery: the newest root, and the records behind it.
 //!
-//! The segments that the root announces are gone through, slot by slot where there is no head. Every record that is whole is taken,
-//! in the order of sequence numbers. What a later record knew to be durable must be there: else the log is damaged, and
-//! not opened. Before anything is acknowledged again all of it is merged, and a root says so.
+//! The segments that the root announces are gone through, slot by slot where there is no head. Every record
+//! that is whole is taken, in the order of sequence numbers. What a later record knew to be durable must be
+//! there: else the log is damaged, and not opened. Before anything is acknowledged again all of it is merged,
+//! and a root says so.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

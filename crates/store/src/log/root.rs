@@ -13,7 +13,8 @@ const LISTS_AT: usize = 64;
 const RUN_BYTES: usize = 8;
 const REPLAY_BYTES: usize = 16;
 
-/// Runs of the state: with the smallest segments that is 7 MiB of it, with the usual ones more than anybody has.
+/// Runs of the state: with the smallest segments that is 7 MiB of it, with the usual ones more than anybody
+/// has.
 pub(crate) const RUNS_MAX: usize = 120;
 
 /// Segments that are replayed: those since the last root, and those into which the log will go on.

@@ -1,9 +1,9 @@
 //! The segments of a log: which are free, which are in use, and which of their slots somebody needs.
 //!
-//! A segment is written once from front to back, and only into segments that a durable root has announced go records:
-//! recovery knows where to look. A segment that nobody needs any more is free for others only after the root that
-//! says so, and when no read of it is under way. What was freed last is taken first: a segment of a file that was
-//! written before costs the file system less than one that never was.
+//! A segment is written once from front to back, and only into segments that a durable root has announced go
+//! records: recovery knows where to look. A segment that nobody needs any more is free for others only after
+//! the root that says so, and when no read of it is under way. What was freed last is taken first: a segment
+//! of a file that was written before costs the file system less than one that never was.
 
 use std::collections::{BTreeMap, VecDeque};
 

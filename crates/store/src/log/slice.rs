@@ -1,8 +1,8 @@
 //! A slice of a log-structured volume.
 //!
-//! Blocks of 4 KiB are written as a whole: of a write of parts of some the rest is read first, under the range lock, which every
-//! write takes. So no two records that are under way say something of the same block, and the order in which they
-//! complete does not matter.
+//! Blocks of 4 KiB are written as a whole: of a write of parts of some the rest is read first, under the
+//! range lock, which every write takes. So no two records that are under way say something of the same block,
+//! and the order in which they complete does not matter.
 //!
 //! The pages of a copy's dirty map lie in extents of the volume, as those of a thick one do.
 
@@ -29,8 +29,8 @@ use crate::thick::{read_error, write_error};
 /// Bytes of a block.
 const BLOCK: u64 = SLOT_BYTES as u64;
 
-/// What is given to the log at a time, in blocks: 4 MiB, so that a long write neither asks for all of its room at once nor
-/// is copied as a whole.
+/// What is given to the log at a time, in blocks: 4 MiB, so that a long write neither asks for all of its
+/// room at once nor is copied as a whole.
 const STEP_BLOCKS: u64 = 1024;
 
 /// One core's part of a log-structured volume.
@@ -168,7 +168,8 @@ impl LogSlice {
         Ok(merged.into())
     }
 
-    /// The blocks that a write changes in part: its first, its last, or none. What is behind the end of the slice is zeros.
+    /// The blocks that a write changes in part: its first, its last, or none. What is behind the end of the
+    /// slice is zeros.
     fn edges(&self, range: &Range<u64>) -> [Option<u64>; 2] {
         let head = (!range.start.is_multiple_of(BLOCK)).then_some(range.start / BLOCK);
         let has_tail = !range.end.is_multiple_of(BLOCK) && range.end != self.len.get();

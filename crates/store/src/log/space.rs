@@ -1,8 +1,8 @@
 //! Room: who may take which segment, which writes begin, and when the tasks are wanted that make room.
 //!
-//! What must never happen: a write begins that cannot be finished; UNMAP, the cleaner or a checkpoint finds no segment.
-//! So hosts leave the last announced segments to others, and writes begin only while a tenth of what the log can use is
-//! not needed by anybody: then some segment has something to be gained.
+//! What must never happen: a write begins that cannot be finished; UNMAP, the cleaner or a checkpoint finds
+//! no segment. So hosts leave the last announced segments to others, and writes begin only while a tenth of
+//! what the log can use is not needed by anybody: then some segment has something to be gained.
 
 use std::rc::Rc;
 
@@ -18,7 +18,8 @@ use super::segment::{SLOT_GRAINS, Used};
 use super::{Inner, Request, Running};
 use crate::error::SliceError;
 
-/// Announced segments that only survivors go to: one that is begun, and one for what does not fit into its rest.
+/// Announced segments that only survivors go to: one that is begun, and one for what does not fit into its
+/// rest.
 const SURVIVOR_SEGMENTS: usize = 2;
 
 /// Announced segments that only requests without data, and survivors, go to.
@@ -30,7 +31,8 @@ pub(super) const RESERVE: usize = SURVIVOR_SEGMENTS + CONTROL_SEGMENTS;
 /// Segments that are being written, of hosts and of survivors: nothing is gained from them.
 const OPEN_SEGMENTS: u64 = 2;
 
-/// Segments that can be taken, reserve included: with fewer there is cleaning, in thousandths of all, and at least.
+/// Segments that can be taken, reserve included: with fewer there is cleaning, in thousandths of all, and at
+/// least.
 const HIGH_PERMILLE: u64 = 30;
 const HIGH_MIN: u64 = RESERVE as u64 + 4;
 
@@ -44,10 +46,12 @@ const LIVE_PERCENT: u64 = 90;
 /// The same for [`Inner::reserve`]: who was told that there is room finds it a moment later.
 const RESERVE_PERCENT: u64 = 88;
 
-/// Announced segments beside those that a replay's bytes fill: the reserve, and one that is begun of each stream.
+/// Announced segments beside those that a replay's bytes fill: the reserve, and one that is begun of each
+/// stream.
 const ANNOUNCED_EXTRA: u64 = RESERVE as u64 + 3;
 
-/// Blocks that are zeroed before the log merges them when nothing else is to do: 1 MiB, so that the space is free soon.
+/// Blocks that are zeroed before the log merges them when nothing else is to do: 1 MiB, so that the space is
+/// free soon.
 const ZEROED_BLOCKS: u64 = 256;
 
 /// Slots that a checkpoint may waste at the ends of segments and of its pieces, in percent of what it writes.
@@ -58,7 +62,8 @@ impl Running {
         u64::from(self.segments.slots) * SLOT_BYTES as u64
     }
 
-    /// Segments that the next checkpoint takes at most: the leaves that may change, the state, and what is begun.
+    /// Segments that the next checkpoint takes at most: the leaves that may change, the state, and what is
+    /// begun.
     pub(super) fn map_need(&self) -> u64 {
         let changes = (self.active.len() + self.frozen.as_ref().map_or(0, Changes::len)) as u64;
         let leaves = self.segments.live_map * super::leaf::LEAF_GRAIN as u64;
@@ -94,8 +99,8 @@ impl Running {
         (wanted as usize).min(REPLAY_MAX / 2 - 4)
     }
 
-    /// Blocks that the log can hold: what is not in reserve, without the map and twice its size in holes, and without the
-    /// heads that the fullest segments have.
+    /// Blocks that the log can hold: what is not in reserve, without the map and twice its size in holes, and
+    /// without the heads that the fullest segments have.
     fn usable(&self) -> u64 {
         let kept = RESERVE as u64 + OPEN_SEGMENTS + self.map_need();
         let segments = self.segments.total().saturating_sub(kept);
@@ -272,8 +277,9 @@ impl Inner {
         self.pump();
     }
 
-    /// Something waits, has no announced segment to go to, and no task is under way that makes one free: a checkpoint announces what is
-    /// free, and may find what the cleaner can work on. If there is nothing to merge either, there is no room.
+    /// Something waits, has no announced segment to go to, and no task is under way that makes one free: a
+    /// checkpoint announces what is free, and may find what the cleaner can work on. If there is nothing to
+    /// merge either, there is no room.
     pub(super) fn unstick(self: &Rc<Inner>) {
         let refused = {
             let mut state = self.state.borrow_mut();

@@ -1,7 +1,7 @@
 //! The logs of a pool: making them, lending them zones, and taking those back.
 //!
-//! A log lives on another core than the pool. It asks ahead of need, so that no write waits for a commit; a zone is its
-//! own when the catalogue says so, and has its space in the file system before that.
+//! A log lives on another core than the pool. It asks ahead of need, so that no write waits for a commit; a
+//! zone is its own when the catalogue says so, and has its space in the file system before that.
 
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -32,7 +32,8 @@ const LIVE_WORTH_LENDING: u64 = 500;
 const LIVE_WORTH_LENDING_WHEN_TIGHT: u64 = 800;
 
 impl Pool {
-    /// Sets the bounds of logs that are made, or opened for the first time since the pool was opened, from now on.
+    /// Sets the bounds of logs that are made, or opened for the first time since the pool was opened, from
+    /// now on.
     pub fn set_log_tuning(&self, tuning: LogTuning) {
         self.0.log_tuning.set(tuning);
     }
@@ -43,7 +44,8 @@ impl Pool {
         state.logs.iter().map(|(number, log)| (*number, log.figures())).collect()
     }
 
-    /// Waits until logs whose slices have all been closed have no I/O under way: before the pool is dropped, so that its disks can be opened again.
+    /// Waits until logs whose slices have all been closed have no I/O under way: before the pool is dropped,
+    /// so that its disks can be opened again.
     pub async fn logs_ended(&self) {
         self.0.logs_ended().await;
     }
@@ -108,8 +110,8 @@ impl Inner {
         panic!("the catalogue was checked: roots have their extents")
     }
 
-    /// Adds logs to `catalog` until there are `count`. Their space is taken, and ready for them; what was taken is
-    /// returned. The caller has its turn.
+    /// Adds logs to `catalog` until there are `count`. Their space is taken, and ready for them; what was
+    /// taken is returned. The caller has its turn.
     pub(super) async fn add_logs(
         &self,
         catalog: &mut Catalog,

@@ -1,6 +1,7 @@
-//! Power cuts at every point of a log's life, with subsets of what was not flushed: while records are written, tables merged, roots
-//! written, segments cleaned and zones lent. After each cut the log opens, all that was acknowledged as durable is
-//! there, nothing else is but what was written later, and the invariants hold. Canaries show that the judge sees.
+//! Power cuts at every point of a log's life, with subsets of what was not flushed: while records are
+//! written, tables merged, roots written, segments cleaned and zones lent. After each cut the log opens, all
+//! that was acknowledged as durable is there, nothing else is but what was written later, and the invariants
+//! hold. Canaries show that the judge sees.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

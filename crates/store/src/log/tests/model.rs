@@ -1,5 +1,6 @@
-//! Random lives of a pool with log volumes, against a map of sectors: overwriting, unmapping, full pools, volumes that come
-//! and go, and power that fails at any moment. After each opening everything is compared, and the invariants are checked.
+//! Random lives of a pool with log volumes, against a map of sectors: overwriting, unmapping, full pools,
+//! volumes that come and go, and power that fails at any moment. After each opening everything is compared,
+//! and the invariants are checked.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -32,7 +32,8 @@ fn zones_go_back_to_the_pool() {
     });
 }
 
-/// A full file system under a pool's file: no zone, so there is no room; nothing fails, and all goes on when there is some.
+/// A full file system under a pool's file: no zone, so there is no room; nothing fails, and all goes on when
+/// there is some.
 #[test]
 fn a_full_file_system_is_no_zone_and_no_failure() {
     let world = World::new(1);
@@ -96,7 +97,8 @@ fn zones_may_lie_on_a_disk_that_was_added() {
     });
 }
 
-/// Both slots of one mirror are damaged: the other one counts. Of both mirrors: the log is refused, and with it its volumes.
+/// Both slots of one mirror are damaged: the other one counts. Of both mirrors: the log is refused, and with
+/// it its volumes.
 #[test]
 fn roots_are_there_twice() {
     for mirrors in [1, 2] {
@@ -130,7 +132,8 @@ fn roots_are_there_twice() {
     }
 }
 
-/// The catalogue is older than the log, as if the pool had been set back: what the log has belongs to somebody else.
+/// The catalogue is older than the log, as if the pool had been set back: what the log has belongs to
+/// somebody else.
 #[test]
 fn a_log_whose_segments_are_somebody_elses_is_refused() {
     let world = World::new(1);
