@@ -37,6 +37,7 @@ impl Rig {
             flush: exactly.clone(),
             spike_one_in: 0,
             spike: exactly,
+            ..DiskLatency::default()
         };
         self.world.set_disk_latency(self.machine, DISK, latency);
     }

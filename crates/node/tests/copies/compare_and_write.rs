@@ -15,6 +15,7 @@ use rt::sim::linear::{Kind, NEVER, Op};
 use rt::sim::{DiskFaults, DiskLatency};
 use store::VolumeKind;
 
+use super::full_disks::{self, FILE};
 use super::{Cluster, History, LUN, SIZE, block, check_all, log_in, read, watcher, write};
 use crate::rig::{DISK, MIB, POOL};
 use crate::seeds::each_seed;
@@ -262,5 +263,38 @@ fn one_of_two_exchanges_succeeds_though_members_change_meanwhile() {
         cluster.world.block_on(quick, CoreId(0), move || async move {
             assert_eq!(super::read(&log_in(at_quick, "quick").await.unwrap(), 0).await.unwrap(), expected);
         });
+    });
+}
+
+/// A command has found what it wants to exchange, and sets space aside in a file system that has little of it.
+/// Members change meanwhile: the others have given its range in an epoch that is over, and a host of theirs
+/// writes there.
+#[test]
+fn a_write_of_a_later_epoch_is_not_exchanged_for_what_was_found_in_an_earlier_one() {
+    const ALLOCATES: Duration = Duration::from_millis(300);
+    each_seed(3, |seed| {
+        let cluster = full_disks::of_nodes(seed, 3, 1);
+        let (slow, quick) = (cluster.client("slow"), cluster.client("quick"));
+        let (at_slow, at_quick) = (cluster.portal(1), cluster.portal(0));
+        full_disks::fill(&cluster, 1, 1 << 20);
+        let allocate = ALLOCATES..ALLOCATES + Duration::from_millis(1);
+        let latency = DiskLatency { allocate, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[1], FILE, latency);
+        let exchanged = cluster.world.spawn_on(slow, CoreId(0), move || async move {
+            exchange(&log_in(at_slow, "slow").await.unwrap(), 0, 1, 2).await
+        });
+        cluster.world.run_for(ALLOCATES / 6);
+        let will =
+            cluster.control(2, |control| async move { control.last_will() }).expect("it is in a cluster");
+        cluster.world.crash(cluster.servers[2]);
+        assert_eq!(watcher(&cluster, will), 2, "both of the others believe it");
+        let began = cluster.world.now();
+        cluster.world.block_on(quick, CoreId(0), move || async move {
+            write(&log_in(at_quick, "quick").await.unwrap(), 0, 3).await.unwrap();
+        });
+        let took = cluster.world.now() - began;
+        assert!(took < ALLOCATES / 2, "it waited for the command: {took:?}");
+        let exchanged = cluster.world.wait_for(exchanged).expect("the host is there");
+        assert_eq!(cluster.read_block(0, 0), 3, "seed {seed}: {exchanged:?}");
     });
 }

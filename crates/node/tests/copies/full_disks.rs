@@ -6,7 +6,7 @@ use super::*;
 use node::copies::{Awaited, Cause, KeptOut, NodeId};
 use rt::sim::DiskImage;
 
-const FILE: &str = "/pool/file";
+pub(super) const FILE: &str = "/pool/file";
 const IN_FILE: &str = "in-file";
 
 /// DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT.
@@ -19,17 +19,21 @@ fn place(number: u64) -> u64 {
 
 /// Nodes with a volume whose copies lie in files that take their space as they are written.
 fn cluster(seed: u64) -> Cluster {
-    let cluster = Cluster::new(seed, 2, 2);
-    for index in 0..2 {
+    of_nodes(seed, 2, 2)
+}
+
+pub(super) fn of_nodes(seed: u64, nodes: usize, cores: usize) -> Cluster {
+    let cluster = Cluster::new(seed, nodes, cores);
+    for index in 0..nodes {
         cluster.world.put_file(cluster.servers[index], FILE, DiskImage::new(64 * MIB, 512));
         cluster.control(index, |control| async move {
             let disks = vec![NewDisk { path: FILE.into(), create: None, reserve: false }];
             control.create_pool(PoolSpec { name: IN_FILE.into(), disks, wipe: false }).await.unwrap();
         });
     }
-    cluster.control(0, |control| async move {
+    cluster.control(0, move |control| async move {
         let new = node::control::NewVolume {
-            copies: Some(Placement::Count(2)),
+            copies: Some(Placement::Count(nodes as u8)),
             ..new_volume(IN_FILE, Shape::thick())
         };
         control.create_volume(new).await.unwrap();
@@ -41,7 +45,7 @@ fn cluster(seed: u64) -> Cluster {
 }
 
 /// Leaves so much room.
-fn fill(cluster: &Cluster, index: usize, left: u64) {
+pub(super) fn fill(cluster: &Cluster, index: usize, left: u64) {
     cluster.world.leave_space(cluster.servers[index], left);
     // That there was ample room is believed for a tenth of a second.
     cluster.world.run_for(Duration::from_millis(200));

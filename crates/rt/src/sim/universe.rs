@@ -9,6 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use base::Rng;
 
@@ -362,6 +363,10 @@ impl Universe {
 
     pub(super) fn is_file(&self, disk: DiskNumber) -> bool {
         self.shelf.borrow().is_file(disk)
+    }
+
+    pub(super) fn time_to_allocate(&self, disk: DiskNumber) -> Duration {
+        self.shelf.borrow_mut().time_to_allocate(disk)
     }
 
     pub(super) fn allocate(

@@ -211,8 +211,9 @@ impl SliceCopy {
         }
         // From here to the write's place in the order nothing else happens on this core.
         let range = offset.0..offset.0 + len.0;
-        // A range that others gave in an earlier epoch is still this command's at its own node, which all who want it ask. It is looked at again
-        // because a node that was lost and is back in that time was asked by nobody.
+        // A range that others gave in an earlier epoch is still this command's at its own node, which all who
+        // want it ask. It is looked at again because a node that was lost and is back in that time was asked
+        // by nobody, and because a host's write through another node asks nobody.
         let held = self.epoch().is_some_and(|epoch| self.locks.hold(epoch, &range));
         if !held {
             return Err(SliceError::Unavailable);

@@ -28,6 +28,8 @@ pub struct DiskLatency {
     pub write: Range<Duration>,
     /// A flush, and what a durable write takes more.
     pub flush: Range<Duration>,
+    /// Setting space aside in a file. It is no operation of the disk, and takes no time by default.
+    pub allocate: Range<Duration>,
     /// One operation in so many takes a `spike` more; 0: none.
     pub spike_one_in: u64,
     /// How much more.
@@ -42,6 +44,7 @@ impl Default for DiskLatency {
             read: us(60)..us(150),
             write: us(15)..us(60),
             flush: us(100)..us(2_000),
+            allocate: us(0)..us(0),
             spike_one_in: 1_000,
             spike: us(5_000)..us(80_000),
         }

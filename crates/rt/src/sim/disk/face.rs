@@ -200,6 +200,10 @@ impl Disk {
         }
         self.check_latch()?;
         let (universe, node) = universe::current();
+        let time = universe.time_to_allocate(self.file.disk);
+        if !time.is_zero() {
+            crate::sleep(time).await;
+        }
         universe.allocate(node, self.file.disk, offset, len)
     }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use base::{Rng, crc32c};
 
-use super::drive::{Content, Drive, Kind, Operation, Reply};
+use super::drive::{Content, Drive, Kind, Operation, Reply, draw};
 use super::face::OpenFile;
 use crate::sim::fault::FaultCounts;
 use crate::sim::image::DiskImage;
@@ -276,6 +277,12 @@ impl Shelf {
 
     pub(in crate::sim) fn is_file(&self, disk: DiskNumber) -> bool {
         self.drives.get(&disk).is_some_and(|drive| matches!(drive.kind, Kind::File { .. }))
+    }
+
+    /// How long it takes to set space aside on it.
+    pub(in crate::sim) fn time_to_allocate(&mut self, disk: DiskNumber) -> Duration {
+        let Some(drive) = self.drives.get(&disk) else { return Duration::ZERO };
+        Duration::from_nanos(draw(&mut self.rng, &drive.latency.allocate))
     }
 
     /// Sets space aside for a range of a file: at once, and durably.
