@@ -530,6 +530,42 @@ fn what_came_from_another_copy_once_is_there_from_then_on() {
     each_seed(3, shown_and_gone);
 }
 
+/// What another copy gives to repair a bad block with is late, and a host of a third node has written the block
+/// by the time that it comes.
+#[test]
+fn a_block_is_not_repaired_with_what_was_there_before_a_write() {
+    const READS: Duration = Duration::from_millis(100);
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 1);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        cluster.write_marked([3]);
+        cluster.spoil(0, [3], DiskFaults::default().remapping());
+        let read = READS..READS + Duration::from_millis(1);
+        let slow = DiskLatency { read, spike_one_in: 0, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[1], DISK, slow);
+        let (client, portal) = (cluster.client("late-writer"), cluster.portal(2));
+        let session =
+            cluster.world.block_on(client, CoreId(0), move || log_in(portal, "late-writer")).unwrap();
+        // The host has it from the second node, which is asked once more for the repair.
+        cluster.assert_reads(0, [3]);
+        cluster.world.run_for(READS / 2);
+        cluster.world.cut_one_way(cluster.servers[1], cluster.servers[0]);
+        cluster.world.run_for(READS);
+        cluster.world.block_on(
+            client,
+            CoreId(0),
+            move || async move { write(&session, 3, 7).await.unwrap() },
+        );
+        // All know that it is everywhere.
+        cluster.world.run_for(Duration::from_millis(100));
+        cluster.world.heal_all();
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(cluster.in_sync(1), 3);
+        assert_eq!(cluster.read_block(0, 3), 7, "seed {seed}");
+        assert_eq!(cluster.checksum(0), cluster.checksum(1), "seed {seed}");
+    });
+}
+
 #[test]
 fn a_disk_with_too_many_bad_blocks_leaves() {
     let cluster = Cluster::new(1, 2, 2);
