@@ -1,8 +1,10 @@
 //! Pools and nodes that return with what they held on an earlier day: a snapshot that was reverted, an image that was restored, a stale leg of a mirror.
 
+use cluster::memory::Fault;
 use node::control::FaultKind;
-use rt::sim::DiskImage;
+use rt::sim::{DiskFaults, DiskImage};
 
+use super::forks::record_node;
 use super::*;
 
 /// What is written before the image is taken, while it counts, and while the other node is alone.
@@ -176,6 +178,69 @@ fn a_pool_that_was_set_back_is_told() {
     cluster.wait_until_in_sync(0, 2);
     cluster.world.run_for(Duration::from_secs(1));
     assert!(!cluster.says_pool_set_back(1), "it is over");
+}
+
+/// That a pool was set back cannot be written to one of its disks, so that its metadata still says that its copies
+/// are what they were. None of these is used, although nobody else is there.
+#[test]
+fn a_pool_that_was_set_back_and_takes_no_changes_is_not_used() {
+    const OF_TWO: &str = "of-two";
+    // The volume lies on the large one.
+    const DISKS: [(&str, u64); 2] = [("/dev/large", 64 * MIB), ("/dev/small", 4 * MIB)];
+    const SUPERBLOCKS: std::ops::Range<u64> = 0..8192;
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        for (index, server) in cluster.servers.iter().enumerate() {
+            DISKS.iter().for_each(|(disk, size)| cluster.world.add_disk(*server, disk, *size, 512));
+            cluster.control(index, |control| async move {
+                let disk =
+                    |(disk, _): (&str, u64)| NewDisk { path: disk.into(), create: None, reserve: false };
+                let disks = DISKS.map(disk).into();
+                control.create_pool(PoolSpec { name: OF_TWO.into(), disks, wipe: false }).await.unwrap();
+            });
+        }
+        cluster.control(0, |control| async move {
+            let new = node::control::NewVolume {
+                copies: Some(Placement::Count(2)),
+                ..new_volume(OF_TWO, Shape::thick())
+            };
+            control.create_volume(new).await.unwrap();
+            map(&control, Shape::thick().name, 0).await.unwrap();
+        });
+        cluster.wait_until_all_serve();
+        cluster.fill(0, BLOCKS, BEFORE);
+        cluster.world.run_for(Duration::from_secs(10));
+        let server = cluster.servers[1];
+        cluster.world.crash(server);
+        let yesterday = DISKS.map(|(disk, _)| (disk, cluster.world.disk_image(server, disk)));
+        cluster.start(1);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.fill(1, BLOCKS, AFTER);
+        cluster.world.run_for(Duration::from_secs(20));
+        cluster.servers.iter().for_each(|server| cluster.world.crash(*server));
+        for (disk, image) in yesterday {
+            cluster.world.remove_disk(server, disk);
+            cluster.world.put_disk(server, disk, image);
+        }
+        // The pool is open when the disk begins to fail, and is compared with the record after that.
+        cluster.record.begin(record_node(1), Fault::Unreachable);
+        cluster.start(1);
+        let (small, _) = DISKS[1];
+        let faults = DiskFaults::default().with_unwritable(SUPERBLOCKS);
+        cluster.world.set_disk_faults(server, small, faults);
+        cluster.record.end(record_node(1), Fault::Unreachable);
+        cluster.world.run_for(Duration::from_secs(10));
+        let serves = |index| cluster.shown(index).is_some_and(|volume| volume.serving);
+        assert!(!serves(1), "what it holds is older");
+        cluster.world.set_disk_faults(server, small, DiskFaults::default());
+        cluster.control(1, |control| async move { control.reopen_pool(OF_TWO).await.unwrap() });
+        cluster.start(0);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        for index in [0, 1] {
+            assert_eq!(cluster.holds(index, BLOCKS), [AFTER], "through node {}", index + 1);
+        }
+    });
 }
 
 /// An image of a pool that was in use, taken in the life that was the last one: others know that the pool has counted on since.
