@@ -90,7 +90,7 @@ fn run() -> Result<ExitCode, String> {
         mutation.apply(&root)?;
     }
     if wanted.list {
-        list(&mutations);
+        print!("{}", table(&mutations));
         return Ok(ExitCode::SUCCESS);
     }
     let sandbox = Sandbox::new(&root)?;
@@ -105,13 +105,15 @@ fn run() -> Result<ExitCode, String> {
     Ok(report(&verdicts))
 }
 
-fn list(mutations: &[Mutation]) {
-    println!("| mutation | what it does | noticed by | seen |\n|---|---|---|---|");
+/// The table of `docs/testing.md`.
+fn table(mutations: &[Mutation]) -> String {
+    let mut table = "| mutation | what it does | noticed by | seen |\n|---|---|---|---|\n".to_owned();
     for Mutation { name, what, sorry, catchers, seen, .. } in mutations {
         let by: Vec<String> = catchers.iter().map(|catcher| format!("`{catcher}`")).collect();
         let by = sorry.as_ref().map_or(by.join(", then "), |sorry| format!("nothing: {sorry}"));
-        println!("| `{name}` | {what} | {by} | {} |", seen.as_deref().unwrap_or(""));
+        table += &format!("| `{name}` | {what} | {by} | {} |\n", seen.as_deref().unwrap_or(""));
     }
+    table
 }
 
 fn report(verdicts: &[(&Mutation, Verdict)]) -> ExitCode {
@@ -284,4 +286,25 @@ fn parse() -> Result<Option<Wanted>, lexopt::Error> {
         }
     }
     Ok(Some(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_in_the_documentation_is_the_one_that_is_printed() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mutations = Mutation::all(&here.join("mutations")).expect("each says what it is");
+        let page = fs::read_to_string(here.join("../../docs/testing.md")).expect("it is there");
+        let header = "| mutation | what it does | ";
+        let rows = page.lines().skip_while(|line| !line.starts_with(header));
+        let found: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
+        let printed = table(&mutations);
+        let expected: Vec<&str> = printed.lines().collect();
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found, expected, "copy what `cargo run -p mutants -- --list` prints");
+        }
+        assert_eq!(found.len(), expected.len(), "copy what `cargo run -p mutants -- --list` prints");
+    }
 }
