@@ -1551,7 +1551,7 @@ export interface components {
             reason?: string | null;
             /**
              * Format: int64
-             * @description Bytes reserved in the pool (thick), or at most in memory (RAM).
+             * @description Bytes reserved in the pool (thick), or at most in memory (RAM); 0 for log volumes, which are thin.
              */
             reserved: number;
             /** @description Hosts can read and write it through this node now. */
@@ -1567,6 +1567,11 @@ export interface components {
              */
             slices: number;
             strategy?: components["schemas"]["VolumeStrategy"] | null;
+            /**
+             * Format: int64
+             * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is reserved.
+             */
+            used: number;
         } | components["schemas"]["DryRun"];
         /** @description A token, by which a program authenticates: `Authorization: Bearer SECRET`. */
         ApiToken: {
@@ -3250,7 +3255,7 @@ export interface components {
                 reason?: string | null;
                 /**
                  * Format: int64
-                 * @description Bytes reserved in the pool (thick), or at most in memory (RAM).
+                 * @description Bytes reserved in the pool (thick), or at most in memory (RAM); 0 for log volumes, which are thin.
                  */
                 reserved: number;
                 /** @description Hosts can read and write it through this node now. */
@@ -3266,6 +3271,11 @@ export interface components {
                  */
                 slices: number;
                 strategy?: components["schemas"]["VolumeStrategy"] | null;
+                /**
+                 * Format: int64
+                 * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is reserved.
+                 */
+                used: number;
             }[];
             /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
@@ -4074,7 +4084,7 @@ export interface components {
             reason?: string | null;
             /**
              * Format: int64
-             * @description Bytes reserved in the pool (thick), or at most in memory (RAM).
+             * @description Bytes reserved in the pool (thick), or at most in memory (RAM); 0 for log volumes, which are thin.
              */
             reserved: number;
             /** @description Hosts can read and write it through this node now. */
@@ -4090,6 +4100,11 @@ export interface components {
              */
             slices: number;
             strategy?: components["schemas"]["VolumeStrategy"] | null;
+            /**
+             * Format: int64
+             * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is reserved.
+             */
+            used: number;
         };
         /** @description Changes to a volume; what is absent stays the same. */
         VolumeChange: {
@@ -4211,7 +4226,7 @@ export interface components {
          * @description How a volume's blocks are stored.
          * @enum {string}
          */
-        VolumeKind: "thick" | "ram";
+        VolumeKind: "thick" | "ram" | "log";
         /** @description A LUN map as its volume shows it. */
         VolumeMap: {
             /** @description The host group that has access. */
