@@ -40,6 +40,7 @@ impl Rig {
             flush: Duration::ZERO..Duration::from_nanos(1),
             spike_one_in: 0,
             spike: exactly,
+            ..DiskLatency::default()
         };
         self.world.set_disk_latency(self.machine, DISK, latency);
     }
