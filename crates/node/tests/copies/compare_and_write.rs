@@ -7,15 +7,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{Lba, Rng};
+use cluster::memory::Fault;
 use initiator::Session;
 use initiator::command::CompareAndWrite;
 use node::control::ControlError;
 use rt::CoreId;
 use rt::sim::linear::{Kind, NEVER, Op};
-use rt::sim::{DiskFaults, DiskLatency};
+use rt::sim::{DiskFaults, DiskLatency, NetProfile};
 use store::VolumeKind;
 
+use super::forks::record_node;
 use super::full_disks::{self, FILE};
+use super::given_up::IO_PROCESS_TERMINATED;
 use super::{Cluster, History, LUN, SIZE, block, check_all, log_in, read, watcher, write};
 use crate::rig::{DISK, MIB, POOL};
 use crate::seeds::each_seed;
@@ -296,5 +299,60 @@ fn a_write_of_a_later_epoch_is_not_exchanged_for_what_was_found_in_an_earlier_on
         assert!(took < ALLOCATES / 2, "it waited for the command: {took:?}");
         let exchanged = cluster.world.wait_for(exchanged).expect("the host is there");
         assert_eq!(cluster.read_block(0, 0), 3, "seed {seed}: {exchanged:?}");
+    });
+}
+
+/// The initiator of a command was told that nobody knows what becomes of its write, which has not reached the
+/// other node; and that one's clock has stood meanwhile, so that what a host writes there when the two find
+/// each other again would come before the exchange, which has not compared it.
+#[test]
+fn a_range_is_not_given_back_before_its_write_is_settled() {
+    let ms = Duration::from_millis;
+    // Nearly as long as leases last: the clock that stands is to be behind the command's write by enough.
+    let compares = ms(950);
+    // About every second seed notices when it is.
+    each_seed(12, |seed| {
+        let cluster = Cluster::new(seed, 2, 1);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let (taker, stands) = (cluster.servers[0], cluster.servers[1]);
+        let (at_taker, at_other) = (cluster.portal(0), cluster.portal(1));
+        let (exchanger, writer) = (cluster.client("exchanger"), cluster.client("writer"));
+        let session = cluster.world.block_on(writer, CoreId(0), move || async move {
+            let session = log_in(at_other, "writer").await.unwrap();
+            write(&session, 0, 1).await.unwrap();
+            session
+        });
+        cluster.world.run_for(ms(500));
+        let slow = DiskLatency { read: compares..compares + ms(1), ..DiskLatency::default() };
+        cluster.world.set_disk_latency(taker, DISK, slow);
+        let exchanged = cluster.world.spawn_on(exchanger, CoreId(0), move || async move {
+            exchange(&log_in(at_taker, "exchanger").await.unwrap(), 0, 1, 2).await
+        });
+        cluster.world.run_for(ms(60));
+        // It waits: the range is taken.
+        let written =
+            cluster.world.spawn_on(writer, CoreId(0), move || async move { write(&session, 0, 3).await });
+        cluster.world.run_for(ms(60));
+        cluster.world.cut(taker, stands);
+        // What is sent from now on is lost.
+        cluster.world.break_connections(taker, stands);
+        (0..2).for_each(|node| cluster.record.begin(record_node(node), Fault::Unreachable));
+        cluster.world.freeze(stands);
+        cluster.world.set_disk_latency(taker, DISK, DiskLatency::default());
+        let exchanged = cluster.world.wait_for(exchanged).expect("the host is there");
+        assert_eq!(exchanged.unwrap_err().sense(), Some(IO_PROCESS_TERMINATED));
+        // Words come in any order over different links, and long ones in many packets.
+        let (delay, window) = (Duration::from_micros(20)..ms(1), 500..1500);
+        cluster.world.set_net_profile(NetProfile { delay, window, ..NetProfile::default() });
+        cluster.world.heal_all();
+        cluster.world.run_for(ms(100 + 50 * seed));
+        cluster.world.resume(stands);
+        cluster.world.wait_for(written).expect("the host is there").unwrap();
+        (0..2).for_each(|node| cluster.record.end(record_node(node), Fault::Unreachable));
+        cluster.world.set_net_profile(NetProfile::default());
+        cluster.world.break_connections(taker, stands);
+        cluster.world.run_for(ms(3000));
+        cluster.wait_until_all_serve();
+        assert_eq!(cluster.read_block(0, 0), 3, "seed {seed}");
     });
 }

@@ -9,7 +9,7 @@ use rt::sim::{DiskLatency, NetProfile};
 use super::forks::record_node;
 use super::*;
 
-const IO_PROCESS_TERMINATED: (u8, u16) = (0x0b, 0x0006);
+pub(super) const IO_PROCESS_TERMINATED: (u8, u16) = (0x0b, 0x0006);
 /// NOT READY, LOGICAL UNIT NOT ACCESSIBLE, ASYMMETRIC ACCESS STATE TRANSITION.
 const BECOMES_ACCESSIBLE: (u8, u16) = (0x02, 0x040a);
 
