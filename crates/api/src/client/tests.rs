@@ -38,7 +38,7 @@ fn response(status: &str, body: &str) -> String {
 #[test]
 fn a_request_names_the_host_and_carries_what_was_set() {
     let body = r#"{"id":"0","name":"a b","pool":"p","kind":"ram","size":4096,"block_size":512,"physical_block_size":512,
-        "slices":1,"reserved":0,"created":0,"naa":"6","maps":[],
+        "slices":1,"reserved":0,"used":0,"created":0,"naa":"6","maps":[],
         "health":"healthy","new_in_a_later_version":1}"#;
     let (client, thread) = server(&response("201 Created", body));
     let volume = client.create_volume(&VolumeCreate::new("a b", 4096)).unwrap();

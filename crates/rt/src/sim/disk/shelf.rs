@@ -281,8 +281,13 @@ impl Shelf {
 
     /// How long it takes to set space aside on it.
     pub(in crate::sim) fn time_to_allocate(&mut self, disk: DiskNumber) -> Duration {
-        let Some(drive) = self.drives.get(&disk) else { return Duration::ZERO };
-        Duration::from_nanos(draw(&mut self.rng, &drive.latency.allocate))
+        // Nothing is drawn where it takes no time: seeds mean what they meant.
+        match self.drives.get(&disk) {
+            Some(drive) if !drive.latency.allocate.is_empty() => {
+                Duration::from_nanos(draw(&mut self.rng, &drive.latency.allocate))
+            }
+            _ => Duration::ZERO,
+        }
     }
 
     /// Sets space aside for a range of a file: at once, and durably.
