@@ -1,5 +1,6 @@
 # fence: the node that host-a has reserved through is gone. Its reservation holds; then host-b takes it over.
-pr() { sg_persist --no-inquiry "$@"; }
+# A node that has lost its leases for a moment is not ready (2): it is tried again for a minute.
+pr() { for _ in $(seq 60); do sg_persist --no-inquiry "$@"; code=$?; [ $code = 2 ] || break; sleep 1; done; return $code; }
 check() { echo "+ $*"; "$@" || { echo "FAILED: $*"; exit 1; }; }
 settle() { for _ in 1 2 3; do sg_turs /run/host-b >/dev/null 2>&1; done; }
 settle

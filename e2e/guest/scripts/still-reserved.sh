@@ -1,5 +1,6 @@
 # still-reserved: after the server's restart the reservation holds; then its owner gives it up.
-pr() { sg_persist --no-inquiry "$@"; }
+# A node that has lost its leases for a moment is not ready (2): it is tried again for a minute.
+pr() { for _ in $(seq 60); do sg_persist --no-inquiry "$@"; code=$?; [ $code = 2 ] || break; sleep 1; done; return $code; }
 for host in host-a host-b; do
   for _ in $(seq 300); do pr --in --read-keys /run/$host >/dev/null 2>&1 && break; sleep 0.2; done
 done
