@@ -1,7 +1,8 @@
 //! What is on the disks themselves, whatever the nodes say (A2, A8).
 //!
-//! Where a sector of a thick volume lies on a disk is found by its content when the world is new; it stays there, until the copy is taken off its node. Blocks of log volumes
-//! lie somewhere else after each write: nothing is known of them.
+//! Where a sector of a thick volume lies on a disk is found by its content when the world is new; it stays
+//! there, until the copy is taken off its node. Blocks of log volumes lie somewhere else after each write:
+//! nothing is known of them.
 
 use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;

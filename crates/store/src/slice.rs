@@ -65,8 +65,9 @@ impl SliceSpec {
         self.len.0 == 0
     }
 
-    /// Opens the slice on the current core, on `disks` of this core. A slice is open once at a time. That of a log-structured
-    /// volume may have to recover its log first: operations wait for that, and [`Slice::ready`] tells when it is done.
+    /// Opens the slice on the current core, on `disks` of this core. A slice is open once at a time. That of
+    /// a log-structured volume may have to recover its log first: operations wait for that, and
+    /// [`Slice::ready`] tells when it is done.
     ///
     /// # Panics
     /// If it lies in a log that is open on another core.
@@ -139,7 +140,8 @@ impl Slice {
         pages as usize
     }
 
-    /// Waits until the slice serves: its log has to be recovered first, if it lies in one. Nobody has to: other operations wait by themselves.
+    /// Waits until the slice serves: its log has to be recovered first, if it lies in one. Nobody has to:
+    /// other operations wait by themselves.
     ///
     /// # Errors
     /// [`SliceError::Offline`]: the log could not be opened; why was logged.
@@ -286,8 +288,8 @@ impl Slice {
         }
     }
 
-    /// What is left for the slice: of the file system that has least, or of its log, with what the pool lends for
-    /// that. `None` where space cannot run out, or nobody knows.
+    /// What is left for the slice: of the file system that has least, or of its log, with what the pool lends
+    /// for that. `None` where space cannot run out, or nobody knows.
     pub async fn room(&self) -> Option<Room> {
         match self {
             Slice::Thick(slice) => slice.room(),

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 /// Until the nodes know each other and all of them vote.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(30);
-/// From the loss of a node to the first write that another one has carried out: far less than the 20 s after which
-/// initiators fail a path. On an idle machine it is 2 s, which drills check with nothing beside them.
+/// From the loss of a node to the first write that another one has carried out: far less than the 20 s after
+/// which initiators fail a path. On an idle machine it is 2 s, which drills check with nothing beside them.
 pub const STALL_MAX: Duration = Duration::from_secs(10);
 /// Until a node that has just started serves.
 const READY_LIMIT: Duration = Duration::from_secs(30);

@@ -17,7 +17,8 @@ use crate::cluster::{BLOCK, BLOCKS, STALL_MAX, TARGET, first_sector, ready, wait
 
 /// Of Debian's package etcd-server.
 const PROGRAM: &str = "/usr/bin/etcd";
-/// Between two writes that were answered, while etcd is away or comes back. On an idle machine it is milliseconds.
+/// Between two writes that were answered, while etcd is away or comes back. On an idle machine it is
+/// milliseconds.
 const HICCUP_MAX: Duration = Duration::from_secs(4);
 /// Until something shows that a node finds out by itself.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -68,8 +68,8 @@ pub fn ready(node: &Node) -> Raw {
     }
 }
 
-/// Carries out a command, through a new session where the node has lost the path for a moment: on a busy machine it may
-/// lose its leases at any time. What hosts are told of a disk is an error all the same.
+/// Carries out a command, through a new session where the node has lost the path for a moment: on a busy
+/// machine it may lose its leases at any time. What hosts are told of a disk is an error all the same.
 #[track_caller]
 fn patiently<T>(node: &Node, raw: &mut Raw, command: impl Fn(&mut Raw) -> io::Result<T>) -> T {
     let end = Instant::now() + SERVES_LIMIT;

@@ -530,8 +530,8 @@ fn what_came_from_another_copy_once_is_there_from_then_on() {
     each_seed(3, shown_and_gone);
 }
 
-/// What another copy gives to repair a bad block with is late, and a host of a third node has written the block
-/// by the time that it comes.
+/// What another copy gives to repair a bad block with is late, and a host of a third node has written the
+/// block by the time that it comes.
 #[test]
 fn a_block_is_not_repaired_with_what_was_there_before_a_write() {
     const READS: Duration = Duration::from_millis(100);

@@ -269,9 +269,9 @@ fn one_of_two_exchanges_succeeds_though_members_change_meanwhile() {
     });
 }
 
-/// A command has found what it wants to exchange, and sets space aside in a file system that has little of it.
-/// Members change meanwhile: the others have given its range in an epoch that is over, and a host of theirs
-/// writes there.
+/// A command has found what it wants to exchange, and sets space aside in a file system that has little of
+/// it. Members change meanwhile: the others have given its range in an epoch that is over, and a host of
+/// theirs writes there.
 #[test]
 fn a_write_of_a_later_epoch_is_not_exchanged_for_what_was_found_in_an_earlier_one() {
     const ALLOCATES: Duration = Duration::from_millis(300);

@@ -96,8 +96,8 @@ async fn make_room(session: &Session, written: u64) {
     assert_eq!(read(session, written * CHUNK - 1).await.unwrap(), written - 1);
 }
 
-/// A volume that is larger than its pool: hosts are told that there is no space, and continue once blocks have been
-/// unmapped.
+/// A volume that is larger than its pool: hosts are told that there is no space, and continue once blocks
+/// have been unmapped.
 #[test]
 fn a_full_pool_refuses_writes_until_blocks_are_unmapped() {
     each_seed(2, |seed| {
@@ -113,8 +113,8 @@ fn a_full_pool_refuses_writes_until_blocks_are_unmapped() {
     });
 }
 
-/// Both pools fill up: one copy leaves for want of space, the other one refuses writes; the first comes back by itself
-/// when there is room.
+/// Both pools fill up: one copy leaves for want of space, the other one refuses writes; the first comes back
+/// by itself when there is room.
 #[test]
 fn copies_in_full_pools_are_in_sync_again_when_blocks_were_unmapped() {
     each_seed(2, |seed| {

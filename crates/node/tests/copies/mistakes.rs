@@ -30,8 +30,7 @@ fn one_that_fails(scenario: fn(u64)) -> Option<u64> {
     (1..=SEEDS).find(|seed| catch_unwind(AssertUnwindSafe(|| scenario(*seed))).is_err())
 }
 
-/// A disk that hangs is found by a late read, too, if hosts read: so whole nodes hardly ever show that writes are not
-/// missed.
+/// Simulations of whole nodes hardly ever show this mistake: a late read finds a disk that hangs, too.
 #[test]
 fn that_members_owe_acknowledgements_forever_is_noticed() {
     leave_out(Some(Rule::NoOverdue));

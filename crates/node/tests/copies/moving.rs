@@ -333,7 +333,8 @@ fn a_volume_grows_with_all_of_its_copies() {
             assert_eq!(cluster.checksum(0), cluster.checksum(1));
             assert_eq!(cluster.checksum(0), cluster.checksum(2));
             cluster.assert_all(2, 1);
-            // The growth that came to nothing has left one copy longer: nothing behind the volume's end is compared.
+            // The growth that came to nothing has left one copy longer: nothing behind the volume's end is
+            // compared.
             for by in 0..3 {
                 let found = cluster.verify(by);
                 assert!(found.is_equal() && found.total == 13 * MIB, "{found:?}");

@@ -180,8 +180,8 @@ fn a_pool_that_was_set_back_is_told() {
     assert!(!cluster.says_pool_set_back(1), "it is over");
 }
 
-/// That a pool was set back cannot be written to one of its disks, so that its metadata still says that its copies
-/// are what they were. None of these is used, although nobody else is there.
+/// That a pool was set back cannot be written to one of its disks, so that its metadata still says that its
+/// copies are what they were. None of these is used, although nobody else is there.
 #[test]
 fn a_pool_that_was_set_back_and_takes_no_changes_is_not_used() {
     const OF_TWO: &str = "of-two";

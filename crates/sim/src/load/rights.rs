@@ -121,8 +121,8 @@ impl Rights {
         }
     }
 
-    /// Whether a CLEAR may have taken this registration away: PREEMPT AND ABORT ends no command of a host that is
-    /// not registered any more.
+    /// Whether a CLEAR may have taken this registration away: PREEMPT AND ABORT ends no command of a host
+    /// that is not registered any more.
     fn may_be_cleared(&self, registration: Registration) -> bool {
         match registration {
             Registration::None => true,

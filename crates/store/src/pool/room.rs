@@ -1,7 +1,8 @@
 //! Space that is set aside in the file systems under a pool: for what must find room whenever it is written.
 //!
-//! That is the pool's own metadata (else a full file system fails each change, a reservation of a host among them), the dirty maps of
-//! copies (a copy that cannot note what another one misses is lost), and what logs have (a checkpoint must not fail for want of space).
+//! That is the pool's own metadata (else a full file system fails each change, a reservation of a host among
+//! them), the dirty maps of copies (a copy that cannot note what another one misses is lost), and what logs
+//! have (a checkpoint must not fail for want of space).
 
 use super::Inner;
 use crate::catalog::Catalog;

@@ -61,8 +61,8 @@ pub struct VolumeInfo {
     pub stripe: Stripe,
     /// When it was made, in seconds since 1970.
     pub created: u64,
-    /// What it takes of the pool (thick), of the pool's logs as far as they were opened (log-structured), or of memory at most
-    /// (RAM).
+    /// What it takes of the pool (thick), of the pool's logs as far as they were opened (log-structured), or
+    /// of memory at most (RAM).
     pub reserved: ByteLen,
     /// Which copy it is, if a cluster's record has the volume.
     pub copy: Option<CopyOf>,

@@ -282,7 +282,8 @@ impl Model {
         }
     }
 
-    /// A write has ended. Logs may be full; what the range holds is then unknown, and unmapping it finds room.
+    /// A write has ended. Logs may be full; what the range holds is then unknown, and unmapping it finds
+    /// room.
     async fn written(&mut self, id: VolumeId, start: u64, len: u64, result: Result<(), SliceError>) {
         if result.is_err() {
             assert_eq!((result, self.expected[&id].kind), (Err(SliceError::Full), VolumeKind::Log));

@@ -198,7 +198,8 @@ impl Keeper {
             }
             return Ok(outcome.clone());
         }
-        // No member of this epoch has it, and none takes anything of an earlier epoch: nothing is left to wait for.
+        // No member of this epoch has it, and none takes anything of an earlier epoch: nothing is left to
+        // wait for.
         if decided.as_ref().is_some_and(|decided| decided.version.epoch != members.epoch.0) {
             *decided = None;
         }

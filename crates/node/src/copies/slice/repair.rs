@@ -131,8 +131,8 @@ impl SliceCopy {
         }
     }
 
-    /// What this node's disk answers to a read near this offset. `None`: it is late, and another copy in sync can be
-    /// asked; or this copy is not in sync any more.
+    /// What this node's disk answers to a read near this offset. `None`: it is late, and another copy in sync
+    /// can be asked; or this copy is not in sync any more.
     pub(super) async fn unless_late<F: Future>(
         self: &Rc<Self>,
         offset: u64,
@@ -154,8 +154,8 @@ impl SliceCopy {
         self.tell(|replica| replica.give_up_disk(fault));
     }
 
-    /// A read near this offset is late: the copy leaves if the disk does not answer another one, either. Who sent the
-    /// late one may have given it up by then.
+    /// A read near this offset is late: the copy leaves if the disk does not answer another one, either. Who
+    /// sent the late one may have given it up by then.
     fn probe(self: &Rc<Self>, offset: u64) {
         if self.repairs.probing.replace(true) {
             return;

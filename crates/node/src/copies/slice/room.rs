@@ -1,9 +1,11 @@
 //! Room for what is written, where the file system under a pool, or the log that a copy lies in, may be full.
 //!
-//! A full file system or log is not a broken disk: what is on the disk is well, and it passes. So a host's write is refused before any copy
-//! takes it where this copy finds no room for it ([`store::Slice::reserve`]). What other copies have taken already waits here until there
-//! is room: it is not acknowledged meanwhile, and if somebody else is in sync this copy leaves, as one whose disk failed does
-//! (`replica::Reason::NoSpace`); but it comes back by itself. The last one in sync stays: it serves reads, and writes that need no new space.
+//! A full file system or log is not a broken disk: what is on the disk is well, and it passes. So a host's
+//! write is refused before any copy takes it where this copy finds no room for it
+//! ([`store::Slice::reserve`]). What other copies have taken already waits here until there is room: it is
+//! not acknowledged meanwhile, and if somebody else is in sync this copy leaves, as one whose disk failed
+//! does (`replica::Reason::NoSpace`); but it comes back by itself. The last one in sync stays: it serves
+//! reads, and writes that need no new space.
 
 use std::cell::Cell;
 use std::rc::Rc;
