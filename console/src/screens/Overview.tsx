@@ -14,6 +14,7 @@ import { keyOf } from '../words/events'
 import { allWell, isAdvice, keyOf as keyOfFinding, linkOf, toneOf, worstTone } from '../words/findings'
 import { LOSS_TONE, type NodeLoss, lossAlone, lossesByNode } from '../words/losses'
 import { listed } from '../words/missing'
+import { isShort } from '../words/pools'
 import { lasting } from '../words/since'
 import { duration, percent, plural, size } from '../words/size'
 import { LoadPanel } from './Load'
@@ -189,7 +190,7 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
                 </Text>
                 {pool.total > 0 && (
                   <Text size="sm" className="figure">
-                    {size(pool.free)} free of {size(pool.total)}
+                    {size(pool.total - pool.used)} free of {size(pool.total)}
                   </Text>
                 )}
               </Group>
@@ -197,13 +198,13 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
                 <>
                   <Progress.Root size="lg" mt={4}>
                     <Progress.Section
-                      value={(100 * (pool.total - pool.free)) / pool.total}
-                      color={pool.free / pool.total < 0.1 ? 'red' : 'cyan'}
-                      aria-label={`${pool.name}: ${percent(pool.total - pool.free, pool.total)} reserved`}
+                      value={(100 * pool.used) / pool.total}
+                      color={isShort(pool) ? 'red' : 'cyan'}
+                      aria-label={`${pool.name}: ${percent(pool.used, pool.total)} used`}
                     />
                   </Progress.Root>
                   <Text size="xs" c="dimmed" mt={2}>
-                    {percent(pool.total - pool.free, pool.total)} reserved by {plural(pool.volumes, 'volume')}. {forecasts.data && (filling?.text ?? 'No forecast yet.')}
+                    {percent(pool.used, pool.total)} used by {plural(pool.volumes, 'volume')}. {forecasts.data && (filling?.text ?? 'No forecast yet.')}
                   </Text>
                 </>
               ) : (

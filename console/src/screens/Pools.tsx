@@ -20,7 +20,7 @@ import { findingsOf, keyOf } from '../words/findings'
 import { elsewhere } from '../words/missing'
 import { isName, nameProblem } from '../words/names'
 import { nameOf } from '../words/nodes'
-import { lacking } from '../words/pools'
+import { isShort, lacking, logSpace } from '../words/pools'
 import { lasting } from '../words/since'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
 import type { Tone } from '../words/tone'
@@ -106,7 +106,6 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
   const { setBack, readErrors, known } = findingsOf(pool, useFindings().data)
   const works = pool.state === 'online'
   const closed = pool.state === 'unavailable' || pool.state === 'exported'
-  const taken = pool.total - pool.free
   return (
     <Panel
       title={pool.node_name ? `${pool.name} on ${pool.node_name}` : pool.name}
@@ -152,15 +151,16 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
           <Box>
             <Group justify="space-between">
               <Text size="sm">
-                {percent(taken, pool.total)} reserved by {plural(pool.volumes, 'volume')}
+                {percent(pool.used, pool.total)} used by {plural(pool.volumes, 'volume')}
               </Text>
               <Text size="sm" className="figure">
-                {size(pool.free)} free of {size(pool.total)}
+                {size(pool.total - pool.used)} free of {size(pool.total)}
               </Text>
             </Group>
             <Progress.Root size="lg" mt={4}>
-              <Progress.Section value={(100 * taken) / pool.total} color={pool.free / pool.total < 0.1 ? 'red' : 'cyan'} aria-label={`${percent(taken, pool.total)} reserved`} />
+              <Progress.Section value={(100 * pool.used) / pool.total} color={isShort(pool) ? 'red' : 'cyan'} aria-label={`${percent(pool.used, pool.total)} used`} />
             </Progress.Root>
+            {pool.logs && <Text size="xs" c="dimmed" mt={2}>{logSpace(pool.logs)}</Text>}
           </Box>
         )}
         <Rows width={560} head={['Disk', 'State', { right: 'Free' }, { right: 'Size' }]}>

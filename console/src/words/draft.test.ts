@@ -3,7 +3,7 @@ import type { Pool } from '../api/types'
 import { type Known, emptyDraft, placedBy, poolsOf, problemsOf, requestOf, whereWords } from './draft'
 import { node, volume } from './fixtures'
 
-const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 2 ** 30, total: 2 ** 31, volumes: 1 }
+const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 2 ** 30, used: 2 ** 30, total: 2 ** 31, volumes: 1 }
 const known: Known = { nodes: [node(1), node(2), node(3, { witness: true })], volumes: [volume('db', [[2, 'in_sync']])], pools: [pool], targets: [{ name: 'iqn.2026-11.io.ursa:x', maps: [{ lun: 0, host: 'local', volume_id: 'v' }] }] }
 const good = { ...emptyDraft, name: 'mail', size: '512M', place: 'copies' as const }
 

@@ -3,7 +3,7 @@ import type { Finding, Pool } from '../api/types'
 import { finding, node, volume } from './fixtures'
 import { allWell, findingsOf, keyOf, linkOf, problemsIn, toneOf, worstTone } from './findings'
 
-const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 50, total: 100, volumes: 1 }
+const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 50, used: 50, total: 100, volumes: 1 }
 
 describe('findings', () => {
   const down = finding('node-down', { kind: 'node', name: 'n3', node: 3 })

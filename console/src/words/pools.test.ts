@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
 import type { Pool } from '../api/types'
-import { poolChoices, poolProblem } from './pools'
+import { isShort, logSpace, poolChoices, poolProblem } from './pools'
 
 const GIB = 2 ** 30
-const pool = (name: string, more: Partial<Pool> = {}): Pool => ({ name, state: 'online', disks: [], extent: 1, free: GIB, total: 2 * GIB, volumes: 0, ...more })
+const pool = (name: string, more: Partial<Pool> = {}): Pool => ({ name, state: 'online', disks: [], extent: 1, free: GIB, used: GIB, total: 2 * GIB, volumes: 0, ...more })
 
 it('takes the pool that a node would', () => {
   expect(poolProblem([pool('fast')], null, GIB)).toBeUndefined()
@@ -21,4 +21,13 @@ it('offers each name once, with what is free', () => {
   expect(offered.map((one) => [one.value, one.disabled])).toEqual([['fast', false], ['slow', true]])
   expect(offered[0]?.label).toBe('fast: 1GiB free of 2GiB on n1, 0B free of 2GiB on node 2')
   expect(offered[1]?.label).toBe('slow: 1GiB free of 2GiB')
+})
+
+it('says what log volumes have, and when a pool is short', () => {
+  const logs = { lent: GIB, used: GIB / 4, room: GIB / 2, percent: 91 }
+  expect(logSpace(logs)).toBe('Log volumes use 256MiB of 1GiB lent to them, and can take 512MiB more.')
+  expect(isShort(pool('fast', { used: 1.7 * GIB }))).toBe(false)
+  expect(isShort(pool('fast', { used: 1.9 * GIB }))).toBe(true)
+  expect(isShort(pool('fast', { used: 1.9 * GIB, logs }))).toBe(false)
+  expect(isShort(pool('fast', { logs: { ...logs, level: 90 } }))).toBe(true)
 })

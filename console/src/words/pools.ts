@@ -30,6 +30,16 @@ export function poolChoices(pools: Pool[]): { value: string; label: string; disa
   })
 }
 
+/** Whether a pool has little room left: one with log volumes says so itself. */
+export function isShort(pool: Pool): boolean {
+  return pool.logs ? (pool.logs.level ?? 0) >= 90 : (pool.total - pool.used) / pool.total < 0.1
+}
+
+/** What log volumes have of a pool, and can still take. */
+export function logSpace({ lent, used, room }: NonNullable<Pool['logs']>): string {
+  return `Log volumes use ${size(used)} of ${size(lent)} lent to them, and can take ${size(room)} more.`
+}
+
 /** What a file system lacks for the pools in it. */
 export function lacking({ free, promised }: NonNullable<Pool['overcommit']>): string {
   return `its file system has ${size(free)} free, and pools on it may still need ${size(promised)}. When it is full, writes that need new space fail.`

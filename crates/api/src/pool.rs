@@ -16,8 +16,13 @@ pub struct Pool {
     pub reason: Option<String>,
     /// Capacity for volumes, in bytes.
     pub total: u64,
-    /// Free space, in bytes.
+    /// Space that no volume has reserved and no log has borrowed, in bytes.
     pub free: u64,
+    /// Space that volumes take, in bytes: what thick volumes have reserved, and what log volumes use.
+    pub used: u64,
+    /// What its log volumes have of it. Absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logs: Option<PoolLogs>,
     /// Allocation unit, in bytes.
     pub extent: u64,
     /// Number of volumes.
@@ -41,6 +46,22 @@ pub struct Pool {
 
 fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
+}
+
+/// What the log volumes of a pool have of it, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolLogs {
+    /// Space that the pool has lent to its logs.
+    pub lent: u64,
+    /// Space of that which volumes use.
+    pub used: u64,
+    /// Space that log volumes can still take, in what is lent and in what the pool has free.
+    pub room: u64,
+    /// How full the pool is, in percent: writes that need space fail at 100.
+    pub percent: u8,
+    /// The highest warning level that the pool has reached: 80, 90 or 95 percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<u8>,
 }
 
 /// An overcommitted file system: it has less free space than the sparse files of pools may still take. When

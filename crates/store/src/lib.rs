@@ -44,7 +44,7 @@ pub use geometry::{DISK_BYTES_MIN, DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN
 pub use id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
 pub use log::{LogFigures, LogSlice, LogTuning};
 pub use pool::{
-    CreateOptions, DiskUsage, FoundPool, LookedAt, MetadataState, NewDisk, OpenPool, Pool, Probe,
+    CreateOptions, DiskUsage, FoundPool, LogSpace, LookedAt, MetadataState, NewDisk, OpenPool, Pool, Probe,
     ProbedContents, Usage, VolumeInfo, VolumeSpec, Zeroing, ZeroingWatch, probe,
 };
 pub use ram::RamSlice;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -169,16 +169,39 @@ fn single_copies_outlive(harm: impl FnOnce(&Path), undo: impl FnOnce(&Path), sai
     assert!(make_group(&node, "h2"));
 }
 
+/// SQLite may leave changes in a file beside the record, also when the node was stopped.
 #[test]
 fn a_damaged_record_does_not_take_single_copies_down() {
+    const RECORD: &str = "record.sqlite";
     let kept = std::cell::RefCell::new(Vec::new());
-    let record = |directory: &Path| directory.join("record.sqlite");
+    let files = |directory: &Path| {
+        let entries =
+            fs::read_dir(directory).expect("it is there").map(|entry| entry.expect("it is read").path());
+        let of_record =
+            |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(RECORD));
+        entries.filter(of_record).collect::<Vec<PathBuf>>()
+    };
     single_copies_outlive(
         |directory| {
-            kept.replace(fs::read(record(directory)).expect("it is there"));
-            fs::write(record(directory), vec![0x5a; kept.borrow().len()]).expect("it can be written");
+            let all = files(directory).into_iter().map(|path| (fs::read(&path).expect("it is there"), path));
+            kept.borrow_mut().extend(all);
+            for (bytes, path) in &*kept.borrow() {
+                fs::write(path, vec![0x5a; bytes.len()]).expect("it can be written");
+            }
         },
-        |directory| fs::write(record(directory), &*kept.borrow()).expect("it can be written"),
+        |directory| {
+            let mut kept = kept.borrow_mut();
+            let is_new = |path: &PathBuf| kept.iter().all(|(_, before)| before != path);
+            files(directory)
+                .iter()
+                .filter(|path| is_new(path))
+                .for_each(|path| fs::remove_file(path).expect("it is there"));
+            // The record itself comes last: until then it cannot be opened.
+            kept.sort_by_key(|(_, path)| std::cmp::Reverse(path.as_os_str().len()));
+            for (bytes, path) in &*kept {
+                fs::write(path, bytes).expect("it can be written");
+            }
+        },
         "the cluster's record cannot be opened",
     );
 }

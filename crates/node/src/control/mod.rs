@@ -13,6 +13,7 @@ mod doing;
 mod ended;
 mod error;
 mod faults;
+mod filling;
 mod foreseen;
 mod forgetting;
 mod forks;
@@ -67,6 +68,8 @@ pub(crate) use self::ended::note_ended_work;
 pub use self::ended::{EndedJob, EndedWork, JobOutcome};
 pub use self::error::ControlError;
 pub use self::faults::{Fault, FaultKind, UnreadBlock};
+use self::filling::Levels;
+pub use self::filling::{Filling, LEVELS};
 pub use self::foreseen::Importable;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::forks::{ForkDecision, StrategyChange};
@@ -146,6 +149,8 @@ pub struct Control {
     read_errors: ReadErrors,
     /// File systems that have less free than pools in them may still take.
     overcommitted: RefCell<BTreeSet<u64>>,
+    /// How full pools with log volumes are.
+    levels: RefCell<Levels>,
     ended: EndedJobs,
     /// Why the node does not take part in the cluster that it is in.
     cluster_failure: RefCell<Option<ClusterFailure>>,

@@ -10,6 +10,7 @@ use store::{CreateOptions, DiskUsage, FoundPool, MetadataState, NewDisk, OpenPoo
 
 use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
+use super::filling::Filling;
 use super::overcommit::{Overcommit, Promises};
 use super::read_errors::DiskReadErrors;
 use super::turns::Thing;
@@ -70,6 +71,16 @@ pub struct PoolState {
     pub promised: u64,
     /// Its file system has less free than that, with what other pools of this node may take of it.
     pub overcommit: Option<Overcommit>,
+    /// How full it is, if it has log volumes.
+    pub filling: Option<Filling>,
+}
+
+impl PoolState {
+    /// What volumes take of it, in bytes.
+    pub fn used(&self) -> u64 {
+        let reserved = self.usage.total.0.saturating_sub(self.usage.free.0);
+        self.filling.map_or(reserved, |filling| filling.used)
+    }
 }
 
 /// A disk that is out of service since a write or a flush failed.
@@ -126,6 +137,7 @@ impl Control {
         if let (Ok(open), Some(pool)) = (&mut status.state, known.open()) {
             open.read_errors = self.read_errors(pool);
             (open.promised, open.overcommit) = self.promised(promises, pool);
+            open.filling = self.filling(pool, &open.usage);
         }
         status
     }
@@ -443,6 +455,7 @@ fn status(name: &str, known: &KnownPool) -> PoolStatus {
                 read_errors: Vec::new(),
                 promised: 0,
                 overcommit: None,
+                filling: None,
             })
         }
         Opened::NotYet(began) => {

@@ -131,6 +131,7 @@ impl Control {
             verifications: Verifications::default(),
             read_errors,
             overcommitted: RefCell::default(),
+            levels: RefCell::default(),
             ended: EndedJobs::default(),
             cluster_failure: RefCell::default(),
         });

@@ -146,6 +146,12 @@ codes! {
     POOL_READ_ONLY = "pool_read_only", Critical, "check its disks, then run `ursa pool reopen`";
     /// A pool holds an older state than it had: its disks were set back.
     POOL_SET_BACK = "pool_set_back", Critical, "find out who restored or reverted its disks; copies resync automatically, volumes without copies hold the older data";
+    /// A pool with log volumes is filling up: it has reached 80 or 90 %.
+    POOL_FILLING = "pool_filling", Warning, "unmap (`fstrim`), delete volumes, or add a disk: `ursa pool add-disk`; `ursa pool forecast` estimates when the pool will be full";
+    /// It has reached 95 %.
+    POOL_NEARLY_FULL = "pool_nearly_full", Critical, "unmap (`fstrim`), delete volumes, or add a disk now: `ursa pool add-disk`; when the pool is full, writes to its log volumes fail";
+    /// It is below all of these levels again.
+    POOL_HAS_SPACE = "pool_has_space", Info;
     /// A pool was made.
     POOL_CREATED = "pool_created", Info;
     /// A pool was imported.

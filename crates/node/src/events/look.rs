@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use base::ByteLen;
 use store::MetadataState;
 
 use super::code::{
-    DISK_FAILED, DISK_RETURNED, POOL_CLOSED, POOL_OPENED, POOL_READ_ONLY, VOLUME_AVAILABLE,
-    VOLUME_UNAVAILABLE,
+    DISK_FAILED, DISK_RETURNED, POOL_CLOSED, POOL_FILLING, POOL_HAS_SPACE, POOL_NEARLY_FULL, POOL_OPENED,
+    POOL_READ_ONLY, VOLUME_AVAILABLE, VOLUME_UNAVAILABLE,
 };
 use super::{Code, Event};
-use crate::control::{Control, PoolStatus};
+use crate::control::{Control, Filling, LEVELS, PoolStatus};
 
 /// What was wrong when it was last looked at: what is told when it goes away, by what it is; volumes by their identity.
 type Wrong = BTreeMap<(&'static str, String), (Event, Option<Event>)>;
@@ -39,6 +40,9 @@ impl Control {
         for (key, (event, _)) in &now {
             if !before.contains_key(key) {
                 events.tell(event.clone());
+                if [POOL_FILLING.as_str(), POOL_NEARLY_FULL.as_str()].contains(&key.0) {
+                    self.warn_hosts_of_filling(&event.subject);
+                }
             }
         }
         for (key, (_, back)) in before {
@@ -74,5 +78,21 @@ fn of_pool(pool: &PoolStatus, wrong: &mut Wrong) {
     if open.metadata == MetadataState::Failed {
         let text = format!("pool {name} is locked: a metadata write failed. I/O continues");
         note(POOL_READ_ONLY, name.clone(), Event::new(POOL_READ_ONLY, name, text), None);
+    }
+    if let Some(filling) = &open.filling {
+        of_filling(name, filling, &mut note);
+    }
+}
+
+/// Each level that was reached is told once; that the pool has space again, when it has left the lowest.
+fn of_filling(name: &str, filling: &Filling, note: &mut impl FnMut(Code, String, Event, Option<Event>)) {
+    let (percent, room) = (filling.percent(), ByteLen(filling.room));
+    for level in LEVELS.into_iter().filter(|level| filling.level >= Some(*level)) {
+        let code = if level == LEVELS[LEVELS.len() - 1] { POOL_NEARLY_FULL } else { POOL_FILLING };
+        let text = format!("pool {name} is {percent} % full: its log volumes can take {room} more");
+        let back = (level == LEVELS[0]).then(|| {
+            Event::new(POOL_HAS_SPACE, name, format!("pool {name} is less than {level} % full again"))
+        });
+        note(code, format!("{name} {level}"), Event::new(code, name, text), back);
     }
 }

@@ -4,9 +4,13 @@ use super::bad_blocks::marked;
 use super::*;
 
 use base::LbaRange;
+use initiator::command::TestUnitReady;
 
 /// DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT.
 const FULL: (u8, u16) = (0x07, 0x2707);
+
+/// UNIT ATTENTION, THIN PROVISIONING SOFT THRESHOLD REACHED.
+const SOFT_THRESHOLD: (u8, u16) = (0x06, 0x3807);
 
 impl Cluster {
     /// The bytes of these blocks, which hold what [`marked`] says, change on a node's disk.
@@ -104,12 +108,23 @@ fn a_full_pool_refuses_writes_until_blocks_are_unmapped() {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_shaped(Shape { kind: VolumeKind::Log, mib: 256, ..Shape::thick() }, 1);
         let (client, portal) = (cluster.client("host"), cluster.portal(0));
-        cluster.world.block_on(client, CoreId(0), move || async move {
+        let codes = ["pool_filling", "pool_nearly_full", "pool_has_space"];
+        let told = || cluster.told_of(0, &codes).iter().map(|event| event.code.as_str()).collect::<Vec<_>>();
+        assert_eq!(told(), [""; 0]);
+        let (session, written) = cluster.world.block_on(client, CoreId(0), move || async move {
             let session = log_in(portal, "host").await.unwrap();
             let written = fill_up(&session).await;
             assert!(written > 100, "only {written} of 256 KiB had room");
+            (session, written)
+        });
+        assert_eq!(told(), ["pool_filling", "pool_filling", "pool_nearly_full"], "80, 90 and 95 %");
+        assert_eq!(told(), [""; 0], "once");
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let told = session.send(LUN, &TestUnitReady).await.unwrap_err();
+            assert_eq!(told.sense(), Some(SOFT_THRESHOLD), "{told}");
             make_room(&session, written).await;
         });
+        assert_eq!(told(), ["pool_has_space"]);
     });
 }
 

@@ -32,6 +32,8 @@ pub enum UnitAttention {
     AccessStateChanged,
     /// The unit has another size.
     CapacityChanged,
+    /// Space for blocks that the unit may still have to store is running out.
+    SoftThreshold,
     /// INQUIRY data (a name, a port) changed.
     InquiryChanged,
     /// Units were mapped or unmapped.
@@ -53,6 +55,7 @@ impl UnitAttention {
             UnitAttention::ModeParametersChanged => code::MODE_PARAMETERS_CHANGED,
             UnitAttention::AccessStateChanged => code::ASYMMETRIC_ACCESS_STATE_CHANGED,
             UnitAttention::CapacityChanged => code::CAPACITY_DATA_HAS_CHANGED,
+            UnitAttention::SoftThreshold => code::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED,
             UnitAttention::InquiryChanged => code::INQUIRY_DATA_HAS_CHANGED,
             UnitAttention::ReportedLunsChanged => code::REPORTED_LUNS_DATA_HAS_CHANGED,
         };

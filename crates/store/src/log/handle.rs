@@ -151,6 +151,8 @@ pub struct LogFigures {
     /// Blocks that somebody needs, as far as is known: what was overwritten counts until the map has been
     /// merged.
     pub live: u64,
+    /// What may be live of what it has: the rest is what cleaning gains.
+    pub usable: u64,
     /// Segments that can be written at once.
     pub free: u64,
     /// What hosts have written since it was opened.

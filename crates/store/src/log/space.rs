@@ -109,6 +109,11 @@ impl Running {
         (segments * u64::from(slots)).saturating_sub(map)
     }
 
+    /// Of those, what hosts' data may take.
+    pub(super) fn usable_for_data(&self) -> u64 {
+        self.usable() * LIVE_PERCENT / 100
+    }
+
     /// Whether so many blocks more have room.
     fn fits(&self, blocks: u64, percent: u64) -> bool {
         self.live_blocks() + self.append.expected + blocks <= self.usable() * percent / 100

@@ -25,6 +25,25 @@ const SEGMENT_PART: u64 = 2048;
 /// The smallest segment then, in bytes: a zone of sixteen is 4 MiB, an extent of a usual pool.
 const SEGMENT_BYTES_MIN: u64 = 256 << 10;
 
+/// What its log volumes have of a pool, in bytes. Of logs that have not been opened yet only what they have is
+/// known: it counts as live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSpace {
+    /// What the pool has lent to its logs.
+    pub lent: u64,
+    /// Blocks of that which volumes need, as far as is known: what was overwritten counts until the map has been
+    /// merged.
+    pub live: u64,
+    /// What volumes can still take of what is lent.
+    pub room: u64,
+    /// What hosts have written since the logs were opened.
+    pub written_by_hosts: u64,
+    /// All that was written to the disks for it since then.
+    pub written: u64,
+    /// Memory of their maps.
+    pub memory: u64,
+}
+
 /// A log in which less is live, of a thousand blocks that it can use, cleans rather than borrows.
 const LIVE_WORTH_LENDING: u64 = 500;
 
@@ -42,6 +61,25 @@ impl Pool {
     pub fn log_figures(&self) -> Vec<(u16, LogFigures)> {
         let state = self.0.state.borrow();
         state.logs.iter().map(|(number, log)| (*number, log.figures())).collect()
+    }
+
+    /// What its log volumes have of it; `None` if it has none.
+    pub fn log_space(&self) -> Option<LogSpace> {
+        let state = self.0.state.borrow();
+        let mut space = LogSpace::default();
+        for (number, entry) in &state.catalog.logs.logs {
+            let extents: u64 = entry.zones.values().map(|zone| u64::from(zone.count)).sum();
+            let lent = extents * self.0.extent_bytes;
+            let log = state.logs.get(number).map(|log| log.figures()).filter(|log| log.usable > 0);
+            let log = log.unwrap_or(LogFigures { live: lent, ..LogFigures::default() });
+            space.lent += lent;
+            space.live += log.live;
+            space.room += log.usable.saturating_sub(log.live);
+            space.written_by_hosts += log.written_by_hosts;
+            space.written += log.written;
+            space.memory += log.memory;
+        }
+        (space.lent > 0).then_some(space)
     }
 
     /// Waits until logs whose slices have all been closed have no I/O under way: before the pool is dropped,

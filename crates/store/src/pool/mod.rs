@@ -41,6 +41,7 @@ use crate::log::{Lender, LogHandle, LogTuning};
 use commit::Superblocks;
 pub use create::{CreateOptions, LookedAt, NewDisk};
 use layout::Layout;
+pub use logs::LogSpace;
 pub use open::{FoundPool, OpenPool, Probe, ProbedContents, probe};
 pub use volumes::{VolumeInfo, VolumeSpec};
 pub use zeroing::{Zeroing, ZeroingWatch};

@@ -265,13 +265,14 @@ fn absolute_path(path: &Path, of: OfNode) -> Result<String, CliError> {
 }
 
 fn table(pools: &[Pool]) -> String {
-    let mut table = Table::new(&["NAME", "STATE", "SIZE", "FREE", "VOLUMES", "DISKS"]);
+    let mut table = Table::new(&["NAME", "STATE", "SIZE", "USED", "FREE", "VOLUMES", "DISKS"]);
     for pool in pools {
         table.row([
             pool.name.clone(),
             state_of(pool),
             size(pool.total),
-            size(pool.free),
+            size(pool.used),
+            size(pool.total.saturating_sub(pool.used)),
             pool.volumes.to_string(),
             list(pool.disks.iter().map(|disk| &disk.path), "-"),
         ]);
@@ -280,14 +281,15 @@ fn table(pools: &[Pool]) -> String {
 }
 
 fn of_nodes(pools: &[Pool]) -> String {
-    let mut table = Table::new(&["NODE", "NAME", "STATE", "SIZE", "FREE", "VOLUMES", "DISKS"]);
+    let mut table = Table::new(&["NODE", "NAME", "STATE", "SIZE", "USED", "FREE", "VOLUMES", "DISKS"]);
     for pool in pools {
         table.row([
             pool.node_name.clone().unwrap_or_default(),
             pool.name.clone(),
             state_of(pool),
             size(pool.total),
-            size(pool.free),
+            size(pool.used),
+            size(pool.total.saturating_sub(pool.used)),
             pool.volumes.to_string(),
             list(pool.disks.iter().map(|disk| &disk.path), "-"),
         ]);
@@ -319,15 +321,22 @@ fn one(pool: &Pool) -> String {
         );
         fields([("Overcommitted", text)])
     });
+    let logs = pool.logs.map(|logs| {
+        let (lent, used, room) = (size(logs.lent), size(logs.used), size(logs.room));
+        let text =
+            format!("{used} used of {lent} lent; log volumes can take {room} more ({} % full)", logs.percent);
+        fields([("Logs", text)])
+    });
     fields([
         ("Pool", pool.name.clone()),
         ("State", state),
-        ("Size", format!("{}, {} free", size(pool.total), size(pool.free))),
+        ("Size", format!("{}, {} used, {} free", size(pool.total), size(pool.used), size(pool.free))),
         ("Extent", size(pool.extent)),
         ("Volumes", pool.volumes.to_string()),
         ("Disks", disks.join("\n")),
         ("ID", pool.id.clone().unwrap_or_default()),
-    ]) + &overcommit.unwrap_or_default()
+    ]) + &logs.unwrap_or_default()
+        + &overcommit.unwrap_or_default()
 }
 
 /// What a pool's forecast says; nothing where there is none, or the node cannot tell now: the pool is shown all the same.

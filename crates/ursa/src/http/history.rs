@@ -277,7 +277,7 @@ fn pools(control: &Control) -> impl Iterator<Item = (String, PoolUse)> {
         let open = pool.state.ok()?;
         let id = u128::from_str_radix(&open.id, 16).ok()?;
         let size = open.usage.total.0;
-        Some((pool.name, PoolUse { id, used: size.saturating_sub(open.usage.free.0), size }))
+        Some((pool.name, PoolUse { id, used: open.used(), size }))
     })
 }
 

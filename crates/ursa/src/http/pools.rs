@@ -14,7 +14,7 @@ use ::node::control::{
 };
 use api::{
     DiskFailure, DryRun, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget,
-    PoolImport, PoolRemains, PoolState, Problem, RemainingDisk, RemainingMap, RemainingVolume,
+    PoolImport, PoolLogs, PoolRemains, PoolState, Problem, RemainingDisk, RemainingMap, RemainingVolume,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -399,6 +399,8 @@ fn shown(pool: PoolStatus) -> Pool {
             reason: Some(reason),
             total: 0,
             free: 0,
+            used: 0,
+            logs: None,
             extent: 0,
             volumes: 0,
             disks: pool
@@ -434,8 +436,17 @@ fn open_pool(name: String, open: Open) -> Pool {
         total: disk.total.0,
         free: disk.free.0,
     };
+    let logs = open.filling.map(|filling| PoolLogs {
+        lent: filling.space.lent,
+        used: filling.space.live,
+        room: filling.room,
+        percent: filling.percent(),
+        level: filling.level,
+    });
     Pool {
         name,
+        used: open.used(),
+        logs,
         id: Some(open.id),
         state: match open.metadata {
             MetadataState::Writable | MetadataState::Failed if reason.is_some() => PoolState::DiskFailed,

@@ -19,6 +19,10 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.usage.total.0));
     let mut family = text.family("ursa_pool_free_bytes", Kind::Gauge, "Free space for volumes.");
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.usage.free.0));
+    let help = "Space that volumes take: what thick volumes have reserved, and what log volumes use.";
+    let mut family = text.family("ursa_pool_used_bytes", Kind::Gauge, help);
+    open().for_each(|(name, open)| family.sample(&[("pool", name)], open.used()));
+    of_logs(text, pools);
     let help =
         "Space that the pool's sparse files may still take from their file systems as they are written.";
     let mut family = text.family("ursa_pool_promised_bytes", Kind::Gauge, help);
@@ -55,6 +59,32 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
     }
     let mut family = text.family("ursa_pool_volumes", Kind::Gauge, "Number of volumes in the pool.");
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.volumes));
+}
+
+/// Of pools with log volumes. Counters begin when the node opens the logs.
+fn of_logs(text: &mut Text, pools: &[PoolStatus]) {
+    let logs = || {
+        let all = pools.iter().filter_map(|pool| Some((&pool.name, pool.state.as_ref().ok()?.filling?)));
+        all.map(|(name, filling)| ([("pool", name.as_str())], filling))
+    };
+    let mut family =
+        text.family("ursa_pool_log_lent_bytes", Kind::Gauge, "Space that the pool has lent to its logs.");
+    logs().for_each(|(labels, of)| family.sample(&labels, of.space.lent));
+    let help = "Space that log volumes use. Overwritten blocks count until the next checkpoint.";
+    let mut family = text.family("ursa_pool_log_used_bytes", Kind::Gauge, help);
+    logs().for_each(|(labels, of)| family.sample(&labels, of.space.live));
+    let help = "Space that log volumes can still take: when it is 0, writes to new blocks fail.";
+    let mut family = text.family("ursa_pool_log_room_bytes", Kind::Gauge, help);
+    logs().for_each(|(labels, of)| family.sample(&labels, of.room));
+    let help = "Bytes that hosts, and other nodes, wrote to log volumes.";
+    let mut family = text.family("ursa_pool_log_host_written_bytes_total", Kind::Counter, help);
+    logs().for_each(|(labels, of)| family.sample(&labels, of.space.written_by_hosts));
+    let help = "Bytes written to the disks for log volumes, with maps and what the cleaner moves: divided by ursa_pool_log_host_written_bytes_total, the write amplification.";
+    let mut family = text.family("ursa_pool_log_written_bytes_total", Kind::Counter, help);
+    logs().for_each(|(labels, of)| family.sample(&labels, of.space.written));
+    let mut family =
+        text.family("ursa_pool_log_memory_bytes", Kind::Gauge, "Memory of the maps of log volumes.");
+    logs().for_each(|(labels, of)| family.sample(&labels, of.space.memory));
 }
 
 /// In the words of the API.

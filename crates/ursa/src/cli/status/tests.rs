@@ -32,6 +32,8 @@ fn pool(state: PoolState) -> Pool {
         disks: Vec::new(),
         promised: 0,
         overcommit: None,
+        used: 0,
+        logs: None,
         node: None,
         node_name: None,
     }

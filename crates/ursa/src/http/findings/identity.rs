@@ -15,6 +15,11 @@ pub(super) fn severity(what: &What<'_>) -> Severity {
             OwnFault::Node(kind) => severity_of(kind),
             _ => Severity::Warning,
         },
+        What::PoolFilling { level, .. } => match level {
+            ..90 => Severity::Info,
+            90..95 => Severity::Warning,
+            95.. => Severity::Critical,
+        },
         What::NoWitness | What::PoolOvercommitted { .. } | What::PoolNearlyFull(_) => Severity::Info,
         _ => Severity::Warning,
     }
@@ -57,7 +62,7 @@ pub(super) fn code_and_subject(what: &What<'_>) -> (FindingCode, Subject) {
         What::PoolClosed { pool, .. } => (Code::PoolClosed, of_pool(pool)),
         What::PoolReadOnly(pool) => (Code::PoolReadOnly, of_pool(pool)),
         What::PoolOvercommitted { pool, .. } => (Code::PoolOvercommitted, of_pool(pool)),
-        What::PoolNearlyFull(pool) => (Code::PoolNearlyFull, of_pool(pool)),
+        What::PoolNearlyFull(pool) | What::PoolFilling { pool, .. } => (Code::PoolNearlyFull, of_pool(pool)),
         What::Own(reports) => identity(reports[0]),
     }
 }

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 
 use ::node::control::FaultKind;
 use api::{
-    ClusterNode, CopyState, Missing, Overcommit, Pool, PoolState, Severity, Since, Volume, VolumeCopy,
+    ClusterNode, CopyState, Missing, Overcommit, Pool, PoolLogs, PoolState, Severity, Since, Volume,
+    VolumeCopy,
 };
 
 use super::identity::{identity, severity};
@@ -82,6 +83,12 @@ pub(super) enum What<'a> {
         overcommit: Overcommit,
     },
     PoolNearlyFull(&'a Pool),
+    /// It has log volumes and has reached a level.
+    PoolFilling {
+        pool: &'a Pool,
+        logs: PoolLogs,
+        level: u8,
+    },
     /// What nodes report about themselves: one node, or several about something of the cluster.
     Own(Vec<&'a Report>),
 }
@@ -262,15 +269,20 @@ fn of_pool<'a>(pool: &'a Pool, observed: &'a Observed) -> Option<Found<'a>> {
         PoolState::DiskFailed => What::DiskFailed { pool, impact }.since(since),
         PoolState::Unavailable => What::PoolClosed { pool, impact }.since(since),
         PoolState::ReadOnly => What::PoolReadOnly(pool).since(since),
-        PoolState::Online => match pool.overcommit {
-            Some(overcommit) => What::PoolOvercommitted { pool, overcommit }.since(None),
-            None if is_nearly_full(pool) => What::PoolNearlyFull(pool).since(None),
-            None => return None,
+        PoolState::Online => match (pool.logs.and_then(|logs| Some((logs, logs.level?))), pool.overcommit) {
+            (Some((logs, level)), _) => What::PoolFilling { pool, logs, level }.since(None),
+            (None, Some(overcommit)) => What::PoolOvercommitted { pool, overcommit }.since(None),
+            (None, None) if is_nearly_full(pool) => What::PoolNearlyFull(pool).since(None),
+            (None, None) => return None,
         },
     })
 }
 
+/// What logs have borrowed of a pool is not taken.
 fn is_nearly_full(pool: &Pool) -> bool {
+    if pool.logs.is_some() {
+        return false;
+    }
     u128::from(pool.free) * 100 < u128::from(pool.total) * u128::from(FREE_PERCENT_MIN)
 }
 

@@ -6,8 +6,8 @@ use FindingCode as Code;
 use Severity::{Critical, Info, Warning};
 use api::CopyState::{InSync, OutOfSync};
 use api::{
-    ClusterNode, CopyState, CopySync, Finding, FindingCode, Missing, Overcommit, Pool, PoolState, Severity,
-    Since, Subject, SubjectKind, SyncPaused, Volume, VolumeCopy, VolumeFork,
+    ClusterNode, CopyState, CopySync, Finding, FindingCode, Missing, Overcommit, Pool, PoolLogs, PoolState,
+    Severity, Since, Subject, SubjectKind, SyncPaused, Volume, VolumeCopy, VolumeFork,
 };
 
 use super::judge::{Observed, judge};
@@ -60,6 +60,8 @@ fn pool(node: Option<u16>, state: PoolState) -> Pool {
         disks: Vec::new(),
         promised: 0,
         overcommit: None,
+        used: 0,
+        logs: None,
         node,
         node_name: node.map(|node| format!("server{node}")),
     }
@@ -275,6 +277,24 @@ fn a_pool_that_fills_up_is_advice() {
     let overcommit = Some(Overcommit { promised: 60, free: 50 });
     let pools = vec![Pool { overcommit, ..pool(None, PoolState::Online) }];
     finds(Observed { pools, ..alone() }, &[(Info, Code::PoolOvercommitted)]);
+}
+
+#[test]
+fn a_pool_with_log_volumes_warns_by_level() {
+    let level = |level| {
+        let logs = Some(PoolLogs { lent: 90, used: 80, room: 8, percent: 91, level });
+        // What logs have borrowed is not taken.
+        Observed { pools: vec![Pool { free: 0, logs, ..pool(None, PoolState::Online) }], ..alone() }
+    };
+    finds(level(None), &[]);
+    finds(level(Some(80)), &[(Info, Code::PoolNearlyFull)]);
+    finds(level(Some(90)), &[(Warning, Code::PoolNearlyFull)]);
+    finds(level(Some(95)), &[(Critical, Code::PoolNearlyFull)]);
+    let found = findings(&level(Some(90)));
+    assert_eq!(
+        found[0].cause,
+        "Pool default is 91 % full: its log volumes can take 8 B more. When it is full, writes to new blocks fail."
+    );
 }
 
 #[test]

@@ -139,6 +139,16 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
             action: "Add a disk to it; existing volumes are not affected".into(),
             command: format!("ursa pool add-disk {} DISK{}", pool.name, at(pool.node)),
         },
+        What::PoolFilling { pool, logs, .. } => Words {
+            cause: format!(
+                "Pool {} is {} % full: its log volumes can take {} more. When it is full, writes to new blocks fail.",
+                pool_of(pool),
+                logs.percent,
+                ByteLen(logs.room)
+            ),
+            action: "Unmap (fstrim), delete volumes, or add a disk".into(),
+            command: format!("ursa pool add-disk {} DISK{}", pool.name, at(pool.node)),
+        },
         What::Own(reports) => of_reports(reports, nodes),
     }
 }

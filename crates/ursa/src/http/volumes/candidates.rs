@@ -143,6 +143,8 @@ mod tests {
             disks: Vec::new(),
             promised: 0,
             overcommit: None,
+            used: 0,
+            logs: None,
             node: Some(node),
             node_name: None,
         }

@@ -1,0 +1,125 @@
+//! How full pools with log volumes are: a write that needs room is refused when its pool is full, so people and
+//! hosts hear of it before.
+
+use std::collections::BTreeMap;
+
+use proto::scsi::UnitAttention;
+use store::{LogSpace, Pool, PoolId, Usage, VolumeKind};
+
+use super::Control;
+use crate::shard::{Shard, on_all_cores};
+
+/// At which people and hosts hear of it, in percent.
+pub const LEVELS: [u8; 3] = [80, 90, 95];
+
+/// How far below a level a pool must be to have left it, in percent.
+const LEFT_BELOW: u8 = 2;
+
+/// A zone that is lent has room for this part of it, in percent: the rest is what cleaning gains.
+const LENT_PERCENT: u64 = 90;
+
+/// How full a pool with log volumes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filling {
+    /// What its log volumes have of it.
+    pub space: LogSpace,
+    /// What all volumes take of it, in bytes: extents of thick ones, and blocks of log volumes.
+    pub used: u64,
+    /// What log volumes can still take, in bytes.
+    pub room: u64,
+    /// The highest of [`LEVELS`] that was reached and not left since.
+    pub level: Option<u8>,
+}
+
+impl Filling {
+    fn new(usage: &Usage, space: LogSpace) -> Filling {
+        let reserved = usage.total.0.saturating_sub(usage.free.0).saturating_sub(space.lent);
+        let room = space.room + usage.free.0 / 100 * LENT_PERCENT;
+        Filling { space, used: reserved + space.live, room, level: None }
+    }
+
+    /// How full it is, in percent.
+    pub fn percent(&self) -> u8 {
+        let all = u128::from(self.used) + u128::from(self.room);
+        (u128::from(self.used) * 100).checked_div(all).unwrap_or(100) as u8
+    }
+
+    /// The level that it has, if it had `before`.
+    fn level_after(&self, before: Option<u8>) -> Option<u8> {
+        let percent = self.percent();
+        let holds = |level: u8| {
+            let stays = before.is_some_and(|before| before >= level);
+            percent + if stays { LEFT_BELOW } else { 0 } >= level
+        };
+        LEVELS.into_iter().rev().find(|level| holds(*level))
+    }
+}
+
+/// Levels of pools that have one.
+#[derive(Default)]
+pub(super) struct Levels(BTreeMap<PoolId, u8>);
+
+impl Control {
+    /// How full a pool is, looked at now; `None` without log volumes.
+    pub(super) fn filling(&self, pool: &Pool, usage: &Usage) -> Option<Filling> {
+        let mut levels = self.levels.borrow_mut();
+        let before = levels.0.remove(&pool.id());
+        let filling = Filling::new(usage, pool.log_space()?);
+        let level = filling.level_after(before);
+        levels.0.extend(level.map(|level| (pool.id(), level)));
+        Some(Filling { level, ..filling })
+    }
+
+    /// Tells hosts that use log volumes of a pool that it has reached a level (SBC-4 4.7.3.8).
+    pub(crate) fn warn_hosts_of_filling(&self, pool: &str) {
+        let Ok(pool) = self.pool_named(pool) else { return };
+        let volumes = pool.volumes().into_iter().filter(|volume| volume.kind == VolumeKind::Log);
+        let ids: Vec<_> = volumes.map(|volume| volume.id).collect();
+        rt::spawn(async move {
+            on_all_cores(move || {
+                let ids = ids.clone();
+                async move {
+                    for unit in ids.iter().filter_map(|id| Shard::current().unit(*id)) {
+                        unit.brain().borrow_mut().attention_to_all(UnitAttention::SoftThreshold);
+                    }
+                }
+            })
+            .await;
+        })
+        .detach();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::ByteLen;
+
+    use super::*;
+
+    fn filling(total: u64, free: u64, lent: u64, live: u64, room: u64) -> Filling {
+        let usage =
+            Usage { total: ByteLen(total), free: ByteLen(free), extent: ByteLen(1), disks: Vec::new() };
+        Filling::new(&usage, LogSpace { lent, live, room, ..LogSpace::default() })
+    }
+
+    #[test]
+    fn what_is_lent_and_not_live_is_room() {
+        // 200 thick, 300 lent to logs of which 100 are live, 500 not lent.
+        let some = filling(1000, 500, 300, 100, 170);
+        assert_eq!((some.used, some.room, some.percent()), (300, 620, 32));
+        assert_eq!(filling(1000, 0, 1000, 900, 0).percent(), 100);
+        assert_eq!(filling(0, 0, 0, 0, 0).percent(), 100);
+    }
+
+    #[test]
+    fn a_level_is_left_two_percent_below_it() {
+        let at = |percent| filling(100, 0, 100, percent, 100 - percent);
+        assert_eq!(at(79).level_after(None), None);
+        assert_eq!(at(80).level_after(None), Some(80));
+        assert_eq!(at(78).level_after(Some(80)), Some(80));
+        assert_eq!(at(77).level_after(Some(80)), None);
+        assert_eq!(at(96).level_after(Some(80)), Some(95));
+        assert_eq!(at(93).level_after(Some(95)), Some(95));
+        assert_eq!(at(92).level_after(Some(95)), Some(90));
+    }
+}
