@@ -12,6 +12,7 @@ mod fields;
 pub mod initiator;
 pub mod link_frames;
 pub mod link_records;
+pub mod log_formats;
 pub mod login;
 pub mod lu_state;
 pub mod node_record;

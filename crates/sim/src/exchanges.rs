@@ -19,6 +19,20 @@ pub enum Unexchangeable {
     Undone(u64, u64),
 }
 
+impl Unexchangeable {
+    /// The values that it is about.
+    pub fn values(&self) -> Vec<u64> {
+        match *self {
+            Unexchangeable::Impossible(Violation::FromNowhere(value) | Violation::FromTheFuture(value)) => {
+                vec![value]
+            }
+            Unexchangeable::Impossible(Violation::Overlap(one, other) | Violation::Inside(one, other))
+            | Unexchangeable::Undone(one, other) => vec![one, other],
+            Unexchangeable::Twice(old, one, other) => vec![old, one, other],
+        }
+    }
+}
+
 /// Checks the history of one sector. `initial` is the value before the first write; `exchanged` has by new value what it was to be exchanged for.
 ///
 /// # Errors

@@ -30,6 +30,11 @@ struct Inner {
     exchanged: RefCell<BTreeMap<u64, u64>>,
 }
 
+fn line(Op { kind, value, call, reply }: &Op) -> String {
+    let reply = if *reply == NEVER { "never".to_owned() } else { reply.to_string() };
+    format!("{kind:?} {value}: {call}..{reply}\n")
+}
+
 /// A write that has begun: its entries in the history, by sector.
 pub struct Begun(Vec<(u64, usize)>);
 
@@ -156,7 +161,19 @@ impl History {
         let sectors = self.0.sectors.borrow();
         let ops = sectors.get(&sector).map_or(&[][..], Vec::as_slice);
         let shown = ops.iter().rev().take(SHOWN).rev();
-        shown.map(|Op { kind, value, call, reply }| format!("{kind:?} {value}: {call}..{reply}\n")).collect()
+        shown.map(line).collect()
+    }
+
+    /// What was done to a sector while any of these values was written or read, as [`History::tail`].
+    pub fn around(&self, sector: u64, values: &[u64]) -> String {
+        let sectors = self.0.sectors.borrow();
+        let ops = sectors.get(&sector).map_or(&[][..], Vec::as_slice);
+        let of_values = |op: &&Op| values.contains(&op.value);
+        let from = ops.iter().filter(of_values).map(|op| op.call).min().unwrap_or(0);
+        let ended = |op: &Op| if op.reply == NEVER { op.call } else { op.reply };
+        let to = ops.iter().filter(of_values).map(ended).max().unwrap_or(0);
+        let shown = ops.iter().filter(|op| op.call <= to && op.reply >= from);
+        shown.map(line).collect()
     }
 
     fn sector(&self, block: u64) -> u64 {

@@ -101,7 +101,8 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     for (volume, history) in cluster.volumes.iter().zip(&histories) {
         read_everywhere(plan, &cluster, volume, history);
         if let Err((sector, violation)) = history.check() {
-            panic!("sector {sector} of {}: {violation:?}\n{}", volume.name, history.tail(sector));
+            let around = history.around(sector, &violation.values());
+            panic!("sector {sector} of {}: {violation:?}\n{around}", volume.name);
         }
     }
     rot::check(plan, &cluster, &media, &counts);

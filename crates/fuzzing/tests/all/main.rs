@@ -41,6 +41,7 @@ targets! {
     initiator(fuzzing::initiator::Input) from none;
     link_frames(([u8; 4], &[u8])) from frames;
     link_records(fuzzing::link_records::Input) from none;
+    log_formats((u8, &[u8])) from logs;
     login(fuzzing::login::Input) from none;
     lu_state(&[u8]) from unit_states;
     node_record((u8, u16, &[u8])) from node_records;

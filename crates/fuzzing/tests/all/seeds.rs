@@ -97,6 +97,11 @@ pub fn pools() -> Vec<Vec<u8>> {
     vec![[vec![1], superblock].concat(), [vec![0], catalog].concat()]
 }
 
+/// The head of a record, a root, a leaf and a state.
+pub fn logs() -> Vec<Vec<u8>> {
+    (0..).zip(store::fuzzing::log_seeds()).map(|(which, seed)| [vec![which], seed].concat()).collect()
+}
+
 /// A record, beside an older one and a newer one.
 pub fn node_records() -> Vec<Vec<u8>> {
     let (header, payload) = node::fuzzing::seed();

@@ -37,6 +37,8 @@ pub(super) struct Survivor {
     pub branch: u32,
     pub block: u64,
     pub from: Place,
+    /// Of the segment that it comes from.
+    pub generation: u64,
     pub crc: u32,
     pub data: Buf,
 }
@@ -292,6 +294,10 @@ impl Inner {
             let what = What::Moved { crc: survivor.crc, from: survivor.from };
             Entry { branch: survivor.branch, block: survivor.block, what }
         };
+        debug_assert!(
+            survivors.iter().all(|survivor| self.state.borrow().is_in_place(survivor)),
+            "a move of a block that is not there any more"
+        );
         let entries = survivors.iter().map(entry).collect();
         let head = self.state.borrow_mut().head(Stream::Survivors, entries).ok_or(SliceError::Full)?;
         let bytes = in_one_piece(&head, survivors.iter().map(|survivor| &survivor.data[..]));

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use base::Buf;
 
 use super::append::Survivor;
+use super::canary::{Canary, makes};
 use super::place::{Place, SLOT_BYTES};
 use super::record::{DATA_SLOTS_MAX, Head, Stream, What, reveal};
 use super::segment::{Kind, Used};
@@ -164,7 +165,14 @@ impl Inner {
                     continue;
                 }
                 let data = Buf::copy_of(block);
-                gathered.push(Survivor { branch: entry.branch, block: entry.block, from, crc, data });
+                gathered.push(Survivor {
+                    branch: entry.branch,
+                    block: entry.block,
+                    from,
+                    generation,
+                    crc,
+                    data,
+                });
             }
             done = end;
         }
@@ -197,10 +205,13 @@ impl Inner {
                     return Err(());
                 }
                 self.wait_for_checkpoint().await;
-                // What died meanwhile need not be moved.
-                let state = self.state.borrow();
-                gathered.retain(|survivor| state.segments.is_set(survivor.from));
                 continue;
+            }
+            // A move must get its number while its block is where it comes from. Otherwise, that segment may have been
+            // freed, and the same block have been written to the same slot since: the move would put the older
+            // data in its place.
+            if !makes(Canary::MoveLate) {
+                gathered.retain(|survivor| self.state.borrow().is_in_place(survivor));
             }
             let full = (room - 1).min(DATA_SLOTS_MAX);
             if gathered.len() < full.min(least) {
@@ -214,6 +225,13 @@ impl Inner {
 }
 
 impl Running {
+    /// Whether a block is still needed where it was gathered.
+    pub(super) fn is_in_place(&self, survivor: &Survivor) -> bool {
+        let used = self.segments.used.get(&survivor.from.segment);
+        let is_same = used.is_some_and(|used| used.generation == survivor.generation && !used.released);
+        is_same && self.segments.is_set(survivor.from)
+    }
+
     /// Something that a checkpoint would merge or free.
     pub(super) fn has_unmerged(&self) -> bool {
         let frozen = self.frozen.as_ref().is_some_and(|frozen| !frozen.is_empty());

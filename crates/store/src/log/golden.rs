@@ -2,11 +2,13 @@
 //! this crate. If one of these tests fails, logs that exist cannot be read any more: the version must change.
 
 use super::leaf::{self, Leaf};
-use super::place::{Place, Spot, Stored};
-use super::record::{Entry, Head, Stream, What};
-use super::root::{Replay, Root, Run};
-use super::state::{DataSegment, LeafPlace, State};
-use crate::fuzzing::id;
+use super::place::Place;
+use super::record::Head;
+use super::root::Root;
+use super::state::State;
+use crate::fuzzing::{
+    LEAF_GENERATION, head_example as head, leaf_example, root_example as root, state_example as state,
+};
 
 /// The head and three entries: a block, one that was moved, and zeros. Zeros follow.
 #[rustfmt::skip]
@@ -57,53 +59,6 @@ const STATE: [u8; 79] = [
     0x00, 0x00, 0x00, 0x00, 0x05, 0x00, 0x00, 0x00, 0x40, 0x00, 0x00, 0x00, 0x02, 0x02, 0x00,
 ];
 
-pub(crate) fn head() -> Head {
-    let moved = What::Moved { crc: 0x1122_3344, from: Place { segment: 0x01_0203, slot: 0x2345 } };
-    Head {
-        stream: Stream::Survivors,
-        generation: 0x8877_6655_4433_2211,
-        sequence: 258,
-        durable_below: 257,
-        root: 5,
-        place: Place { segment: 0x0a_0b0c, slot: 13 },
-        entries: vec![
-            Entry { branch: 7, block: 0x01_0203_0405, what: What::Block { crc: 0xdead_beef } },
-            Entry { branch: 7, block: 9, what: moved },
-            Entry { branch: 8, block: 16, what: What::Zeros { count: 1000 } },
-        ],
-    }
-}
-
-pub(crate) fn root() -> Root {
-    Root {
-        identity: id(0x10),
-        segment_shift: 16,
-        number: 6,
-        sequence: 258,
-        state_len: 83,
-        state_crc: 0x5566_7788,
-        runs: vec![Run { segment: 5, slot: 3, slots: 1 }],
-        replay: vec![
-            Replay { segment: 9, from: 4, generation: 0x8877_6655_4433_2211 },
-            Replay { segment: 10, from: 0, generation: 7 },
-        ],
-    }
-}
-
-pub(crate) fn state() -> State {
-    let data = DataSegment { generation: 0x8877_6655_4433_2211, newest: 257, bits: vec![0x8005] };
-    State {
-        data: [(2, data)].into(),
-        map: [(5, 7)].into(),
-        leaves: [((7, 3), LeafPlace { segment: 5, at: 64, len: 2, blocks: 2 })].into(),
-    }
-}
-
-/// The bytes of a leaf.
-pub(crate) fn leaf() -> Vec<u8> {
-    LEAF.to_vec()
-}
-
 /// With zeros behind it to the end of a slot.
 fn slot(bytes: &[u8]) -> Vec<u8> {
     let mut slot = bytes.to_vec();
@@ -119,11 +74,7 @@ fn head_bytes() {
 
 #[test]
 fn leaf_bytes() {
-    let mut spots = [Spot::Nothing; 512];
-    let place = Place { segment: 0x01_0203, slot: 0x2345 };
-    spots[1] = Spot::At(Stored { place, crc: 0xdead_beef });
-    spots[511] = Spot::At(Stored { place: Place { segment: 5, slot: 1 }, crc: 0x1122_3344 });
-    let generation = 0x8877_6655_4433_2211;
+    let (spots, generation) = (leaf_example(), LEAF_GENERATION);
     assert_eq!(leaf::encode((7, 3), generation, &spots).as_deref(), Some(&LEAF[..]));
     assert_eq!(Leaf::check(&LEAF, (7, 3), generation).unwrap().spots(), spots);
     for bit in 0..LEAF.len() * 8 {

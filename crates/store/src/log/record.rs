@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_head_is_noticed() {
-        let good = crate::log::golden::head().encode();
+        let good = crate::fuzzing::head_example().encode();
         for bit in 0..good.len() * 8 {
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);

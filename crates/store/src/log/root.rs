@@ -148,7 +148,7 @@ impl Root {
 mod tests {
     #[test]
     fn every_flipped_bit_of_a_root_is_noticed() {
-        let good = crate::log::golden::root().encode();
+        let good = crate::fuzzing::root_example().encode();
         for bit in 0..good.len() * 8 {
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);

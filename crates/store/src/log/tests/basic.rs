@@ -177,7 +177,7 @@ fn a_guest_may_write_records() {
         let pool = create(1).await;
         let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
         let disks = pool.share_disks().attach();
-        let mut looks = crate::log::golden::head().encode();
+        let mut looks = crate::fuzzing::head_example().encode();
         {
             let slice = slices(&pool, &disks, id).remove(0);
             slice.write(ByteOffset(0), Chain::copy_of(&looks), Durability::Durable).await.unwrap();

@@ -1,0 +1,11 @@
+//! What lies in the segments of a log, and its root. Checksums hold, so that what is behind them is reached.
+
+/// Takes the head of a record, a root, a leaf or a state.
+pub fn run((which, bytes): (u8, &[u8])) {
+    match which % 4 {
+        0 => store::fuzzing::log_head(bytes),
+        1 => store::fuzzing::log_root(bytes),
+        2 => store::fuzzing::log_leaf(bytes),
+        _ => store::fuzzing::log_state(bytes),
+    }
+}
