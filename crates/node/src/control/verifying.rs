@@ -29,8 +29,9 @@ const PART_BYTES: u64 = 1 << 20;
 /// How often a part is tried that differs or cannot be had, and how long after.
 const ATTEMPTS: usize = 3;
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// How long a node may take for its digests of a part.
-const DIGESTS_MAX: Duration = Duration::from_secs(5);
+/// How long a node may take for its digests of a part. Hosts that want it wait meanwhile, and give a write up
+/// after two seconds.
+const DIGESTS_MAX: Duration = Duration::from_millis(1500);
 /// How many differences are told one by one.
 const TOLD_MAX: usize = 256;
 /// How many volumes are compared at the same time; others wait.

@@ -103,14 +103,15 @@ impl Slice {
         self.copy.get()
     }
 
-    /// What is on this node's disk, whoever may serve it. Blocks that it does not read are written again with what another copy holds, if that can be.
+    /// What is on this node's disk, whoever may serve it. Blocks that it does not read are written again with
+    /// what another copy holds, if that can be.
     ///
     /// # Errors
-    /// What the layout says.
+    /// What the layout says. [`SliceError::Unavailable`]: the disk is late, and others wait.
     pub async fn read_repaired(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
-        match (self.layout.read(offset, len).await, self.copy.get()) {
-            (Err(SliceError::Unreadable(bad)), Some(copy)) => copy.read_repaired(bad, offset, len).await,
-            (read, _) => read,
+        match self.copy.get() {
+            None => self.layout.read(offset, len).await,
+            Some(copy) => copy.read_here(offset, len).await,
         }
     }
 

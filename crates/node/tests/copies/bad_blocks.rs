@@ -613,3 +613,46 @@ fn what_the_disk_does_not_answer_comes_from_the_other_copy() {
         cluster.assert_reads(1, [3]);
     });
 }
+
+/// A disk reads again and again what it cannot read, and hosts have the data from the other copy long before it
+/// gives up. It is noted and repaired all the same.
+#[test]
+fn a_block_whose_error_comes_late_is_told_and_written_again() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_marked([3]);
+        cluster.spoil(0, [3], DiskFaults::default().remapping().failing_after(Duration::from_secs(3)));
+        let began = cluster.world.now();
+        cluster.assert_reads(0, [3]);
+        let took = cluster.world.now() - began;
+        assert!(took < Duration::from_millis(1500), "{took:?}");
+        cluster.world.run_for(Duration::from_secs(8));
+        let codes = cluster.told_of(0, &["read_failed", "block_repaired"]);
+        let codes: Vec<&str> = codes.iter().map(|event| event.code.as_str()).collect();
+        assert_eq!(codes, ["read_failed", "block_repaired"]);
+        assert_eq!(cluster.in_sync(0), 2, "a disk that answers is not silent");
+        let failed = cluster.failed_reads();
+        cluster.assert_reads(0, [3]);
+        assert_eq!(cluster.failed_reads(), failed, "it can be read");
+    });
+}
+
+/// Disks with physical blocks of 4096 bytes and logical ones of 512: one sector of a block that cannot be read
+/// cannot be written alone, either.
+#[test]
+fn a_physical_block_is_written_again_as_a_whole() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_marked(0..24);
+        let faults = DiskFaults::default().remapping().with_physical(4096);
+        cluster.spoil(0, 8..16, faults);
+        cluster.assert_reads(0, [11]);
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(cluster.in_sync(0), 2, "the copy need not leave");
+        let failed = cluster.failed_reads();
+        cluster.assert_reads(0, 0..24);
+        assert_eq!(cluster.failed_reads(), failed, "all of it can be read");
+    });
+}

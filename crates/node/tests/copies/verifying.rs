@@ -4,6 +4,8 @@ use node::control::{EndedWork, FaultKind, JobOutcome, Verification, Verification
 
 use super::*;
 
+use rt::sim::{DiskFaults, DiskLatency};
+
 impl Cluster {
     pub fn verify(&self, by: usize) -> Verification {
         self.control(by, |control| async move {
@@ -240,4 +242,45 @@ fn a_comparison_by_schedule_waits_for_all_copies_and_continues_where_it_was() {
     let entry = remembered(&cluster, by);
     let last = entry.last.expect("it was compared to its end");
     assert_eq!((last.different, last.unchecked, entry.progress), (0, 0, None));
+}
+
+/// A comparison holds hosts' writes back while it reads. A disk that hangs meanwhile leaves, and no write waits
+/// longer than for that.
+#[test]
+fn a_disk_that_hangs_while_copies_are_compared_stalls_no_write_for_long() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        super::syncs::write_regions(&cluster, 0, 0..100);
+        let longest = cluster.keep_writing("writer", 0);
+        let hangs = Duration::from_secs(20)..Duration::from_secs(21);
+        let latency = DiskLatency { read: hangs, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[2], DISK, latency);
+        cluster.control(0, |control| async move {
+            control.begin_verification(Shape::thick().name).unwrap();
+        });
+        cluster.world.run_for(Duration::from_secs(8));
+        assert_eq!(cluster.in_sync(0), 2, "the disk that hangs has left");
+        assert!(longest.replace(Duration::ZERO) < Duration::from_secs(2), "a write took so long");
+        cluster.world.run_for(Duration::from_secs(1));
+        assert!(!longest.get().is_zero(), "the host has met no error and writes");
+        let found = cluster.verify(0);
+        assert_eq!(found.nodes, [1, 2].into(), "{found:?}");
+    });
+}
+
+/// It is said which node's disk did not read what.
+#[test]
+fn a_comparison_says_which_block_of_which_disk_cannot_be_read() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.write_marked([11]);
+    // On both: no other copy can repair it.
+    let places = [0, 1].map(|index| cluster.place_of(index, super::bad_blocks::marked(11)));
+    [0, 1].map(|index| cluster.spoil(index, [11], DiskFaults::default()));
+    let problem = cluster.verify(0).problem.unwrap();
+    let said = |node: usize| {
+        format!("node {node} cannot read LBA 11 of its copy (byte {} of its disk 0)", places[node - 1])
+    };
+    assert!([1, 2].into_iter().any(|node| problem == said(node)), "{problem}");
 }

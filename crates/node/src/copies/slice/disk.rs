@@ -94,7 +94,7 @@ impl SliceCopy {
         let copy = Rc::clone(self);
         let work = async move {
             let mut read = pin!(read_or_zeros(&copy.layout, offset, len));
-            let read = match copy.unless_late(offset.0, read.as_mut()).await {
+            let read = match copy.unless_late(offset.0..offset.0 + len.0, read.as_mut()).await {
                 Some(read) => read,
                 None => match copy.fetch(offset.0..offset.0 + len.0).await {
                     Ok(data) => Ok(Payload::Data(data)),

@@ -61,7 +61,7 @@ impl SliceCopy {
         let mut start = written.start;
         while start < written.end {
             let edges = self.layout.read_edges(ByteOffset(start), ByteLen(written.end - start));
-            let bad = match self.unless_late(start, pin!(edges)).await {
+            let bad = match self.unless_late(start..written.end, pin!(edges)).await {
                 Some(Err(SliceError::Unreadable(bad))) if bad.cause == ReadFailure::Medium => bad,
                 // Of all other errors the write itself is told.
                 Some(_) => return Ok(()),

@@ -24,6 +24,10 @@ use crate::control::{note_bad_block_of_copy, note_repaired_block_of_copy, note_u
 /// seconds, and initiators give a path up after five.
 const ASKED_ELSEWHERE_AFTER: Duration = Duration::from_secs(1);
 
+/// A disk may have physical blocks of so many bytes, whatever it says of its logical ones: where one cannot be
+/// read, only a write of all of it helps.
+const PHYSICAL_BLOCK: u64 = 4096;
+
 /// Repairs of a slice's copy that are under way at the same time. What is not repaired now is found by the next read.
 const REPAIRS_AT_ONCE_MAX: usize = 4;
 
@@ -103,7 +107,7 @@ impl SliceCopy {
         let range = offset.0..offset.0 + len.0;
         let mut local = pin!(self.layout.read(offset, len));
         loop {
-            if let Some(read) = self.unless_late(range.start, local.as_mut()).await {
+            if let Some(read) = self.unless_late(range.clone(), local.as_mut()).await {
                 return match read {
                     Err(SliceError::Unreadable(bad)) if !makes(Canary::ReadHere) => {
                         self.read_elsewhere(bad, range).await
@@ -131,11 +135,11 @@ impl SliceCopy {
         }
     }
 
-    /// What this node's disk answers to a read near this offset. `None`: it is late, and another copy in sync
+    /// What this node's disk answers to a read of this range. `None`: it is late, and another copy in sync
     /// can be asked; or this copy is not in sync any more.
     pub(super) async fn unless_late<F: Future>(
         self: &Rc<Self>,
-        offset: u64,
+        range: Range<u64>,
         mut read: Pin<&mut F>,
     ) -> Option<F::Output> {
         loop {
@@ -143,7 +147,7 @@ impl SliceCopy {
                 return Some(read);
             }
             if !self.others_in_sync()?.is_empty() {
-                self.probe(offset);
+                self.probe(range);
                 return None;
             }
         }
@@ -154,29 +158,35 @@ impl SliceCopy {
         self.tell(|replica| replica.give_up_disk(fault));
     }
 
-    /// A read near this offset is late: the copy leaves if the disk does not answer another one, either. Who
-    /// sent the late one may have given it up by then.
-    fn probe(self: &Rc<Self>, offset: u64) {
+    /// A read of this range is late: the copy leaves if the disk does not answer another one, either. Who sent
+    /// the late one may have given it up by then, and not hear that the disk could not read it after all.
+    fn probe(self: &Rc<Self>, range: Range<u64>) {
         if self.repairs.probing.replace(true) {
             return;
         }
         let copy = Rc::clone(self);
         rt::spawn(async move {
-            let unit = copy.unit_at(offset);
-            let read = copy.layout.read(ByteOffset(unit.start), ByteLen(unit.end - unit.start));
-            let mut read = pin!(read);
-            let mut is_silent = true;
+            let (start, end) = (copy.unit_at(range.start).start, copy.unit_at(range.end - 1).end);
+            let mut read = pin!(copy.layout.read(ByteOffset(start), ByteLen(end - start)));
+            let mut answer = None;
             // Second by second: a process that was paused counts one.
             for _ in 0..SILENT_MAX.as_secs() {
-                is_silent &= rt::timeout(Duration::from_secs(1), read.as_mut()).await.is_err();
-                if !is_silent {
+                answer = rt::timeout(Duration::from_secs(1), read.as_mut()).await.ok();
+                if answer.is_some() {
                     break;
                 }
             }
             copy.repairs.probing.set(false);
-            if is_silent && !copy.has_failed() {
-                tracing::error!(copy = %copy.address, "the disk of a copy has not responded to reads for seconds: other copies continue without it");
-                copy.give_up_disk(DiskFault::Silent);
+            match answer {
+                None if !copy.has_failed() => {
+                    tracing::error!(copy = %copy.address, "the disk of a copy has not responded to reads for seconds: other copies continue without it");
+                    copy.give_up_disk(DiskFault::Silent);
+                }
+                Some(Err(SliceError::Unreadable(bad))) => {
+                    copy.note_bad(bad);
+                    copy.repair_soon(bad, range.end);
+                }
+                None | Some(_) => {}
             }
         })
         .detach();
@@ -185,14 +195,14 @@ impl SliceCopy {
     /// What this disk did not read, from other copies: all of it, or what neither of two disks reads whole in parts.
     async fn read_elsewhere(self: &Rc<Self>, bad: BadBlock, range: Range<u64>) -> Result<Chain, Unread> {
         self.note_bad(bad);
-        let unit = self.repair_unit();
+        let unit = self.read_unit();
         let mut data = Chain::new();
         let mut rest = vec![(range.clone(), Some(bad))];
         while let Some((part, known)) = rest.pop() {
             let (offset, len) = (ByteOffset(part.start), ByteLen(part.end - part.start));
             let bad = match known {
                 Some(bad) => Some(bad),
-                None => match self.unless_late(part.start, pin!(self.layout.read(offset, len))).await {
+                None => match self.unless_late(part.clone(), pin!(self.layout.read(offset, len))).await {
                     Some(Ok(read)) => {
                         data.append(read);
                         continue;
@@ -226,7 +236,7 @@ impl SliceCopy {
     }
 
     /// What a disk reads and writes at once at least, and the volume does.
-    fn repair_unit(&self) -> u64 {
+    fn read_unit(&self) -> u64 {
         self.layout.write_unit().max(u64::from(self.block_bytes()))
     }
 
@@ -236,7 +246,10 @@ impl SliceCopy {
     }
 
     pub(super) fn unit_at(&self, offset: u64) -> Range<u64> {
-        let unit = self.repair_unit();
+        self.around(offset, self.read_unit())
+    }
+
+    fn around(&self, offset: u64, unit: u64) -> Range<u64> {
         let start = offset / unit * unit;
         start..(start + unit).min(self.len().0)
     }
@@ -260,11 +273,7 @@ impl SliceCopy {
     pub(super) async fn repair(self: &Rc<Self>, bad: BadBlock, end: u64) -> bool {
         let mut bad = bad;
         for _ in 0..REPAIRS_A_READ_MAX {
-            let unit = self.unit_of(bad);
-            let next = unit.end;
-            if !self.repair_one(bad, unit).await {
-                return false;
-            }
+            let Some(next) = self.repair_one(bad).await else { return false };
             if next >= end {
                 return true;
             }
@@ -278,27 +287,37 @@ impl SliceCopy {
         false
     }
 
-    async fn repair_one(self: &Rc<Self>, bad: BadBlock, range: Range<u64>) -> bool {
-        let Some(_rewriting) = Rewriting::begin(&self.repairs.units, range.start) else { return false };
-        let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
-        let blocks = self.blocks(offset, len);
+    /// Writes a physical block again as a whole; or less, if nobody else has all of it. Says up to where it was
+    /// written.
+    async fn repair_one(self: &Rc<Self>, bad: BadBlock) -> Option<u64> {
+        let mut range = self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK));
+        let _rewriting = Rewriting::begin(&self.repairs.units, range.start)?;
         let mut is_counted = false;
         for attempt in 0..ATTEMPTS_MAX {
+            let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
+            let blocks = self.blocks(offset, len);
             if attempt > 0 {
                 let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
                 // What a host has written there has done it.
                 if self.layout.read(offset, len).await.is_ok() {
-                    return true;
+                    return Some(range.end);
                 }
             }
             let mark = match self.ask(|replica, now, leases| replica.readable(now, leases, blocks)) {
                 Ok(mark) => mark,
                 Err(Unreadable::Unsettled | Unreadable::NoLease(_)) => continue,
-                Err(Unreadable::NotInSync | Unreadable::Failed) => return false,
+                Err(Unreadable::NotInSync | Unreadable::Failed) => return None,
             };
-            let Ok(data) = self.fetch(range.clone()).await else { continue };
+            let data = match self.fetch(range.clone()).await {
+                Ok(data) => data,
+                Err(NotFetched::Nowhere) => {
+                    range = self.unit_of(bad);
+                    continue;
+                }
+                Err(NotFetched::Later) => continue,
+            };
             if !std::mem::replace(&mut is_counted, true) && self.leaves_for_bad(bad) {
-                return false;
+                return None;
             }
             let payload = Payload::Data(data);
             let given = {
@@ -313,9 +332,9 @@ impl SliceCopy {
             if repaired {
                 self.note_repaired(bad);
             }
-            return repaired;
+            return repaired.then_some(range.end);
         }
-        false
+        None
     }
 
     /// One more block is bad, and others in sync have it. If these are too many this copy leaves; says
@@ -330,11 +349,25 @@ impl SliceCopy {
         leaves
     }
 
+    /// Reads from this disk for who compares copies, while hosts wait. Blocks that it does not read are written
+    /// again first.
+    ///
+    /// # Errors
+    /// What the layout says. [`SliceError::Unavailable`]: the disk is late.
+    pub async fn read_here(self: &Rc<Self>, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
+        let range = offset.0..offset.0 + len.0;
+        match self.unless_late(range, pin!(self.layout.read(offset, len))).await {
+            Some(Err(SliceError::Unreadable(bad))) => self.read_repaired(bad, offset, len).await,
+            Some(read) => read,
+            None => Err(SliceError::Unavailable),
+        }
+    }
+
     /// Reads from this disk where that failed, when the blocks have been written again.
     ///
     /// # Errors
     /// [`SliceError::Unreadable`]: that did not help, or nobody else has them.
-    pub async fn read_repaired(
+    pub(super) async fn read_repaired(
         self: &Rc<Self>,
         bad: BadBlock,
         offset: ByteOffset,

@@ -62,6 +62,11 @@ pub struct DiskFaults {
     pub flush_error_one_in: u64,
     /// Reads that touch one of these ranges of bytes fail with EIO.
     pub unreadable: Vec<Range<u64>>,
+    /// What a read takes more that fails for this: a disk reads again and again what it cannot read.
+    pub unreadable_after: Duration,
+    /// Bytes of a physical block of the disk: a write of a part of one in which something cannot be read fails, too,
+    /// as the disk has to read the rest of it. 0: as large as its logical blocks.
+    pub physical: u64,
     /// A write to what is unreadable makes it readable again, as a disk does that remaps bad blocks.
     pub remaps: bool,
     /// Writes and discards that touch one of these ranges of bytes fail with EIO.
@@ -75,6 +80,32 @@ impl DiskFaults {
     pub fn with_unreadable(mut self, range: Range<u64>) -> DiskFaults {
         self.unreadable.push(range);
         self
+    }
+
+    /// With reads of what is unreadable that take so long until they fail.
+    pub fn failing_after(mut self, time: Duration) -> DiskFaults {
+        self.unreadable_after = time;
+        self
+    }
+
+    /// With physical blocks of so many bytes.
+    pub fn with_physical(mut self, bytes: u64) -> DiskFaults {
+        self.physical = bytes;
+        self
+    }
+
+    /// Whether a write of this range leaves a part of a physical block which cannot be read.
+    fn needs_unreadable(&self, range: &Range<u64>) -> bool {
+        if self.physical == 0 {
+            return false;
+        }
+        let (first, last) =
+            (range.start / self.physical * self.physical, range.end.next_multiple_of(self.physical));
+        let edges = [first..range.start, range.end..last];
+        edges.into_iter().any(|edge| {
+            let block = edge.start / self.physical * self.physical;
+            !edge.is_empty() && touches(&self.unreadable, block, self.physical)
+        })
     }
 
     /// With bad blocks that a write heals.
@@ -352,6 +383,11 @@ impl Drive {
             *early = true;
         }
         let mut time = match &operation {
+            Operation::Read { offset, buf, .. }
+                if touches(&self.faults.unreadable, *offset, buf.len() as u64) =>
+            {
+                draw(rng, &self.latency.read) + self.faults.unreadable_after.as_nanos() as u64
+            }
             Operation::Read { .. } => draw(rng, &self.latency.read),
             Operation::Write { durability: Durability::Cached, .. } => draw(rng, &self.latency.write),
             Operation::Write { durability: Durability::Durable, .. } => {
@@ -472,7 +508,9 @@ impl Drive {
             counts.add(Fault::DeadDisk);
             return Some(eio());
         }
-        if touches(&self.faults.unwritable, offset, len) || strikes(rng, self.faults.write_error_one_in) {
+        let is_unwritable = touches(&self.faults.unwritable, offset, len)
+            || self.faults.needs_unreadable(&(offset..offset + len));
+        if is_unwritable || strikes(rng, self.faults.write_error_one_in) {
             counts.add(Fault::WriteError);
             return Some(eio());
         }
