@@ -4,6 +4,7 @@ use base::{ByteLen, ByteOffset};
 use sha2::{Digest, Sha256};
 use store::{BadBlock, SliceError, VolumeId};
 
+use crate::control::note_bad_block;
 use crate::shard::Shard;
 
 /// What one digest is of: a region, so that a difference is told as precisely as a sync would mend it.
@@ -44,7 +45,10 @@ pub async fn digests(
     });
     match read.await {
         Ok(digests) => Some(Ok(digests)),
-        Err(SliceError::Unreadable(bad)) => Some(Err(bad)),
+        Err(SliceError::Unreadable(bad)) => {
+            note_bad_block(volume.id(), volume.volume_offset(slice, bad.offset), bad);
+            Some(Err(bad))
+        }
         Err(_) => None,
     }
 }

@@ -60,6 +60,31 @@ fn without_another_copy_a_block_that_has_rotted_is_a_medium_error_until_it_is_wr
     });
 }
 
+/// A scrub: all blocks are read, and what has rotted is found before a host needs it.
+#[test]
+fn verifying_finds_what_has_rotted_and_repairs_what_another_copy_has() {
+    for copies in [1, 2] {
+        let cluster = Cluster::new(1, 2, 2);
+        cluster.add_volume(VolumeKind::Log, copies);
+        cluster.write_marked([3, 4, 700]);
+        assert!(cluster.verify(0).is_equal());
+        cluster.rot(0, [3, 700]);
+        let found = cluster.verify(0);
+        let codes = cluster.told_of(0, &["read_failed", "block_repaired"]);
+        let told = |code| codes.iter().filter(|event| event.code.as_str() == code).count();
+        match copies {
+            1 => {
+                assert_eq!((told("read_failed"), told("block_repaired"), found.is_equal()), (2, 0, false));
+                assert!(found.problem.unwrap().contains("cannot read LBA"), "it says where");
+            }
+            _ => {
+                assert_eq!((told("read_failed"), told("block_repaired"), found.is_equal()), (2, 2, true));
+                cluster.assert_reads(0, [3, 4, 700]);
+            }
+        }
+    }
+}
+
 const CHUNK: u64 = 64;
 
 fn chunk(value: u64) -> Chain {

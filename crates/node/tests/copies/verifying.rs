@@ -277,7 +277,9 @@ fn a_comparison_says_which_block_of_which_disk_cannot_be_read() {
     cluster.write_marked([11]);
     // On both: no other copy can repair it.
     let places = [0, 1].map(|index| cluster.place_of(index, super::bad_blocks::marked(11)));
-    [0, 1].map(|index| cluster.spoil(index, [11], DiskFaults::default()));
+    for index in [0, 1] {
+        cluster.spoil(index, [11], DiskFaults::default());
+    }
     let problem = cluster.verify(0).problem.unwrap();
     let said = |node: usize| {
         format!("node {node} cannot read LBA 11 of its copy (byte {} of its disk 0)", places[node - 1])

@@ -4,6 +4,7 @@
 //! else is well, a host that reads what is bad, through the very node, must not notice.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use base::Rng;
 use rt::sim::DiskFaults;
@@ -40,6 +41,9 @@ enum Spoilt {
     Whole,
 }
 
+/// What some disks take until they give a read up: longer than hosts are kept waiting for it.
+const ERROR_COMES_AFTER: Duration = Duration::from_millis(2500);
+
 /// Blocks that are bad at once, at most.
 const BLOCKS_MAX: u64 = 3;
 
@@ -66,6 +70,9 @@ impl Harms<'_> {
                 Spoilt::Whole => faults.with_unreadable(0..u64::MAX),
             }
         });
+        // Without a draw of its own: other seeds stay what they are.
+        let comes_late = spoilt != Spoilt::Whole && blocks.start % 2 == 1;
+        let faults = if comes_late { faults.failing_after(ERROR_COMES_AFTER) } else { faults };
         self.spoilt.set(Some(index));
         self.harm_disk(index, volume.pool, faults);
         if is_calm {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base::Instant;
 use replica::NodeId;
+use store::VolumeKind;
 
 use super::super::{Control, ControlError, Fault, FaultKind};
 use super::schedule::{Candidate, next, pause};
@@ -43,6 +44,8 @@ pub(super) struct Scheduled {
     pub(super) from: u64,
     /// When it began, in seconds since 1970.
     began: u64,
+    /// Of the volume.
+    kind: VolumeKind,
     /// The revision of the turn that this node has.
     turn: cluster::Revision,
     saved_at: Cell<Instant>,
@@ -76,11 +79,14 @@ impl Control {
     }
 
     fn candidate(&self, keeper: &Keeper, entry: &VolumeEntry) -> Option<Candidate> {
-        let id = VolumeId::parse(&entry.id).filter(|_| is_fit(keeper, entry))?;
+        let id = VolumeId::parse(&entry.id)?;
         if self.verifications.of.borrow().get(&id).is_some_and(|verifying| verifying.is_running()) {
             return None;
         }
         let (_, info) = self.copies_of(id).into_iter().next()?;
+        if !is_fit(keeper, entry, info.kind) {
+            return None;
+        }
         Some(Candidate { id, created: info.created, entry: keeper.verification(id) })
     }
 
@@ -124,6 +130,7 @@ impl Control {
         let progress =
             keeper.verification(id).progress.filter(|progress| progress.size == volume.info.capacity.0);
         let scheduled = Scheduled {
+            kind: volume.info.kind,
             from: progress.as_ref().map_or(0, |progress| progress.done),
             began: progress.as_ref().map_or(now, |progress| progress.began),
             turn,
@@ -156,7 +163,7 @@ impl Control {
         };
         rt::sleep(if scheduled.is_asked_for.get() { took } else { pause(took, bytes) }).await;
         let is_wanted = scheduled.is_asked_for.get() || keeper.verify_every().is_some();
-        let is_fit = keeper.volume(id).is_some_and(|volume| is_fit(keeper, &volume.entry));
+        let is_fit = keeper.volume(id).is_some_and(|volume| is_fit(keeper, &volume.entry, scheduled.kind));
         let mut continues = is_wanted && is_fit && !keeper.is_stopping();
         if !continues || rt::now().since(scheduled.saved_at.get()) >= SAVE_EVERY {
             continues &= self.save_progress(keeper, id, verifying, scheduled).await;
@@ -297,10 +304,11 @@ fn is_taken(keeper: &Keeper) -> bool {
     node != keeper.me() && is_that_life && keeper.hears(node)
 }
 
-/// Whether this node can compare a volume's copies: all of them are in sync, and stay.
-fn is_fit(keeper: &Keeper, entry: &VolumeEntry) -> bool {
+/// Whether this node can compare a volume's copies: all of them are in sync, and stay. A single copy is read where
+/// each block has a checksum.
+fn is_fit(keeper: &Keeper, entry: &VolumeEntry, kind: VolumeKind) -> bool {
     let in_sync = |copy: &CopyEntry| copy.standing == StandingEntry::InSync && copy.leaves.is_none();
-    entry.copies.len() > 1
+    (entry.copies.len() > 1 || kind == VolumeKind::Log)
         && entry.copies.iter().all(in_sync)
         && entry.copy_on(keeper.me()).is_some()
         && keeper.fork_of(entry).is_none()
