@@ -15,9 +15,6 @@ pub const LEVELS: [u8; 3] = [80, 90, 95];
 /// How far below a level a pool must be to have left it, in percent.
 const LEFT_BELOW: u8 = 2;
 
-/// A zone that is lent has room for this part of it, in percent: the rest is what cleaning gains.
-const LENT_PERCENT: u64 = 90;
-
 /// How full a pool with log volumes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filling {
@@ -25,8 +22,6 @@ pub struct Filling {
     pub space: LogSpace,
     /// What all volumes take of it, in bytes: extents of thick ones, and blocks of log volumes.
     pub used: u64,
-    /// What log volumes can still take, in bytes.
-    pub room: u64,
     /// The highest of [`LEVELS`] that was reached and not left since.
     pub level: Option<u8>,
 }
@@ -34,13 +29,12 @@ pub struct Filling {
 impl Filling {
     fn new(usage: &Usage, space: LogSpace) -> Filling {
         let reserved = usage.total.0.saturating_sub(usage.free.0).saturating_sub(space.lent);
-        let room = space.room + usage.free.0 / 100 * LENT_PERCENT;
-        Filling { space, used: reserved + space.live, room, level: None }
+        Filling { space, used: reserved + space.live, level: None }
     }
 
     /// How full it is, in percent.
     pub fn percent(&self) -> u8 {
-        let all = u128::from(self.used) + u128::from(self.room);
+        let all = u128::from(self.used) + u128::from(self.space.room);
         (u128::from(self.used) * 100).checked_div(all).unwrap_or(100) as u8
     }
 
@@ -105,8 +99,8 @@ mod tests {
     #[test]
     fn what_is_lent_and_not_live_is_room() {
         // 200 thick, 300 lent to logs of which 100 are live, 500 not lent.
-        let some = filling(1000, 500, 300, 100, 170);
-        assert_eq!((some.used, some.room, some.percent()), (300, 620, 32));
+        let some = filling(1000, 500, 300, 100, 620);
+        assert_eq!((some.used, some.percent()), (300, 32));
         assert_eq!(filling(1000, 0, 1000, 900, 0).percent(), 100);
         assert_eq!(filling(0, 0, 0, 0, 0).percent(), 100);
     }

@@ -86,7 +86,7 @@ fn of_pool(pool: &PoolStatus, wrong: &mut Wrong) {
 
 /// Each level that was reached is told once; that the pool has space again, when it has left the lowest.
 fn of_filling(name: &str, filling: &Filling, note: &mut impl FnMut(Code, String, Event, Option<Event>)) {
-    let (percent, room) = (filling.percent(), ByteLen(filling.room));
+    let (percent, room) = (filling.percent(), ByteLen(filling.space.room));
     for level in LEVELS.into_iter().filter(|level| filling.level >= Some(*level)) {
         let code = if level == LEVELS[LEVELS.len() - 1] { POOL_NEARLY_FULL } else { POOL_FILLING };
         let text = format!("pool {name} is {percent} % full: its log volumes can take {room} more");

@@ -338,3 +338,31 @@ fn a_part_of_a_block_is_written_beside_a_disk_that_hangs() {
         }
     });
 }
+
+/// Disks with physical blocks of 4096 bytes that call their logical ones 512: one sector of a block that cannot be
+/// read cannot be written alone, either.
+#[test]
+fn a_physical_block_is_written_again_as_a_whole() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_shaped(Shape { block: SMALL, ..Shape::thick() }, 2);
+        cluster.on(0, |session| async move {
+            write_small(&session, 0, &Vec::from_iter((0..BLOCKS).map(marked))).await.unwrap();
+        });
+        let at = cluster.place_of(0, marked(BAD));
+        let faults = DiskFaults::default().remapping().with_physical(4096).with_unreadable(at..at + 4096);
+        cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
+        let read = |lba, count| {
+            cluster.on(0, move |session| async move {
+                let data = session.read(LUN, Lba(lba), BlockCount(count), SMALL).await.unwrap();
+                assert_eq!(data, small(&Vec::from_iter((lba..lba + count).map(marked))).to_vec());
+            });
+        };
+        read(BAD + 3, 1);
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(cluster.in_sync(0), 2, "the copy need not leave");
+        let failed = cluster.failed_reads();
+        read(0, BLOCKS);
+        assert_eq!(cluster.failed_reads(), failed, "all of it can be read");
+    });
+}

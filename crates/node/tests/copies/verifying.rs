@@ -282,7 +282,7 @@ fn a_comparison_says_which_block_of_which_disk_cannot_be_read() {
     }
     let problem = cluster.verify(0).problem.unwrap();
     let said = |node: usize| {
-        format!("node {node} cannot read LBA 11 of its copy (byte {} of its disk 0)", places[node - 1])
+        format!("node {node} cannot read LBA 11 of its copy (byte {} of its disk {DISK})", places[node - 1])
     };
     assert!([1, 2].into_iter().any(|node| problem == said(node)), "{problem}");
 }

@@ -25,6 +25,9 @@ const SEGMENT_PART: u64 = 2048;
 /// The smallest segment then, in bytes: a zone of sixteen is 4 MiB, an extent of a usual pool.
 const SEGMENT_BYTES_MIN: u64 = 256 << 10;
 
+/// What hosts' data can take of a zone, in percent: the rest is what cleaning gains.
+const LENT_PERCENT: u64 = 90;
+
 /// What its log volumes have of a pool, in bytes. Of logs that have not been opened yet only what they have is
 /// known: it counts as live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +37,7 @@ pub struct LogSpace {
     /// Blocks of that which volumes need, as far as is known: what was overwritten counts until the map has been
     /// merged.
     pub live: u64,
-    /// What volumes can still take of what is lent.
+    /// What volumes can still take: of what is lent, and of what the pool can still lend.
     pub room: u64,
     /// What hosts have written since the logs were opened.
     pub written_by_hosts: u64,
@@ -67,9 +70,13 @@ impl Pool {
     pub fn log_space(&self) -> Option<LogSpace> {
         let state = self.0.state.borrow();
         let mut space = LogSpace::default();
+        let extent = self.0.extent_bytes;
+        // A zone is lent as a whole, and a part of it is never used for data.
+        let zone = state.catalog.logs.logs.values().map(|log| log.zone_extents(extent)).max().unwrap_or(1);
+        space.room = state.allocator.free() / zone * zone * extent / 100 * LENT_PERCENT;
         for (number, entry) in &state.catalog.logs.logs {
             let extents: u64 = entry.zones.values().map(|zone| u64::from(zone.count)).sum();
-            let lent = extents * self.0.extent_bytes;
+            let lent = extents * extent;
             let log = state.logs.get(number).map(|log| log.figures()).filter(|log| log.usable > 0);
             let log = log.unwrap_or(LogFigures { live: lent, ..LogFigures::default() });
             space.lent += lent;

@@ -439,7 +439,7 @@ fn open_pool(name: String, open: Open) -> Pool {
     let logs = open.filling.map(|filling| PoolLogs {
         lent: filling.space.lent,
         used: filling.space.live,
-        room: filling.room,
+        room: filling.space.room,
         percent: filling.percent(),
         level: filling.level,
     });

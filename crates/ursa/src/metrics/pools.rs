@@ -75,7 +75,7 @@ fn of_logs(text: &mut Text, pools: &[PoolStatus]) {
     logs().for_each(|(labels, of)| family.sample(&labels, of.space.live));
     let help = "Space that log volumes can still take: when it is 0, writes to new blocks fail.";
     let mut family = text.family("ursa_pool_log_room_bytes", Kind::Gauge, help);
-    logs().for_each(|(labels, of)| family.sample(&labels, of.room));
+    logs().for_each(|(labels, of)| family.sample(&labels, of.space.room));
     let help = "Bytes that hosts, and other nodes, wrote to log volumes.";
     let mut family = text.family("ursa_pool_log_host_written_bytes_total", Kind::Counter, help);
     logs().for_each(|(labels, of)| family.sample(&labels, of.space.written_by_hosts));
