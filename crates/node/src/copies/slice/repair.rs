@@ -174,7 +174,7 @@ impl SliceCopy {
                 }
             }
             copy.repairs.probing.set(false);
-            if is_silent && !copy.has_failed() {
+            if is_silent && !copy.has_failed() && !makes(Canary::HangUnseen) {
                 tracing::error!(copy = %copy.address, "the disk of a copy has not responded to reads for seconds: other copies continue without it");
                 copy.give_up_disk(DiskFault::Silent);
             }
