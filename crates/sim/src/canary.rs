@@ -4,6 +4,9 @@ use std::fmt;
 
 use node::canary::Canary as Mistake;
 use replica::canary::Canary as Rule;
+use store::canary::Canary as Flaw;
+
+use crate::plan::LARGE_DISK_BLOCKS;
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +15,8 @@ pub enum Canary {
     Rule(Rule),
     /// A node does something wrong.
     Node(Mistake),
+    /// A store does.
+    Store(Flaw),
     /// Flushes of all disks promise nothing.
     Disks,
     /// Flushes of the disks under pools of volumes beside promise nothing.
@@ -41,8 +46,59 @@ impl Canary {
         (Canary::Rule(Rule::GrownUnseen), 143),
     ];
 
+    /// Which fault, or other part of a plan, shows which mistake in the run of a seed, and nothing does in the same run
+    /// without that part ([`crate::Plan::without`]): proof that the part bites.
+    pub const SHOWN_BY: [(&str, Canary, u64); 27] = [
+        ("kill", Canary::Rule(Rule::CoordinatorIntent), 13),
+        ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
+        ("last words", Canary::Rule(Rule::CoordinatorIntent), 114),
+        ("power loss", Canary::DisksBeside, 6),
+        ("pause", Canary::Rule(Rule::NoLease), 17),
+        ("clock stop", Canary::Rule(Rule::Unconfirmed), 35),
+        ("cut", Canary::Rule(Rule::NoLease), 11),
+        ("isolation", Canary::Rule(Rule::NoLease), 6),
+        ("lapse", Canary::Rule(Rule::NoLease), 5),
+        ("stutter", Canary::Rule(Rule::NoEpoch), 41),
+        ("turn", Canary::Rule(Rule::NoFloor), 26),
+        ("record gone", Canary::Rule(Rule::NoRevision), 24),
+        ("watch of the record held", Canary::Rule(Rule::NoRevision), 26),
+        ("full disk", Canary::Node(Mistake::FullIsBroken), 185),
+        ("copy taken off", Canary::Rule(Rule::NoOwnDirty), 82),
+        ("copy added", Canary::Rule(Rule::NoOwnDirty), 34),
+        ("growth", Canary::Rule(Rule::GrownUnseen), 143),
+        ("bad blocks", Canary::Node(Mistake::ReadHere), 19),
+        ("blocks lost for good", Canary::Node(Mistake::ReadHere), 83),
+        ("unreadable disk", Canary::Node(Mistake::ReadHere), 0),
+        ("failing disk", Canary::Node(Mistake::FaultIgnored), 24),
+        ("hanging disk", Canary::Node(Mistake::HangUnseen), 112),
+        ("dead disk", Canary::Node(Mistake::FaultIgnored), 52),
+        ("disk gone for good", Canary::Rule(Rule::NoOwnDirty), 13),
+        ("disk set back", Canary::Node(Mistake::TrustSetBack), 63),
+        ("machine set back", Canary::Node(Mistake::StartUnnumbered), 101),
+        (LARGE_DISK_BLOCKS, Canary::Store(Flaw::PartUnlocked), 4),
+    ];
+
+    /// Faults that show no mistake of their own, or of which nobody has found one.
+    pub const UNSHOWN: &[&str] = &[
+        "black-out",
+        "orderly stop",
+        "clock leap",
+        "time of day set",
+        "cut one way",
+        "cut of a host",
+        "reset of links",
+        "slow disk",
+        "answers of the record lost",
+        // These end others.
+        "start",
+        "heal",
+        "well disks",
+        "room",
+        "record back",
+    ];
+
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 52] = [
+    pub const ALL: [Canary; 54] = [
         Canary::Disks,
         Canary::DisksBeside,
         Canary::Node(Mistake::AnswerEarly),
@@ -65,6 +121,8 @@ impl Canary {
         Canary::Node(Mistake::AgeByStep),
         Canary::Node(Mistake::TrustSetBack),
         Canary::Node(Mistake::StartUnnumbered),
+        Canary::Node(Mistake::HangUnseen),
+        Canary::Store(Flaw::PartUnlocked),
         Canary::Rule(Rule::AckSuperseded),
         Canary::Rule(Rule::NoIntent),
         Canary::Rule(Rule::CoordinatorIntent),
@@ -108,6 +166,7 @@ impl fmt::Display for Canary {
         match self {
             Canary::Rule(rule) => write!(f, "{rule:?}"),
             Canary::Node(mistake) => write!(f, "{mistake:?}"),
+            Canary::Store(flaw) => write!(f, "{flaw:?}"),
             Canary::Disks | Canary::DisksBeside => fmt::Debug::fmt(self, f),
         }
     }
@@ -126,6 +185,10 @@ pub fn make(canary: Option<Canary>) {
         });
         node::canary::make(match canary {
             Some(Canary::Node(mistake)) => Some(mistake),
+            _ => None,
+        });
+        store::canary::make(match canary {
+            Some(Canary::Store(flaw)) => Some(flaw),
             _ => None,
         });
     }

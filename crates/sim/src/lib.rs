@@ -34,5 +34,5 @@ mod rot;
 mod run;
 
 pub use canary::Canary;
-pub use plan::Plan;
+pub use plan::{LARGE_DISK_BLOCKS, Plan};
 pub use run::{Outcome, run};

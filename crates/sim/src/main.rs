@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lexopt::prelude::{Long, Short, Value, ValueExt};
 use rt::sim::FaultCounts;
-use sim::{Canary, Plan, floors, run};
+use sim::{Canary, LARGE_DISK_BLOCKS, Plan, floors, harm, run};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
@@ -18,6 +18,7 @@ Simulate whole nodes under faults.
   sim --from N --count M       Run M seeds, starting at N
   sim --from N --until-stopped Run seeds, starting at N, until stopped
   --canary NAME                Plant a bug that must be detected (debug builds)
+  --without PART               Leave a fault, or another part, out of the plans that have it
   --log FILTER                 Write the nodes' log to stderr, for example node=debug
 ";
 
@@ -42,6 +43,7 @@ struct Wanted {
     count: u64,
     one: bool,
     canary: Option<Canary>,
+    without: Option<String>,
     log: Option<String>,
 }
 
@@ -65,7 +67,11 @@ fn main() -> ExitCode {
     let (mut counts, mut faults) = (BTreeMap::<&'static str, u64>::new(), FaultCounts::default());
     for done in 0..wanted.count {
         let seed = wanted.from.wrapping_add(done);
-        let plan = Plan::from_seed(seed);
+        let drawn = Plan::from_seed(seed);
+        let plan = match &wanted.without {
+            Some(part) if drawn.has(part) => drawn.without(part),
+            _ => drawn,
+        };
         if wanted.one {
             println!("{plan}");
         }
@@ -95,7 +101,9 @@ fn main() -> ExitCode {
     tell(wanted.count, began);
     counts.iter().for_each(|(what, count)| println!("{count:>10} {what}"));
     faults.iter().for_each(|(fault, count)| println!("{count:>10} {fault} (world)"));
-    let is_default = wanted.canary.is_none() && (wanted.from, wanted.count) == (0, floors::SEEDS);
+    let is_default = wanted.canary.is_none()
+        && wanted.without.is_none()
+        && (wanted.from, wanted.count) == (0, floors::SEEDS);
     let missed = if is_default { floors::missed(&counts, &faults) } else { Vec::new() };
     if missed.is_empty() {
         return ExitCode::SUCCESS;
@@ -111,7 +119,7 @@ fn tell(seeds: u64, began: Instant) {
 
 /// What is wanted; `None`: help.
 fn parse() -> Result<Option<Wanted>, lexopt::Error> {
-    let mut wanted = Wanted { from: 0, count: 1, one: false, canary: None, log: None };
+    let mut wanted = Wanted { from: 0, count: 1, one: false, canary: None, without: None, log: None };
     let mut said = false;
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
@@ -123,6 +131,14 @@ fn parse() -> Result<Option<Wanted>, lexopt::Error> {
             Long("canary") => {
                 let name = arguments.value()?.string()?;
                 wanted.canary = Some(Canary::named(&name).ok_or("unknown canary")?);
+            }
+            Long("without") => {
+                let part = arguments.value()?.string()?;
+                let is_fault = harm::ALL.iter().any(|harm| harm.name == part);
+                if !is_fault && part != LARGE_DISK_BLOCKS {
+                    return Err("unknown part of a plan".into());
+                }
+                wanted.without = Some(part);
             }
             Long("log") => wanted.log = Some(arguments.value()?.string()?),
             Short('h') | Long("help") => return Ok(None),

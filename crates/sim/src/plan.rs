@@ -11,6 +11,9 @@ use crate::layout::OWNERS_MAX;
 use crate::load::KINDS;
 use crate::rot::Rot;
 
+/// What [`Plan::without`] calls it that the blocks of disks are larger than the volumes'.
+pub const LARGE_DISK_BLOCKS: &str = "disk blocks larger than the volume's";
+
 /// Where a second volume lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
@@ -134,6 +137,29 @@ impl Plan {
             delay: Duration::from_micros([100, 300, 3000][rng.below(3) as usize]),
             break_one_in: [0, 0, 20_000][rng.below(3) as usize],
         }
+    }
+
+    /// The same without one of its parts: a fault, by its name, or [`LARGE_DISK_BLOCKS`]. Where the fault would happen
+    /// nothing does, so that all is the same until then.
+    ///
+    /// # Panics
+    /// If the plan does not have that.
+    pub fn without(&self, part: &str) -> Plan {
+        assert!(self.has(part), "the plan of seed {} has no part called {part}", self.seed);
+        let mut plan = self.clone();
+        if part == LARGE_DISK_BLOCKS {
+            plan.disk_block = 512;
+        }
+        for (harm, _) in plan.harms.iter_mut().filter(|(harm, _)| harm.name == part) {
+            *harm = &harm::NOTHING;
+        }
+        plan
+    }
+
+    /// Whether it has such a part.
+    pub fn has(&self, part: &str) -> bool {
+        self.harms.iter().any(|(harm, _)| harm.name == part)
+            || part == LARGE_DISK_BLOCKS && self.disk_block > self.block.bytes()
     }
 
     /// Whether pools are in files, whose file system may be full; else they are on block devices.

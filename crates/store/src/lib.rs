@@ -10,6 +10,7 @@
 
 mod allocator;
 mod budget;
+pub mod canary;
 mod catalog;
 mod copy;
 mod cursor;

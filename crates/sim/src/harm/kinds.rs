@@ -89,6 +89,9 @@ impl fmt::Debug for Harm {
     }
 }
 
+/// Happens instead of a fault that was taken out of a plan.
+pub static NOTHING: Harm = Harm::new("nothing", 1, |_, _, _| true);
+
 /// All kinds. A new one changes only the meaning of seeds whose plans have it.
 pub static ALL: &[Harm] = &[
     process::KILL,

@@ -29,7 +29,7 @@ use rt::sim::{NodeId, NodeStatus};
 
 pub use self::full_disk::FULL;
 pub use self::growth::GROW;
-pub use self::kinds::{ALL, Harm, Victim};
+pub use self::kinds::{ALL, Harm, NOTHING, Victim};
 use crate::cluster::{Cluster, Pool};
 use crate::history::History;
 use crate::inside::Inside;

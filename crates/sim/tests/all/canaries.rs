@@ -3,28 +3,63 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sim::{Canary, Plan, run};
+use sim::{Canary, Plan, harm, run};
 
 /// Within so many seeds a mistake must be noticed.
 const SEEDS: u64 = 250;
 
-/// The seed that noticed it before is tried before all others.
-fn one_that_notices(canary: Canary, before: u64) -> Option<u64> {
-    let fails =
-        |seed: &u64| catch_unwind(AssertUnwindSafe(|| run(&Plan::from_seed(*seed), Some(canary)))).is_err();
-    std::iter::once(before).chain(0..SEEDS).find(fails)
+fn notices(plan: &Plan, canary: Canary) -> bool {
+    catch_unwind(AssertUnwindSafe(|| run(plan, Some(canary)))).is_err()
 }
 
-#[test]
-fn mistakes_are_noticed() {
+/// The seed that noticed it before is tried before all others.
+fn one_that_notices(canary: Canary, before: u64) -> Option<u64> {
+    std::iter::once(before).chain(0..SEEDS).find(|seed| notices(&Plan::from_seed(*seed), canary))
+}
+
+/// One whose plan has the part, and that notices the mistake because of it.
+fn one_that_shows(part: &str, canary: Canary, before: u64) -> Option<u64> {
+    let shows = |seed: &u64| {
+        let plan = Plan::from_seed(*seed);
+        plan.has(part) && notices(&plan, canary) && !notices(&plan.without(part), canary)
+    };
+    std::iter::once(before).chain(0..SEEDS).find(shows)
+}
+
+/// Does it for each of these, on all cores.
+fn for_each<T: Sync>(all: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let work = || {
-        while let Some((canary, before)) = Canary::NOTICED.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let seed = one_that_notices(*canary, *before);
-            println!("{canary}: {seed:?}");
-            assert!(seed.is_some(), "{canary} was not noticed in {SEEDS} seeds");
+        while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(one);
         }
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..cores).for_each(|_| drop(scope.spawn(work))));
+}
+
+#[test]
+fn mistakes_are_noticed() {
+    for_each(&Canary::NOTICED, |(canary, before)| {
+        let seed = one_that_notices(*canary, *before);
+        println!("{canary}: {seed:?}");
+        assert!(seed.is_some(), "{canary} was not noticed in {SEEDS} seeds");
+    });
+}
+
+#[test]
+fn faults_show_mistakes() {
+    for_each(&Canary::SHOWN_BY, |(part, canary, before)| {
+        let seed = one_that_shows(part, *canary, *before);
+        println!("{part}: {canary}, {seed:?}");
+        assert!(seed.is_some(), "{part} did not show {canary} in {SEEDS} seeds");
+    });
+}
+
+#[test]
+fn each_fault_shows_a_mistake_or_is_known_to_show_none() {
+    for harm in harm::ALL {
+        let shows = Canary::SHOWN_BY.iter().any(|(part, ..)| *part == harm.name);
+        assert!(shows != Canary::UNSHOWN.contains(&harm.name), "{}", harm.name);
+    }
 }

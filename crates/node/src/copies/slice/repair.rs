@@ -178,7 +178,7 @@ impl SliceCopy {
             }
             copy.repairs.probing.set(false);
             match answer {
-                None if !copy.has_failed() => {
+                None if !copy.has_failed() && !makes(Canary::HangUnseen) => {
                     tracing::error!(copy = %copy.address, "the disk of a copy has not responded to reads for seconds: other copies continue without it");
                     copy.give_up_disk(DiskFault::Silent);
                 }
