@@ -228,6 +228,10 @@ impl SharedBuf {
         &mut Arc::get_mut(&mut self.buf).expect("nobody else has it, or it was just made")[range]
     }
 
+    fn is_followed_by(&self, next: &SharedBuf) -> bool {
+        Arc::ptr_eq(&self.buf, &next.buf) && self.start + self.len == next.start
+    }
+
     /// Whether the address in memory and the length are multiples of `alignment`.
     pub fn is_aligned(&self, alignment: usize) -> bool {
         self.start.is_multiple_of(alignment) && self.len.is_multiple_of(alignment)
@@ -294,18 +298,21 @@ impl Chain {
         self.len == 0
     }
 
-    /// Adds `part` at the end.
+    /// Adds `part` at the end. What lies one behind the other in one buffer is one part.
     pub fn push(&mut self, part: SharedBuf) {
-        if !part.is_empty() {
-            self.len += part.len();
-            self.parts.push(part);
+        if part.is_empty() {
+            return;
+        }
+        self.len += part.len();
+        match self.parts.last_mut() {
+            Some(last) if last.is_followed_by(&part) => last.len += part.len,
+            _ => self.parts.push(part),
         }
     }
 
     /// Adds all parts of `other` at the end.
     pub fn append(&mut self, other: Chain) {
-        self.len += other.len;
-        self.parts.extend(other.parts);
+        other.parts.into_iter().for_each(|part| self.push(part));
     }
 
     /// The parts in order.
@@ -440,6 +447,9 @@ mod tests {
             }
         }
         assert_eq!(&*chain.contiguous(), b"hello wide world");
+        let mut joined = chain.slice(0..8);
+        joined.append(chain.slice(8..16));
+        assert_eq!((joined.to_vec(), joined.parts().len()), (chain.to_vec(), 3));
         assert_eq!(chain.slice(3..8).parts().len(), 2);
     }
 }

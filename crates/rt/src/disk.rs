@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use base::{Buf, Instant, SharedBuf};
+use base::{Buf, Chain, Instant, SharedBuf};
 
 use crate::{sim, uring};
 
@@ -201,11 +201,18 @@ impl Disk {
         }
     }
 
-    /// Writes `data` at `offset`. Data that is not aligned in memory is copied first.
+    /// Writes `data` at `offset`, as one write of the disk, whatever number of parts it is in. Data is copied
+    /// first if a part is not aligned in memory, or is not whole blocks.
     ///
     /// # Errors
     /// All of [`DiskError`]. [`DiskError::Media`] latches the disk, [`DiskError::Full`] does not.
-    pub async fn write(&self, offset: u64, data: SharedBuf, durability: Durability) -> Result<(), DiskError> {
+    pub async fn write(
+        &self,
+        offset: u64,
+        data: impl Into<Chain>,
+        durability: Durability,
+    ) -> Result<(), DiskError> {
+        let data = data.into();
         match &self.0 {
             Inner::Uring(disk) => disk.write(offset, data, durability).await,
             Inner::Sim(disk) => disk.write(offset, data, durability).await,

@@ -1,10 +1,25 @@
-//! Writes blocks of 4 KiB, durably and at random, to a thick and to a log-structured volume of one pool, in
-//! turns: at depth 1 and 32. `cargo run --release -p store --example layouts -- FILE [SECONDS]`, where FILE
-//! is made and removed again.
+//! Compares a thick and a log-structured volume of one pool, in turns: durable writes of 4 KiB at random,
+//! random reads of what these left, and sequential transfers of 1 MiB.
+//!
+//! `cargo run --release -p store --example layouts -- FILE [OPTION]...`, where FILE is made and removed
+//! again:
+//! - `--seconds N`: of each measurement, 3 by default; `--rounds N`: of each, 3 by default;
+//! - `--only WORD`: only measurements whose names contain it;
+//! - `--written`: all of the file is written before, so that no segment lies in unwritten extents, as on a
+//!   block device. (Those of a thick volume are written when it is filled.)
+//! - `--fill PERCENT`: instead, fills a log volume of that part of the pool and overwrites it at random,
+//!   `--seconds` for each of `--rounds` lines; with `--skewed` four fifths of the writes go to a fifth of it;
+//!   `--depth N`, 32 by default.
+//!
+//! `--replay MIB` and `--segment MIB` set bounds of the log ([`LogTuning`]).
+//!
+//! CPU time is the process's, from `/proc/self/stat`; what is written for a request is what the process had
+//! written, from `/proc/self/io`.
 
 #![allow(clippy::unwrap_used, reason = "it is run by hand")]
 
 use std::cell::{Cell, RefCell};
+use std::io::Write;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::mpsc;
@@ -13,23 +28,99 @@ use std::time::Duration;
 use base::{BlockSize, Buf, ByteLen, ByteOffset, Chain, Rng};
 use rt::uring::{Config, Running};
 use rt::{CoreId, Durability};
-use store::{CreateOptions, Host, HostId, NewDisk, Pool, RamBudget, Slice, VolumeKind, VolumeSpec};
+use store::{
+    CreateOptions, Host, HostId, LogTuning, NewDisk, Pool, RamBudget, Slice, VolumeKind, VolumeSpec,
+};
 
 const BLOCK: u64 = 4096;
+const MIB: u64 = 1 << 20;
 const VOLUME_BYTES: u64 = 1 << 30;
 const POOL_BYTES: u64 = 4 << 30;
 
-fn main() {
+/// One measurement.
+struct Load {
+    name: &'static str,
+    what: What,
+    depth: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    RandomWrites,
+    SkewedWrites,
+    RandomReads,
+    SequentialWrites,
+    SequentialReads,
+}
+
+const LOADS: [Load; 8] = [
+    Load { name: "4K-write-1", what: What::RandomWrites, depth: 1 },
+    Load { name: "4K-write-32", what: What::RandomWrites, depth: 32 },
+    Load { name: "4K-read-1", what: What::RandomReads, depth: 1 },
+    Load { name: "4K-read-32", what: What::RandomReads, depth: 32 },
+    Load { name: "1M-read-8-after-random-writes", what: What::SequentialReads, depth: 8 },
+    Load { name: "1M-write-8", what: What::SequentialWrites, depth: 8 },
+    Load { name: "1M-write-8-again", what: What::SequentialWrites, depth: 8 },
+    Load { name: "1M-read-8", what: What::SequentialReads, depth: 8 },
+];
+
+#[derive(Clone)]
+struct Options {
+    path: PathBuf,
+    seconds: u64,
+    rounds: u64,
+    only: String,
+    written: bool,
+    fill: Option<u64>,
+    skewed: bool,
+    depth: u64,
+    tuning: LogTuning,
+}
+
+fn options() -> Options {
     let mut arguments = std::env::args().skip(1);
     let path = PathBuf::from(arguments.next().expect("a file to be made"));
-    let seconds = arguments.next().map_or(3, |seconds| seconds.parse().expect("seconds"));
+    let mut options = Options {
+        path,
+        seconds: 3,
+        rounds: 3,
+        only: String::new(),
+        written: false,
+        fill: None,
+        skewed: false,
+        depth: 32,
+        tuning: LogTuning::default(),
+    };
+    while let Some(option) = arguments.next() {
+        let mut value = || arguments.next().expect("a value");
+        match option.as_str() {
+            "--seconds" => options.seconds = value().parse().expect("seconds"),
+            "--rounds" => options.rounds = value().parse().expect("a number"),
+            "--depth" => options.depth = value().parse().expect("a number"),
+            "--replay" => options.tuning.replay_bytes = MIB * value().parse::<u64>().expect("MiB"),
+            "--segment" => options.tuning.segment = Some(ByteLen(MIB * value().parse::<u64>().expect("MiB"))),
+            "--fill" => options.fill = Some(value().parse().expect("percent")),
+            "--only" => options.only = value(),
+            "--written" => options.written = true,
+            "--skewed" => options.skewed = true,
+            other => panic!("{other} is no option"),
+        }
+    }
+    options
+}
+
+fn main() {
+    let options = options();
     let config = Config { processors: vec![0], pin: false, poll: Duration::ZERO };
     let (ended, end) = mpsc::channel();
-    let file = path.clone();
+    let path = options.path.clone();
     let main = move |_: CoreId| {
-        let (ended, file) = (ended.clone(), file.clone());
+        let (ended, options) = (ended.clone(), options.clone());
         async move {
-            compare(file, seconds).await;
+            match options.fill {
+                None => compare(options).await,
+                Some(percent) => wear(options, percent).await,
+            }
             let _ = ended.send(());
         }
     };
@@ -39,46 +130,62 @@ fn main() {
     let _ = std::fs::remove_file(path);
 }
 
-async fn compare(path: PathBuf, seconds: u64) {
-    let disk = NewDisk { path, create: Some(ByteLen(POOL_BYTES)), reserve: false };
+async fn make_pool(options: &Options) -> Pool {
+    let create = if options.written {
+        let mut file = std::fs::File::create_new(&options.path).unwrap();
+        for _ in 0..POOL_BYTES / MIB {
+            file.write_all(&[0; MIB as usize]).unwrap();
+        }
+        file.sync_all().unwrap();
+        None
+    } else {
+        Some(ByteLen(POOL_BYTES))
+    };
+    let disk = NewDisk { path: options.path.clone(), create, reserve: false };
     let host = Host { id: HostId([1; 16]), name: "layouts".into() };
     let ram = RamBudget::new(ByteLen(0));
-    let options = CreateOptions { name: "layouts".into(), host, extent: None, wipe: false, ram };
-    let pool = Pool::create(vec![disk], options).await.unwrap();
-    let disks = pool.share_disks().attach();
+    let new = CreateOptions { name: "layouts".into(), host, extent: None, wipe: false, ram };
+    let pool = Pool::create(vec![disk], new).await.unwrap();
+    pool.set_log_tuning(options.tuning);
+    pool
+}
+
+async fn make_volume(pool: &Pool, name: &str, kind: VolumeKind, bytes: u64) -> Rc<Slice> {
+    let spec = VolumeSpec {
+        name: name.into(),
+        kind,
+        block_size: BlockSize::B4096,
+        physical_exponent: 0,
+        capacity: ByteLen(bytes),
+        slices: Some(1),
+        created: 0,
+        id: None,
+        copy: None,
+    };
+    let id = pool.create_volume(spec).await.unwrap().id;
+    let spec = pool.volume_slices(id, CoreId(0), 1).unwrap().remove(0);
+    let slice = Rc::new(spec.open(&pool.share_disks().attach()));
+    slice.ready().await.unwrap();
+    slice
+}
+
+async fn compare(options: Options) {
+    let pool = make_pool(&options).await;
     let mut volumes = Vec::new();
     for (name, kind) in [("thick", VolumeKind::Thick), ("log", VolumeKind::Log)] {
-        let spec = VolumeSpec {
-            name: name.into(),
-            kind,
-            block_size: BlockSize::B4096,
-            physical_exponent: 0,
-            capacity: ByteLen(VOLUME_BYTES),
-            slices: Some(1),
-            created: 0,
-            id: None,
-            copy: None,
-        };
-        let id = pool.create_volume(spec).await.unwrap().id;
-        let spec = pool.volume_slices(id, CoreId(0), 1).unwrap().remove(0);
-        let slice = Rc::new(spec.open(&disks));
-        slice.ready().await.unwrap();
-        fill(&slice).await;
+        let slice = make_volume(&pool, name, kind, VOLUME_BYTES).await;
+        fill(&slice, VOLUME_BYTES).await;
         volumes.push((name, slice));
     }
-    for depth in [1, 32] {
-        for _ in 0..3 {
+    println!(
+        "{:>30} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "", "", "per s", "CPU us", "KiB wr.", "median us", "99 %", "99.9 %", "worst"
+    );
+    for load in LOADS.iter().filter(|load| load.name.contains(&options.only)) {
+        for _ in 0..options.rounds {
             for (name, slice) in &volumes {
-                let (count, mut latencies) = write(slice, depth, Duration::from_secs(seconds)).await;
-                latencies.sort_unstable();
-                let at = |permille: usize| latencies[(latencies.len() - 1) * permille / 1000] / 1000;
-                println!(
-                    "{name:>5}, depth {depth:>2}: {:>7} writes/s; latency in us: median {}, 99 % {}, worst {}",
-                    count / seconds,
-                    at(500),
-                    at(990),
-                    at(1000),
-                );
+                let measured = measure(slice, load, VOLUME_BYTES, Duration::from_secs(options.seconds)).await;
+                println!("{:>30} {name:>6} {measured}", load.name);
             }
         }
     }
@@ -89,43 +196,134 @@ async fn compare(path: PathBuf, seconds: u64) {
     pool.logs_ended().await;
 }
 
+/// How a volume wears that is as full as the pool allows.
+async fn wear(options: Options, percent: u64) {
+    let pool = make_pool(&options).await;
+    let bytes = (POOL_BYTES * percent / 100) / MIB * MIB;
+    let slice = make_volume(&pool, "log", VolumeKind::Log, bytes).await;
+    fill(&slice, bytes).await;
+    let what = if options.skewed { What::SkewedWrites } else { What::RandomWrites };
+    let load = Load { name: "wear", what, depth: options.depth };
+    for _ in 0..options.rounds {
+        let before = pool.log_figures()[0].1;
+        let measured = measure(&slice, &load, bytes, Duration::from_secs(options.seconds)).await;
+        let after = pool.log_figures()[0].1;
+        let by_hosts = after.written_by_hosts - before.written_by_hosts;
+        let amplification = (after.written - before.written) as f64 / by_hosts.max(1) as f64;
+        println!(
+            "{percent} %: {measured}; amplification {amplification:.2}, live {:.1} % of what is lent, lent {:.1} % of the pool",
+            after.live as f64 * 100.0 / after.lent as f64,
+            after.lent as f64 * 100.0 / POOL_BYTES as f64,
+        );
+    }
+    drop(slice);
+    pool.logs_ended().await;
+}
+
 /// Writes all of a volume once, in order: neither layout has to find space for what comes then.
-async fn fill(slice: &Slice) {
-    let mut rng = Rng::new(1);
-    let mut data = Buf::zeroed(1 << 20);
-    rng.fill(&mut data);
-    let data = data.share();
-    for at in (0..VOLUME_BYTES).step_by(1 << 20) {
-        slice.write(ByteOffset(at), Chain::from(data.clone()), Durability::Cached).await.unwrap();
+async fn fill(slice: &Slice, bytes: u64) {
+    let data = random_data(MIB);
+    for at in (0..bytes).step_by(MIB as usize) {
+        slice.write(ByteOffset(at), data.clone(), Durability::Cached).await.unwrap();
     }
     slice.flush().await.unwrap();
 }
 
-/// Writes for some time; the number of writes, and the time that each took in nanoseconds.
-async fn write(slice: &Rc<Slice>, depth: u64, time: Duration) -> (u64, Vec<u64>) {
+fn random_data(len: u64) -> Chain {
+    let mut data = Buf::zeroed(len as usize);
+    Rng::new(rt::random()).fill(&mut data);
+    Chain::from(data)
+}
+
+/// What came of a measurement.
+struct Measured {
+    time: Duration,
+    cpu: Duration,
+    written: u64,
+    /// Of all requests, in nanoseconds, in order.
+    latencies: Vec<u64>,
+}
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let count = self.latencies.len() as f64;
+        let at = |permille: usize| self.latencies[(self.latencies.len() - 1) * permille / 1000] / 1000;
+        write!(
+            f,
+            "{:>8.0} {:>8.1} {:>8.1} {:>8} {:>8} {:>8} {:>8}",
+            count / self.time.as_secs_f64(),
+            self.cpu.as_secs_f64() * 1e6 / count,
+            self.written as f64 / 1024.0 / count,
+            at(500),
+            at(990),
+            at(999),
+            at(1000),
+        )
+    }
+}
+
+async fn measure(slice: &Rc<Slice>, load: &Load, bytes: u64, time: Duration) -> Measured {
     let latencies: Rc<RefCell<Vec<u64>>> = Rc::default();
-    let end = rt::now() + time;
-    let seed = Rc::new(Cell::new(rt::random()));
-    let writer = || {
-        let (slice, latencies) = (Rc::clone(slice), Rc::clone(&latencies));
-        seed.set(seed.get() + 1);
-        let mut rng = Rng::new(seed.get());
+    let next = Rc::new(Cell::new(0));
+    let (began, cpu, written) = (rt::now(), cpu_time(), written_bytes());
+    let end = began + time;
+    let what = load.what;
+    let one = || {
+        let (slice, latencies, next) = (Rc::clone(slice), Rc::clone(&latencies), Rc::clone(&next));
         rt::spawn(async move {
-            let mut data = Buf::zeroed(BLOCK as usize);
-            rng.fill(&mut data);
-            let data = data.share();
+            let mut rng = Rng::new(rt::random());
+            let len =
+                if matches!(what, What::SequentialWrites | What::SequentialReads) { MIB } else { BLOCK };
+            let data = random_data(len);
             while rt::now() < end {
-                let at = ByteOffset(rng.below(VOLUME_BYTES / BLOCK) * BLOCK);
+                let at = match what {
+                    What::SequentialWrites | What::SequentialReads => {
+                        next.replace((next.get() + MIB) % bytes)
+                    }
+                    What::SkewedWrites if !rng.one_in(5) => rng.below(bytes / 5 / BLOCK) * BLOCK,
+                    _ => rng.below(bytes / BLOCK) * BLOCK,
+                };
                 let began = rt::now();
-                slice.write(at, Chain::from(data.clone()), Durability::Durable).await.unwrap();
+                match what {
+                    What::RandomReads | What::SequentialReads => {
+                        drop(slice.read(ByteOffset(at), ByteLen(len)).await.unwrap());
+                    }
+                    What::RandomWrites | What::SkewedWrites => {
+                        slice.write(ByteOffset(at), data.clone(), Durability::Durable).await.unwrap();
+                    }
+                    What::SequentialWrites => {
+                        slice.write(ByteOffset(at), data.clone(), Durability::Cached).await.unwrap();
+                    }
+                }
                 latencies.borrow_mut().push(rt::now().0 - began.0);
             }
         })
     };
-    let writers: Vec<_> = (0..depth).map(|_| writer()).collect();
-    for writer in writers {
-        writer.await;
+    let tasks: Vec<_> = (0..load.depth).map(|_| one()).collect();
+    for task in tasks {
+        task.await;
     }
-    let latencies = latencies.take();
-    (latencies.len() as u64, latencies)
+    if what == What::SequentialWrites {
+        slice.flush().await.unwrap();
+    }
+    let (time, cpu, written) = (rt::now() - began, cpu_time() - cpu, written_bytes() - written);
+    let mut latencies = latencies.take();
+    latencies.sort_unstable();
+    Measured { time, cpu, written, latencies }
+}
+
+/// CPU time that the process has taken.
+fn cpu_time() -> Duration {
+    const TICK: Duration = Duration::from_millis(10);
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    // Fields 14 and 15: in user mode and in the kernel.
+    let ticks = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u32>().unwrap());
+    TICK * ticks.sum::<u32>()
+}
+
+/// Bytes that it has had written to disks.
+fn written_bytes() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+    io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap().parse().unwrap()
 }

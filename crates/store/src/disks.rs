@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Buf, Instant, SharedBuf};
+use base::{Buf, Chain, Instant, SharedBuf};
 use rt::sync::Notify;
 use rt::{Disk, DiskError, DiskFailure, Durability, Room};
 
@@ -82,7 +82,7 @@ impl PoolDisk {
     pub(crate) async fn write(
         &self,
         offset: u64,
-        data: SharedBuf,
+        data: impl Into<Chain>,
         durability: Durability,
     ) -> Result<(), DiskError> {
         let result = self.look(self.disk.write(offset, data, durability).await);

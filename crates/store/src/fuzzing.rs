@@ -95,7 +95,7 @@ pub fn log_state(bytes: &[u8]) {
 pub fn log_seeds() -> [Vec<u8>; 4] {
     let leaf = leaf::encode((7, 3), LEAF_GENERATION, &leaf_example()).expect("it has blocks");
     let state = state_example();
-    [head_example().encode(), root_example().encode(), leaf, state.encode_with(&state.leaves)].map(
+    [head_example().encode().to_vec(), root_example().encode(), leaf, state.encode_with(&state.leaves)].map(
         |mut seed| {
             let end = seed.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             seed.truncate(end.max(128).min(seed.len()));

@@ -397,11 +397,7 @@ impl Part {
 
     async fn write(&self, data: Chain, durability: Durability) -> Result<(), SliceError> {
         let around = self.around();
-        let data = if self.is_aligned() {
-            data.contiguous()
-        } else {
-            self.merge(around.clone(), &data).await?.share()
-        };
+        let data = if self.is_aligned() { data } else { self.merge(around.clone(), &data).await?.into() };
         let written = self.disk.write(around.start, data, durability).await;
         written.map_err(|error| write_error(&error, Some(self.offset)))
     }

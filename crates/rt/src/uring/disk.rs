@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use base::{Buf, SharedBuf};
+use base::{Buf, Chain, SharedBuf};
 use io_uring::{opcode, squeue, types};
 
 use super::driver::{self, Driver, Kept};
@@ -18,6 +18,9 @@ use crate::{DiskError, DiskFailure, Durability, OpenError, OpenOptions, Room};
 
 /// Bytes of one request: the kernel takes a little less than 2 GiB, and a power of two keeps the rest aligned.
 const REQUEST_MAX: usize = 1 << 30;
+
+/// Parts of one request: `UIO_MAXIOV`.
+const PARTS_MAX: usize = 1024;
 
 /// Bytes of zeros written at once where the disk cannot zero by itself.
 const ZEROS_MAX: usize = 1 << 20;
@@ -206,7 +209,7 @@ impl Disk {
     ///
     /// # Errors
     /// As there.
-    pub async fn write(&self, offset: u64, data: SharedBuf, durability: Durability) -> Result<(), DiskError> {
+    pub async fn write(&self, offset: u64, data: Chain, durability: Durability) -> Result<(), DiskError> {
         self.write_or(offset, data, durability, |number| self.failed(number)).await
     }
 
@@ -222,48 +225,34 @@ impl Disk {
                 DiskError::Media(io::Error::from_raw_os_error(number))
             }
         };
-        self.write_or(offset, data, Durability::Cached, failed).await
+        self.write_or(offset, data.into(), Durability::Cached, failed).await
     }
 
     /// Writes; `failed` makes an error of the system's number.
     async fn write_or(
         &self,
         offset: u64,
-        mut data: SharedBuf,
+        data: Chain,
         durability: Durability,
         failed: impl Fn(i32) -> DiskError,
     ) -> Result<(), DiskError> {
         self.check_range(offset, data.len() as u64)?;
         self.check_writable()?;
         self.check_whole()?;
-        if !(data.as_ptr() as usize).is_multiple_of(self.file.memory_alignment) {
-            data = Buf::copy_of(&data).share();
-        }
         let mut flags = match durability {
             Durability::Cached => 0,
             Durability::Durable => libc::RWF_DSYNC,
         };
-        let len = data.len();
-        let (mut done, mut was_synced) = (0, true);
-        while done < len {
-            let rest = &data[done..];
-            let count = rest.len().min(REQUEST_MAX) as u32;
-            let entry = opcode::Write::new(self.file.fd(), rest.as_ptr(), count)
-                .offset(offset + done as u64)
-                .rw_flags(flags)
-                .build();
-            let kept = Kept::Write { file: Arc::clone(&self.file), data };
-            // SAFETY: the request reads the data and uses the file, both of which are kept.
-            let (result, Kept::Write { data: back, .. }) = unsafe { self.driver.start(entry, kept) }.await
-            else {
-                unreachable!("an operation gives back what it was given");
-            };
-            data = back;
+        let (mut at, mut rest) = (offset, self.aligned(data));
+        let mut was_synced = true;
+        while !rest.is_empty() {
+            let result;
+            (result, rest) = self.write_some(at, rest, flags).await;
             match result {
                 count if count >= 0 => match self.whole_blocks(count) {
                     // Less than a block, as at a limit of the file's size: it would be no more the next time.
                     0 => return Err(failed(libc::EIO)),
-                    whole => done += whole,
+                    whole => (at, rest) = (at + whole as u64, rest.slice(whole..rest.len())),
                 },
                 _ if is_transient(-result) => {}
                 // Either this data has no room, or data that was written before has none (a file system may keep it in memory, whatever it is
@@ -273,6 +262,53 @@ impl Disk {
             }
         }
         if was_synced { Ok(()) } else { Err(self.latch(libc::ENOSPC)) }
+    }
+
+    /// Writes as much as one request takes; gives the kernel's answer, and the data back.
+    async fn write_some(&self, offset: u64, data: Chain, flags: i32) -> (i32, Chain) {
+        let mut pieces = Vec::new();
+        let entry = match data.parts() {
+            [only] => {
+                let count = only.len().min(REQUEST_MAX) as u32;
+                opcode::Write::new(self.file.fd(), only.as_ptr(), count)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build()
+            }
+            // Of more than it takes the kernel writes whole pages.
+            several => {
+                pieces.extend(several.iter().map(|part| libc::iovec {
+                    iov_base: part.as_ptr().cast_mut().cast(),
+                    iov_len: part.len(),
+                }));
+                let count = pieces.len() as u32;
+                opcode::Writev::new(self.file.fd(), pieces.as_ptr(), count)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build()
+            }
+        };
+        let kept = Kept::Write { file: Arc::clone(&self.file), data, pieces };
+        // SAFETY: the request reads the data and the list of its pieces, and uses the file, all of which are
+        // kept; the list does not move when its vector does.
+        let (result, Kept::Write { data, .. }) = unsafe { self.driver.start(entry, kept) }.await else {
+            unreachable!("an operation gives back what it was given");
+        };
+        (result, data)
+    }
+
+    /// The data in parts that can be written as they are.
+    fn aligned(&self, data: Chain) -> Chain {
+        let is_aligned = |part: &SharedBuf| {
+            (part.as_ptr() as usize).is_multiple_of(self.file.memory_alignment)
+                && part.len().is_multiple_of(self.file.block as usize)
+        };
+        if data.parts().len() <= PARTS_MAX && data.parts().iter().all(is_aligned) {
+            return data;
+        }
+        let mut copy = Buf::uncleared(data.len());
+        data.copy_to(&mut copy);
+        copy.into()
     }
 
     /// See [`crate::Disk::flush`].
@@ -328,7 +364,7 @@ impl Disk {
         let end = offset + len;
         for at in (offset..end).step_by(ZEROS_MAX) {
             let count = (end - at).min(ZEROS_MAX as u64) as usize;
-            self.write(at, zeros.slice(0..count), Durability::Cached).await?;
+            self.write(at, zeros.slice(0..count).into(), Durability::Cached).await?;
         }
         Ok(())
     }

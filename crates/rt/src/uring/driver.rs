@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use base::{Buf, SharedBuf};
+use base::{Buf, Chain};
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use slab::Slab;
@@ -50,7 +50,7 @@ const UNTRACKED: u64 = u64::MAX;
 #[expect(dead_code, reason = "some of it is only kept")]
 pub(super) enum Kept {
     Read { file: Arc<OpenFile>, buf: Buf },
-    Write { file: Arc<OpenFile>, data: SharedBuf },
+    Write { file: Arc<OpenFile>, data: Chain, pieces: Vec<libc::iovec> },
     File(Arc<OpenFile>),
     Receive { socket: Arc<TcpStream>, buf: Buf },
     Send(Box<Sending>),

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::task::Poll;
 use std::time::Duration;
 
-use base::Buf;
+use base::{Buf, Chain};
 use rt::{CoreId, Disk, DiskError, Durability, OpenError, OpenOptions};
 
 use crate::{run, run_on};
@@ -84,6 +84,31 @@ fn data_that_is_not_aligned_in_memory_is_copied() {
             disk.write(8192, data.slice(start..start + 8192), Durability::Cached).await.unwrap();
             let read = disk.read(8192, Buf::zeroed(8192)).await.unwrap();
             assert!(read[..] == data[start..start + 8192], "from {start}");
+        }
+    });
+}
+
+/// In blocks that do not follow each other in memory: a few, one of which is not aligned, and more than a
+/// request takes.
+#[test]
+fn data_in_parts_is_written_in_order() {
+    run(|| async {
+        let directory = Directory::new("parts");
+        let disk = Disk::open(&directory.join("disk"), create(8 << 20)).await.unwrap();
+        let data = pattern(5 << 20).share();
+        let block = |at: usize| data.slice(at..at + 4096);
+        let several = [3, 1, 0].map(|number| block(number * 4096));
+        let unaligned = [block(8192), block(1), block(4096)];
+        let many = (0..1100).rev().map(|number| block(number * 4096));
+        for parts in [several.to_vec(), unaligned.to_vec(), many.collect()] {
+            let mut chain = Chain::new();
+            parts.into_iter().for_each(|part| chain.push(part));
+            for durability in [Durability::Cached, Durability::Durable] {
+                disk.zero(4096, chain.len() as u64).await.unwrap();
+                disk.write(4096, chain.clone(), durability).await.unwrap();
+                let read = disk.read(4096, Buf::zeroed(chain.len())).await.unwrap();
+                assert!(read[..] == chain.to_vec()[..], "{} parts", chain.parts().len());
+            }
         }
     });
 }
@@ -369,7 +394,7 @@ fn a_file_that_was_cut_short_is_a_media_error() {
 #[test]
 fn a_file_that_was_cut_short_does_not_grow_again() {
     run(|| async {
-        let directory = Directory::new("short");
+        let directory = Directory::new("short-and-longer");
         for change in 0..4 {
             let path = directory.join(&format!("disk-{change}"));
             let disk = Disk::open(&path, create(1 << 20)).await.unwrap();

@@ -56,7 +56,7 @@ impl Running {
         &mut self,
         handle: &super::LogHandle,
     ) -> Result<(NewRoot, Pieces), CheckpointError> {
-        if let Some(zone) = self.zone_to_return() {
+        if let Some(zone) = self.zone_to_return(handle.tuning.replay_bytes) {
             self.segments.retire_zone(zone);
         }
         let used = self.segments.used.values();
@@ -123,12 +123,10 @@ impl Running {
         candidates.take(wanted.min(left)).map(|segment| (segment, rt::random())).collect()
     }
 
-    /// A zone that the log can do without: it has as much again free.
-    pub(super) fn zone_to_return(&self) -> Option<u32> {
-        let zone = u64::from(self.segments.zone_segments);
+    /// A zone that the log can do without.
+    pub(super) fn zone_to_return(&self, replay_bytes: u64) -> Option<u32> {
         let leaving = self.segments.zones.values().any(|zone| zone.leaving);
-        let enough = self.segments.total() > zone && self.spare() > 2 * zone + self.high();
-        if enough && !leaving { self.segments.idle_zone() } else { None }
+        if self.can_return_zone(replay_bytes) && !leaving { self.segments.idle_zone() } else { None }
     }
 
     /// The state, without the segments that are about to be free.

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use base::{Buf, SharedBuf};
+use base::{Chain, SharedBuf};
 use rt::sync::oneshot;
 use rt::{DiskError, Durability};
 
@@ -20,14 +20,14 @@ use super::segment::{Kind, Open};
 use super::{Inner, LogTuning, Phase, Running};
 use crate::error::SliceError;
 
-/// Records of hosts that are under way at once: enough to keep a disk busy, and what comes meanwhile shares
-/// the next one.
-const RECORDS_MAX: usize = 8;
+/// Records of hosts that are under way at once: 20 MiB at most, which keeps a quick disk busy. What comes
+/// meanwhile shares the next one.
+const RECORDS_MAX: usize = 32;
 
 /// A record on its way to the disk.
 pub(super) struct Record {
     head: Head,
-    bytes: SharedBuf,
+    bytes: Chain,
     durability: Durability,
     tickets: Vec<(Rc<Ticket>, usize)>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Survivor {
     /// Of the segment that it comes from.
     pub generation: u64,
     pub crc: u32,
-    pub data: Buf,
+    pub data: SharedBuf,
 }
 
 impl Running {
@@ -165,7 +165,10 @@ impl Running {
             return None;
         }
         let blocks = taken.entries.iter().filter(|entry| entry.has_data()).count() as i64;
-        self.credit = (self.credit - blocks - 1).max(0);
+        if self.is_paced() {
+            // More than there is: what comes waits until that is earned, too.
+            self.credit -= blocks + 1;
+        }
         let head = self.head(Stream::Hosts, std::mem::take(&mut taken.entries))?;
         self.append.records += 1;
         self.written_by_hosts += blocks as u64 * SLOT_BYTES as u64;
@@ -244,11 +247,11 @@ impl Inner {
                 state.next_record(&self.handle.tuning)
             };
             let Some((head, Taken { items, tickets, durable, .. })) = next else { break };
-            let data = items.iter().filter_map(|item| match item {
-                Item::Block { data, .. } => Some(&data[..]),
+            let data = items.into_iter().filter_map(|item| match item {
+                Item::Block { data, .. } => Some(data),
                 Item::Zeros { .. } => None,
             });
-            let bytes = in_one_piece(&head, data);
+            let bytes = in_a_row(&head, data);
             let durability = if durable { Durability::Durable } else { Durability::Cached };
             let inner = Rc::clone(self);
             rt::spawn(async move { inner.write_record(Record { head, bytes, durability, tickets }).await })
@@ -285,11 +288,8 @@ impl Inner {
         self.pump();
     }
 
-    /// Writes what the cleaner moves as one record, if the segment has room: one block at least.
-    pub(super) async fn write_survivors(
-        self: &Rc<Inner>,
-        survivors: Vec<Survivor>,
-    ) -> Result<(), SliceError> {
+    /// Makes one record of what the cleaner moves. The segment has room for it.
+    pub(super) fn survivors_record(&self, survivors: Vec<Survivor>) -> Option<(Head, Chain)> {
         let entry = |survivor: &Survivor| {
             let what = What::Moved { crc: survivor.crc, from: survivor.from };
             Entry { branch: survivor.branch, block: survivor.block, what }
@@ -299,8 +299,13 @@ impl Inner {
             "a move of a block that is not there any more"
         );
         let entries = survivors.iter().map(entry).collect();
-        let head = self.state.borrow_mut().head(Stream::Survivors, entries).ok_or(SliceError::Full)?;
-        let bytes = in_one_piece(&head, survivors.iter().map(|survivor| &survivor.data[..]));
+        let head = self.state.borrow_mut().head(Stream::Survivors, entries)?;
+        let bytes = in_a_row(&head, survivors.into_iter().map(|survivor| survivor.data));
+        Some((head, bytes))
+    }
+
+    /// Writes such a record.
+    pub(super) async fn write_survivors(&self, (head, bytes): (Head, Chain)) -> Result<(), SliceError> {
         let result = self.write_at(head.place, bytes, Durability::Cached).await;
         {
             let mut state = self.state.borrow_mut();
@@ -319,9 +324,10 @@ impl Inner {
     pub(super) async fn write_at(
         &self,
         place: Place,
-        bytes: SharedBuf,
+        bytes: impl Into<Chain>,
         durability: Durability,
     ) -> Result<(), DiskError> {
+        let bytes = bytes.into();
         let range = || DiskError::Range { offset: u64::from(place.segment), len: bytes.len() as u64 };
         let (disk, _, at) = self.locate(place).ok_or_else(range)?;
         disk.write(at, bytes, durability).await
@@ -364,14 +370,12 @@ impl Inner {
     }
 }
 
-/// The bytes of a record.
-fn in_one_piece<'a>(head: &Head, data: impl Iterator<Item = &'a [u8]>) -> SharedBuf {
-    let mut bytes = Buf::uncleared((1 + head.data_slots()) * SLOT_BYTES);
-    let (first, rest) = bytes.split_at_mut(SLOT_BYTES);
-    first.copy_from_slice(&head.encode());
-    for (slot, data) in rest.chunks_mut(SLOT_BYTES).zip(data) {
-        slot.copy_from_slice(data);
-        disguise(slot);
+/// The bytes of a record. The blocks stay where they are in memory.
+fn in_a_row(head: &Head, data: impl Iterator<Item = SharedBuf>) -> Chain {
+    let mut bytes = Chain::from(head.encode());
+    for mut block in data {
+        disguise(&mut block);
+        bytes.push(block);
     }
-    bytes.share()
+    bytes
 }

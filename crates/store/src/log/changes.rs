@@ -37,6 +37,8 @@ pub(crate) struct Move {
 pub(crate) struct Changes {
     /// By branch and first block.
     entries: BTreeMap<(u32, u64), Change>,
+    /// How many of the entries are ranges of zeros. Without any, an entry begins where it is looked for.
+    ranges: usize,
     moves: BTreeMap<(u32, u64), Move>,
 }
 
@@ -57,8 +59,12 @@ impl Changes {
 
     /// A block lies somewhere else from now on. Places that nobody needs any more are added to `dead`.
     pub(crate) fn write(&mut self, branch: u32, block: u64, stored: Stored, dead: &mut Vec<Place>) {
-        self.cut(branch, block, 1, dead);
-        self.entries.insert((branch, block), Change::Block(stored));
+        if self.ranges > 0 {
+            self.cut(branch, block, 1, dead);
+        }
+        if let Some(Change::Block(old)) = self.entries.insert((branch, block), Change::Block(stored)) {
+            dead.push(old.place);
+        }
     }
 
     /// A range reads as zeros from now on.
@@ -66,6 +72,7 @@ impl Changes {
         if count > 0 {
             self.cut(branch, block, count, dead);
             self.entries.insert((branch, block), Change::Zeros(count));
+            self.ranges += 1;
         }
     }
 
@@ -86,6 +93,7 @@ impl Changes {
             self.entries.insert((branch, start), Change::Zeros(block - start));
             if start + zeros > end {
                 self.entries.insert((branch, end), Change::Zeros(start + zeros - end));
+                self.ranges += 1;
             }
         }
         while let Some((&key, &change)) = self.entries.range((branch, block)..(branch, end)).next() {
@@ -95,14 +103,15 @@ impl Changes {
                 Change::Zeros(zeros) if key.1 + zeros > end => {
                     self.entries.insert((branch, end), Change::Zeros(key.1 + zeros - end));
                 }
-                Change::Zeros(_) => {}
+                Change::Zeros(_) => self.ranges -= 1,
             }
         }
     }
 
     /// The entries that say something of a range, in order.
     fn within(&self, branch: u32, block: u64, count: u64) -> impl Iterator<Item = (u64, Change)> {
-        let before = self.entries.range((branch, 0)..(branch, block)).next_back();
+        let before = || self.entries.range((branch, 0)..(branch, block)).next_back();
+        let before = if self.ranges > 0 { before() } else { None };
         let before = before.filter(move |((_, start), change)| start + change.blocks() > block);
         let inside = self.entries.range((branch, block)..(branch, block + count));
         before.into_iter().chain(inside).map(|((_, start), change)| (*start, *change))
@@ -226,6 +235,8 @@ mod tests {
                 }
                 assert_eq!(dead, before);
                 let (from, len) = (rng.below(30), 1 + rng.below(30));
+                let ranges = table.entries.values().filter(|change| matches!(change, Change::Zeros(_)));
+                assert_eq!(table.ranges, ranges.count());
                 let mut spots = vec![Spot::At(stored(1000)); len as usize];
                 table.overlay(1, from, &mut spots);
                 let expected = |block| obvious.get(&block).copied().unwrap_or(Spot::At(stored(1000)));

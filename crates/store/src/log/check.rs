@@ -123,6 +123,7 @@ impl Inner {
             assert!(segments.locate(*segment).is_some(), "segment {segment} is in no zone");
         }
         let staying = segments.zones.values().filter(|zone| !zone.leaving).count();
+        assert_eq!(segments.total(), staying as u64 * u64::from(segments.zone_segments));
         assert!(seen.len() >= staying * segments.zone_segments as usize, "segments are lost");
         // I8.
         let tuning = self.handle.tuning;

@@ -190,10 +190,12 @@ impl Inner {
 
     async fn write_root(&self, root: &Root) -> Result<(), CheckpointError> {
         let bytes = Buf::copy_of(&root.encode()).share();
-        for (disk, offset) in self.handle.roots {
+        // Both at once: a cut that leaves neither whole leaves the root before this one in the other slots.
+        let write = async |(disk, offset): (u16, u64)| {
             let disk = Rc::clone(self.disks.borrow().disk(disk));
-            disk.write(offset + Root::offset(root.number), bytes.clone(), Durability::Durable).await?;
-        }
+            disk.write(offset + Root::offset(root.number), bytes.clone(), Durability::Durable).await
+        };
+        join_all(self.handle.roots.map(write)).await.into_iter().collect::<Result<(), DiskError>>()?;
         Ok(())
     }
 

@@ -1,12 +1,13 @@
 //! The cleaner: makes segments free by moving what is left in them.
 //!
 //! What must never happen: a write waits for more than one step of it; it runs out of segments; it works
-//! without gaining. A step reads at most 256 KiB of a victim and writes what is live in it as one record of
+//! without gaining. A step reads at most 1 MiB of a victim and writes what is live in it as records of
 //! survivors. The map learns of it in the next checkpoint, and until then blocks are read where they were.
 
 use std::rc::Rc;
 
-use base::Buf;
+use base::{Buf, Chain};
+use rt::join_all;
 
 use super::append::Survivor;
 use super::canary::{Canary, makes};
@@ -15,8 +16,11 @@ use super::record::{DATA_SLOTS_MAX, Head, Stream, What, reveal};
 use super::segment::{Kind, Used};
 use super::{Inner, Running};
 
-/// Slots that a step reads: the longest record, 256 KiB.
-const STEP_SLOTS: usize = 1 + DATA_SLOTS_MAX;
+/// Slots that a step reads: 1 MiB. Each step waits for the disk twice, and a cleaner must not spend its time
+/// on that.
+const STEP_SLOTS: usize = 256;
+
+const _: () = assert!(STEP_SLOTS > DATA_SLOTS_MAX, "a step reads the longest record as a whole");
 
 /// A victim must give this part of its slots at least, heads of survivors counted: a log that is not full
 /// always has one that gives a twelfth.
@@ -70,7 +74,7 @@ impl Inner {
             (state.segments.slots, state.segments.used.get(&victim).map_or(0, |used| used.live))
         };
         // Moving so many blocks gains so many slots.
-        let gain = i64::from(slots - live) * 1000 / i64::from(live.max(1));
+        let gain = u64::from(slots - live) * 1000 / u64::from(live.max(1));
         let result = self.walk_victim(victim, gain, gathered).await;
         let mut state = self.state.borrow_mut();
         let next = state.append.next;
@@ -87,7 +91,7 @@ impl Inner {
     async fn walk_victim(
         self: &Rc<Inner>,
         victim: u32,
-        gain: i64,
+        gain: u64,
         gathered: &mut Vec<Survivor>,
     ) -> Result<(), ()> {
         let slots = self.handle.slots() as usize;
@@ -112,11 +116,10 @@ impl Inner {
                 continue;
             };
             slot += self.gather(victim, generation, slot, &mut bytes, gathered);
-            let before = self.state.borrow().append.next;
+            let before = gathered.len();
             self.write_gathered(gathered, DATA_SLOTS_MAX).await?;
-            if self.state.borrow().append.next != before {
-                self.state.borrow_mut().credit += (DATA_SLOTS_MAX as i64 * gain / 1000).max(1);
-            }
+            let written = before.saturating_sub(gathered.len()) as u64;
+            self.state.borrow_mut().earn(written * gain / 1000);
             self.pump();
             rt::yield_now().await;
         }
@@ -164,15 +167,9 @@ impl Inner {
                     self.is_stuck(victim);
                     continue;
                 }
-                let data = Buf::copy_of(block);
-                gathered.push(Survivor {
-                    branch: entry.branch,
-                    block: entry.block,
-                    from,
-                    generation,
-                    crc,
-                    data,
-                });
+                let data = Buf::copy_of(block).share();
+                let (branch, block) = (entry.branch, entry.block);
+                gathered.push(Survivor { branch, block, from, generation, crc, data });
             }
             done = end;
         }
@@ -188,9 +185,10 @@ impl Inner {
 
     /// Writes what was gathered as long as it fills records, or there are `least` blocks of it.
     async fn write_gathered(self: &Rc<Inner>, gathered: &mut Vec<Survivor>, least: usize) -> Result<(), ()> {
+        let mut records = Vec::new();
         while !gathered.is_empty() {
             if !self.goes_on() {
-                return Err(());
+                break;
             }
             let room = {
                 let mut state = self.state.borrow_mut();
@@ -200,6 +198,8 @@ impl Inner {
                 state.segments.rest(state.segments.survivors) as usize
             };
             if room < 2 {
+                // A checkpoint waits for all records that have their numbers.
+                self.write_records(std::mem::take(&mut records)).await?;
                 if !self.state.borrow().has_unmerged() {
                     self.state.borrow_mut().exhausted = true;
                     return Err(());
@@ -215,12 +215,18 @@ impl Inner {
             }
             let full = (room - 1).min(DATA_SLOTS_MAX);
             if gathered.len() < full.min(least) {
-                return Ok(());
+                break;
             }
             let some = gathered.drain(..full.min(gathered.len())).collect();
-            self.write_survivors(some).await.map_err(drop)?;
+            records.extend(self.survivors_record(some));
         }
-        Ok(())
+        self.write_records(records).await?;
+        if self.goes_on() { Ok(()) } else { Err(()) }
+    }
+
+    async fn write_records(&self, records: Vec<(Head, Chain)>) -> Result<(), ()> {
+        let written = join_all(records.into_iter().map(|record| self.write_survivors(record))).await;
+        if written.iter().all(Result::is_ok) { Ok(()) } else { Err(()) }
     }
 }
 
@@ -235,7 +241,7 @@ impl Running {
     /// Something that a checkpoint would merge or free.
     pub(super) fn has_unmerged(&self) -> bool {
         let frozen = self.frozen.as_ref().is_some_and(|frozen| !frozen.is_empty());
-        frozen || !self.active.is_empty() || self.freed_next()
+        frozen || !self.active.is_empty() || self.frees_next()
     }
 
     /// The segment that is cleaned next: much to be gained, and old, so that what is left will not die soon

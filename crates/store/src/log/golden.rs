@@ -68,7 +68,7 @@ fn slot(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn head_bytes() {
-    assert_eq!(head().encode(), slot(&HEAD));
+    assert_eq!(head().encode()[..], slot(&HEAD));
     assert_eq!(Head::decode(&slot(&HEAD)), Some(head()));
 }
 

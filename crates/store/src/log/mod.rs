@@ -65,7 +65,7 @@ use state::LeafPlace;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogTuning {
     /// Bytes of a segment of logs that are made from now on: a power of two from 64 KiB to 64 MiB. `None`: a
-    /// 2048th of the pool, at least 256 KiB.
+    /// 1024th of the pool, at least 256 KiB.
     pub segment: Option<ByteLen>,
     /// Segments of a zone of such logs, at least; a zone is whole extents.
     pub zone_segments: u32,
@@ -88,8 +88,8 @@ impl Default for LogTuning {
             leaf_bytes: 64 << 20,
             // 128 Ki entries of some 60 bytes in each half.
             changes_max: 256 << 10,
-            // Eight logs on a disk of 500 MB/s: 2 s.
-            replay_bytes: 128 << 20,
+            // Eight logs on a disk of 500 MB/s: 4 s.
+            replay_bytes: 256 << 20,
         }
     }
 }
@@ -227,39 +227,12 @@ impl Drop for Inner {
 
 impl Inner {
     fn new(handle: &Arc<LogHandle>, disks: &CoreDisks) -> Inner {
-        let tuning = handle.tuning;
         Inner {
             handle: Arc::clone(handle),
             disks: RefCell::new(disks.clone()),
             phase: Cell::new(Phase::Opening),
             closing: Cell::new(false),
-            state: RefCell::new(Running {
-                segments: Segments::new(handle.slots(), handle.zone_segments),
-                leaves: BTreeMap::new(),
-                cache: LeafCache::new(tuning.leaf_bytes),
-                active: Changes::default(),
-                frozen: None,
-                frozen_below: 0,
-                append: Append::default(),
-                root: 0,
-                root_sequence: 0,
-                runs: Vec::new(),
-                state_len: 0,
-                used: BTreeMap::new(),
-                checkpointing: false,
-                cleaning: false,
-                asking: false,
-                checkpoints: 0,
-                checkpoint_wanted: false,
-                stock_changed: true,
-                since_freeze: 0,
-                zeroed: 0,
-                exhausted: false,
-                refused_at: None,
-                credit: 0,
-                written_by_hosts: 0,
-                written: 0,
-            }),
+            state: RefCell::new(Running::new(handle)),
             changed: Notify::new(),
             begun: Cell::new(false),
         }
@@ -317,14 +290,11 @@ impl Inner {
     /// Whether it answers no more, until its pool is reopened.
     fn is_offline(&self) -> bool {
         let disks = self.disks.borrow();
+        let has_failed = |disk: &Rc<PoolDisk>| disk.failure().is_some();
+        // Asked for each request, and there are many more zones than disks.
         matches!(self.phase.get(), Phase::Failed | Phase::Refused)
-            || self
-                .state
-                .borrow()
-                .segments
-                .zones
-                .values()
-                .any(|zone| disks.disk(zone.disk).failure().is_some())
+            || disks.all().iter().any(has_failed)
+                && self.state.borrow().segments.zones.values().any(|zone| has_failed(disks.disk(zone.disk)))
     }
 
     /// The first leaf of a branch from `number` on that has a block with a place.
@@ -415,6 +385,37 @@ impl Inner {
 }
 
 impl Running {
+    fn new(handle: &LogHandle) -> Running {
+        let tuning = handle.tuning;
+        Running {
+            segments: Segments::new(handle.slots(), handle.zone_segments),
+            leaves: BTreeMap::new(),
+            cache: LeafCache::new(tuning.leaf_bytes),
+            active: Changes::default(),
+            frozen: None,
+            frozen_below: 0,
+            append: Append::default(),
+            root: 0,
+            root_sequence: 0,
+            runs: Vec::new(),
+            state_len: 0,
+            used: BTreeMap::new(),
+            checkpointing: false,
+            cleaning: false,
+            asking: false,
+            checkpoints: 0,
+            checkpoint_wanted: false,
+            stock_changed: true,
+            since_freeze: 0,
+            zeroed: 0,
+            exhausted: false,
+            refused_at: None,
+            credit: 0,
+            written_by_hosts: 0,
+            written: 0,
+        }
+    }
+
     /// Blocks that somebody needs. A block that was moved lies in two places until the next merge.
     fn live_blocks(&self) -> u64 {
         let moves = self.active.moves() + self.frozen.as_ref().map_or(0, Changes::moves);

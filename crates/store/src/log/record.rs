@@ -3,7 +3,7 @@
 //! A head stands for itself: whoever walks over a segment knows from it alone whether it belongs there and
 //! what it changes. No data is ever taken for a head, whatever a guest writes: see [`disguise`].
 
-use base::crc32c;
+use base::{Buf, SharedBuf, crc32c};
 
 use super::place::{Place, SLOT_BYTES};
 use crate::cursor::Cursor;
@@ -22,9 +22,9 @@ const ENTRY_BYTES: usize = 24;
 /// Entries of a head: eight fewer than it has room for, which is kept for marks.
 pub(crate) const ENTRIES_MAX: usize = 160;
 
-/// Slots of data behind a head: a record is at most 256 KiB, so that a step of the cleaner reads one as a
-/// whole.
-pub(crate) const DATA_SLOTS_MAX: usize = 63;
+/// Slots of data behind a head: all entries may have some. So a write of 1 MiB is two records: a disk takes
+/// longer for more and smaller pieces.
+pub(crate) const DATA_SLOTS_MAX: usize = ENTRIES_MAX;
 
 /// Blocks that one entry can zero; a larger range takes several.
 pub(crate) const ZEROED_BLOCKS_MAX: u64 = (1 << 48) - 1;
@@ -151,9 +151,9 @@ impl Head {
         self.entries.iter().filter(|entry| entry.has_data()).count()
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Buf {
         assert!(self.entries.len() <= ENTRIES_MAX, "whoever gathers a record counts");
-        let mut bytes = Vec::with_capacity(SLOT_BYTES);
+        let mut bytes = Vec::with_capacity(ENTRIES_AT + self.entries.len() * ENTRY_BYTES);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -172,10 +172,11 @@ impl Head {
         bytes.extend_from_slice(&self.place.slot.to_le_bytes());
         bytes.resize(ENTRIES_AT, 0);
         self.entries.iter().for_each(|entry| entry.encode(&mut bytes));
-        bytes.resize(SLOT_BYTES, 0);
-        let crc = crc32c(&bytes);
-        bytes[CRC_AT..CRC_END].copy_from_slice(&crc.to_le_bytes());
-        bytes
+        let mut slot = Buf::zeroed(SLOT_BYTES);
+        slot[..bytes.len()].copy_from_slice(&bytes);
+        let crc = crc32c(&slot);
+        slot[CRC_AT..CRC_END].copy_from_slice(&crc.to_le_bytes());
+        slot
     }
 
     /// The head in a slot, if there is one that is whole.
@@ -210,9 +211,9 @@ impl Head {
 }
 
 /// Makes a block that begins like a head begin like none. Where it begins like neither nothing is changed.
-pub(crate) fn disguise(block: &mut [u8]) {
+pub(crate) fn disguise(block: &mut SharedBuf) {
     if block.starts_with(MAGIC) {
-        invert(block);
+        invert(block.make_mut());
     }
 }
 
@@ -252,31 +253,33 @@ mod tests {
         let written = head.encode();
         assert_eq!(Head::decode(&written), Some(head));
         let crc = crc32c(&written);
-        let mut stored = written.clone();
+        let mut stored = Buf::copy_of(&written).share();
         disguise(&mut stored);
         assert_eq!(Head::decode(&stored), None);
-        assert!(reveal(&mut stored, crc));
-        assert_eq!(stored, written);
+        assert!(reveal(stored.make_mut(), crc));
+        assert_eq!(stored[..], written[..]);
     }
 
     /// A guest may write what a disguised block looks like.
     #[test]
     fn a_block_that_looks_disguised_is_read_as_it_was_written() {
-        let mut block = vec![7; SLOT_BYTES];
+        let mut block = Buf::copy_of(&[7; SLOT_BYTES]);
         block[..8].copy_from_slice(&MAGIC.map(|byte| !byte));
-        let (written, crc) = (block.clone(), crc32c(&block));
+        let (written, crc) = (block.to_vec(), crc32c(&block));
+        let mut block = block.share();
         disguise(&mut block);
-        assert!(reveal(&mut block, crc));
+        let block = block.make_mut();
+        assert!(reveal(block, crc));
         assert_eq!(block, written);
         block[100] ^= 1;
-        assert!(!reveal(&mut block, crc));
+        assert!(!reveal(block, crc));
     }
 
     #[test]
     fn every_flipped_bit_of_a_head_is_noticed() {
         let good = crate::fuzzing::head_example().encode();
         for bit in 0..good.len() * 8 {
-            let mut bytes = good.clone();
+            let mut bytes = good.to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Head::decode(&bytes), None, "bit {bit}");
         }

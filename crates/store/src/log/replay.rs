@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{Buf, crc32c};
 use rt::DiskError;
 
-use super::Inner;
 use super::canary::{Canary, makes};
 use super::checkpoint::CheckpointError;
 use super::place::{Place, SLOT_BYTES};
@@ -19,11 +19,16 @@ use super::record::{DATA_SLOTS_MAX, Entry, Head, What, reveal};
 use super::root::{Replay, Root};
 use super::segment::{Kind, Segments, Used, Zone};
 use super::state::State;
+use super::{Inner, Running};
 
 /// Bytes that are read of a segment at once; more than a record has.
 const WINDOW_BYTES: usize = 1 << 20;
 
 const _: () = assert!(WINDOW_BYTES > (1 + DATA_SLOTS_MAX) * SLOT_BYTES, "a window holds the longest record");
+
+/// How often a log is read when it is opened, and how long after a read that failed.
+const READS_MAX: u32 = 4;
+const READ_AGAIN: Duration = Duration::from_millis(250);
 
 /// Why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +68,26 @@ struct Findings {
 impl Inner {
     /// Brings the log to where it was. Afterwards it may serve.
     pub(super) async fn recover(self: &Rc<Inner>) -> Result<(), RecoveryError> {
+        let mut found = self.find().await;
+        // A disk may fail to read something once.
+        for _ in 1..READS_MAX {
+            if found.is_ok() || self.closing.get() {
+                break;
+            }
+            rt::sleep(READ_AGAIN).await;
+            self.state.replace(Running::new(&self.handle));
+            found = self.find().await;
+        }
+        let (root, findings) = found?;
+        self.state.borrow_mut().replay(&root, findings)?;
+        self.flush().await.map_err(|_| DiskError::Latched)?;
+        let checkpoint = self.checkpoint().await;
+        self.state.borrow_mut().checkpoints += 1;
+        Ok(checkpoint?)
+    }
+
+    /// Reads what is there. Nothing has been changed on the disks.
+    async fn find(&self) -> Result<(Root, Findings), RecoveryError> {
         let root = self.read_root().await?;
         let state = self.read_state(&root).await?;
         self.load(&root, state)?;
@@ -70,11 +95,7 @@ impl Inner {
         for replay in &root.replay {
             self.walk(*replay, &root, &mut findings).await?;
         }
-        self.state.borrow_mut().replay(&root, findings)?;
-        self.flush().await.map_err(|_| DiskError::Latched)?;
-        let checkpoint = self.checkpoint().await;
-        self.state.borrow_mut().checkpoints += 1;
-        Ok(checkpoint?)
+        Ok((root, findings))
     }
 
     async fn read_root(&self) -> Result<Root, RecoveryError> {

@@ -68,6 +68,8 @@ pub(crate) struct Segments {
     pub slots: u32,
     pub zone_segments: u32,
     pub zones: BTreeMap<u32, Zone>,
+    /// How many of them stay.
+    staying: u64,
     pub used: BTreeMap<u32, Used>,
     /// Taken from the end.
     pub free: Vec<u32>,
@@ -88,6 +90,7 @@ impl Segments {
             slots,
             zone_segments,
             zones: BTreeMap::new(),
+            staying: 0,
             used: BTreeMap::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -101,8 +104,7 @@ impl Segments {
 
     /// How many segments the log has, without those that go back to the pool.
     pub(crate) fn total(&self) -> u64 {
-        let staying = self.zones.values().filter(|zone| !zone.leaving).count() as u64;
-        staying * u64::from(self.zone_segments)
+        self.staying * u64::from(self.zone_segments)
     }
 
     pub(crate) fn zone_of(&self, segment: u32) -> u32 {
@@ -122,7 +124,9 @@ impl Segments {
 
     /// Takes in a zone that the pool has lent. Its segments are free, but for those that are in use.
     pub(crate) fn add_zone(&mut self, number: u32, zone: Zone) {
-        self.zones.insert(number, zone);
+        self.staying += u64::from(!zone.leaving);
+        let before = self.zones.insert(number, zone);
+        assert_eq!(before, None, "a zone is taken in once");
         let ready: Vec<u32> = self.ready.iter().map(|(segment, _)| *segment).collect();
         let unused = self.segments_of(number).rev();
         let unused = unused.filter(|segment| !self.used.contains_key(segment) && !ready.contains(segment));
@@ -145,8 +149,9 @@ impl Segments {
 
     /// A zone is not used any more. From the next root on nothing names it.
     pub(crate) fn retire_zone(&mut self, number: u32) {
-        if let Some(zone) = self.zones.get_mut(&number) {
+        if let Some(zone) = self.zones.get_mut(&number).filter(|zone| !zone.leaving) {
             zone.leaving = true;
+            self.staying -= 1;
         }
         let gone = self.segments_of(number);
         self.free.retain(|segment| !gone.contains(segment));

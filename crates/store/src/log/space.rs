@@ -36,9 +36,12 @@ const OPEN_SEGMENTS: u64 = 2;
 const HIGH_PERMILLE: u64 = 30;
 const HIGH_MIN: u64 = RESERVE as u64 + 4;
 
-/// With fewer, hosts' records take no more than the cleaner gains.
-const LOW_PERMILLE: u64 = 10;
+/// With fewer, hosts' records take no more than their share of what the cleaner gains.
+const LOW_PERMILLE: u64 = 20;
 const LOW_MIN: u64 = RESERVE as u64 + 1;
+
+/// What hosts get of what the cleaner gains, at least.
+const HOSTS_SHARE_MIN_PERMILLE: u64 = 100;
 
 /// What may be live of what the log can use, in percent: the rest is what cleaning gains.
 const LIVE_PERCENT: u64 = 90;
@@ -53,6 +56,24 @@ const ANNOUNCED_EXTRA: u64 = RESERVE as u64 + 3;
 /// Blocks that are zeroed before the log merges them when nothing else is to do: 1 MiB, so that the space is
 /// free soon.
 const ZEROED_BLOCKS: u64 = 256;
+
+/// A checkpoint begins when this part of the bytes of a replay has been written: the rest is for what comes
+/// while it is made.
+const FREEZE_PART: u64 = 2;
+
+/// A zone is asked for while this part of what the log can use has room still, so that no write waits for it.
+const AHEAD_PART: u64 = 16;
+
+/// A zone goes back only if more than this part of what the log can use has room without it: so much more
+/// than [`AHEAD_PART`] that it is not asked for again soon.
+const SPARE_PART: u64 = 8;
+
+/// What hosts and the cleaner write at most while a checkpoint is made: it begins when no more is announced,
+/// so that nobody waits for it.
+const CHECKPOINT_BYTES: u64 = 16 << 20;
+
+/// Such a checkpoint frees so many bytes at least as long as the cleaner works: the map is written for them.
+const GAIN_BYTES: u64 = 8 << 20;
 
 /// Slots that a checkpoint may waste at the ends of segments and of its pieces, in percent of what it writes.
 const WASTE_PERCENT: u64 = 25;
@@ -127,9 +148,23 @@ impl Running {
         self.segments.ready.len() > CONTROL_SEGMENTS
     }
 
-    /// Near low water hosts' data is paid for by the cleaner.
+    /// Whether hosts' data is paid for by the cleaner.
+    pub(super) fn is_paced(&self) -> bool {
+        self.cleaning && self.stock() <= self.low()
+    }
+
+    /// Whether it is paid for, or need not be.
     pub(super) fn may_write_data(&self) -> bool {
-        !self.cleaning || self.credit > 0 || self.stock() > self.low()
+        self.credit > 0 || !self.is_paced()
+    }
+
+    /// The cleaner has gained slots: near low water hosts may take a part of them, the smaller the fewer
+    /// there are. If they could take all, the map would be written out of the reserve, for fewer and fewer
+    /// segments each time.
+    pub(super) fn earn(&mut self, slots: u64) {
+        let share = (self.stock() * 1000 / self.low()).clamp(HOSTS_SHARE_MIN_PERMILLE, 1000);
+        let earned = (slots * share / 1000).max(1) as i64;
+        self.credit = (self.credit + earned).min(i64::from(self.segments.slots));
     }
 
     /// Whether the cleaner is wanted.
@@ -138,9 +173,33 @@ impl Running {
     }
 
     /// Segments that the next root frees: nobody needs them, or the cleaner has been through them.
-    pub(super) fn freed_next(&self) -> bool {
-        let freed = |used: &Used| !used.open && !used.released && (used.live == 0 || used.cleaned > 0);
-        self.segments.used.values().any(freed)
+    fn freed_next(&self) -> impl Iterator<Item = &Used> {
+        let freed = |used: &&Used| !used.open && !used.released && (used.live == 0 || used.cleaned > 0);
+        self.segments.used.values().filter(freed)
+    }
+
+    /// Whether the next root frees any.
+    pub(super) fn frees_next(&self) -> bool {
+        self.freed_next().next().is_some()
+    }
+
+    /// Whether a checkpoint announces enough for its cost. It writes the map for it, so it is not made for
+    /// each segment that becomes free.
+    fn gains_by_checkpoint(&self, replay_bytes: u64) -> bool {
+        let (ready, announced) = (self.segments.ready.len() as u64, self.announced(replay_bytes) as u64);
+        let missing = announced.saturating_sub(ready);
+        let short = RESERVE as u64 + 1 + (CHECKPOINT_BYTES / self.segment_bytes()).min(announced / 4);
+        if ready > short.max(announced / 2) {
+            return false;
+        }
+        let wanted = if ready > short {
+            self.high().min(missing) / 2
+        } else if self.cleaning {
+            (GAIN_BYTES / self.segment_bytes()).min(missing / 2)
+        } else {
+            1
+        };
+        (self.spare() + self.freed_next().count() as u64).min(missing) >= wanted.max(1)
     }
 
     fn wants_checkpoint(&mut self, changes_max: usize, replay_bytes: u64) -> bool {
@@ -149,26 +208,31 @@ impl Running {
         }
         if self.checkpoint_wanted
             || self.active.len() >= changes_max / 2
-            || self.since_freeze >= replay_bytes / 2
+            || self.since_freeze >= replay_bytes / FREEZE_PART
         {
             return true;
         }
         if self.zeroed >= ZEROED_BLOCKS && self.append.is_idle() {
             return true;
         }
-        let announced = self.announced(replay_bytes);
-        if self.segments.ready.len() > RESERVE + 1 && self.segments.ready.len() > announced / 2 {
-            return false;
-        }
-        // Few are left to go on into: a root announces more, if there are any.
-        std::mem::take(&mut self.stock_changed) && (self.spare() > 0 || self.freed_next())
+        std::mem::take(&mut self.stock_changed) && self.gains_by_checkpoint(replay_bytes)
     }
 
     /// Whether a zone of the pool would be of use.
     fn wants_zone(&self) -> bool {
         let live = self.live_blocks();
-        let refused = self.refused_at.is_some_and(|at| live < at + self.usable() / 100);
-        !self.asking && !refused && self.stock() < self.high()
+        let refused = self.refused_at.is_some_and(|at| live <= at + self.usable() / 100);
+        let is_short = || self.stock() < self.high() || !self.fits(self.usable() / AHEAD_PART, LIVE_PERCENT);
+        !self.asking && !refused && is_short()
+    }
+
+    /// Whether the log can do without a zone. What was overwritten counts as live until it is merged, which
+    /// may be as much as a replay has: it must not be asked for at once again.
+    pub(super) fn can_return_zone(&self, replay_bytes: u64) -> bool {
+        let zone = u64::from(self.segments.zone_segments);
+        let overwritten = (replay_bytes / 2 / SLOT_BYTES as u64).min(self.live_blocks());
+        let room = zone * u64::from(self.segments.slots) + overwritten + self.usable() / SPARE_PART;
+        self.segments.total() > zone && self.spare() > 2 * zone + self.high() && self.fits(room, LIVE_PERCENT)
     }
 
     fn live_permille(&self) -> u64 {

@@ -20,7 +20,7 @@ use crate::log::root::{ROOTS_BYTES, Root};
 use crate::log::{Lender, LogFigures, LogHandle, LogTuning, NewHandle, Request};
 
 /// A segment is this part of a pool, unless somebody wishes otherwise.
-const SEGMENT_PART: u64 = 2048;
+const SEGMENT_PART: u64 = 1024;
 
 /// The smallest segment then, in bytes: a zone of sixteen is 4 MiB, an extent of a usual pool.
 const SEGMENT_BYTES_MIN: u64 = 256 << 10;
@@ -52,6 +52,10 @@ const LIVE_WORTH_LENDING: u64 = 500;
 
 /// The same in a pool that is less than half free.
 const LIVE_WORTH_LENDING_WHEN_TIGHT: u64 = 800;
+
+/// A log that may get more gets this part of what it has: one that is filled asks the less often the larger
+/// it is.
+const LENT_PART: usize = 16;
 
 impl Pool {
     /// Sets the bounds of logs that are made, or opened for the first time since the pool was opened, from
@@ -281,36 +285,41 @@ impl Inner {
         let _turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
         let Some(log) = catalog.logs.logs.get_mut(&number) else { return false };
-        let run = {
-            let mut state = self.state.borrow_mut();
+        let wanted = {
+            let state = self.state.borrow();
             let total: u64 = self.layout().geometry.iter().map(|geometry| u64::from(geometry.extents)).sum();
             let tight = state.allocator.free() * 2 < total;
             let worth = if tight { LIVE_WORTH_LENDING_WHEN_TIGHT } else { LIVE_WORTH_LENDING };
             if !urgent && live_permille < worth {
                 return false;
             }
-            let Some(run) = state.allocator.allocate_run(log.zone_extents(self.extent_bytes)) else {
-                return false;
-            };
-            run
+            if tight { 1 } else { (log.zones.len() / LENT_PART).max(1) }
         };
-        let zone = (0..).find(|zone| !log.zones.contains_key(zone)).unwrap_or(0);
-        let fits = (u64::from(zone) + 1) * u64::from(log.zone_segments) <= u64::from(SEGMENTS_MAX);
-        let allocated = self.allocate(&[run]).await;
-        if let (true, Err(error)) = (fits, &allocated) {
-            tracing::warn!(log = number, %error, "a log gets no zone: no space can be reserved for it");
+        let mut lent = Vec::new();
+        while lent.len() < wanted {
+            let zone = (0..).find(|zone| !log.zones.contains_key(zone)).unwrap_or(0);
+            if (u64::from(zone) + 1) * u64::from(log.zone_segments) > u64::from(SEGMENTS_MAX) {
+                break;
+            }
+            let wanted = log.zone_extents(self.extent_bytes);
+            let Some(run) = self.state.borrow_mut().allocator.allocate_run(wanted) else { break };
+            if let Err(error) = self.allocate(&[run]).await {
+                tracing::warn!(log = number, %error, "a log gets no zone: no space can be reserved for it");
+                self.put_back(&[run]);
+                break;
+            }
+            log.zones.insert(zone, run);
+            lent.push((zone, run));
         }
-        if !fits || allocated.is_err() {
-            self.put_back(&[run]);
-            return false;
-        }
-        log.zones.insert(zone, run);
-        if self.commit_or_put_back(catalog, &[run]).await.is_err() {
+        let runs: Vec<ExtentRun> = lent.iter().map(|(_, run)| *run).collect();
+        if runs.is_empty() || self.commit_or_put_back(catalog, &runs).await.is_err() {
             return false;
         }
         let log = self.state.borrow().logs.get(&number).cloned();
         if let Some(log) = log {
-            log.add_zone(zone, self.place_of(run), self.layout().disks.share());
+            for (zone, run) in lent {
+                log.add_zone(zone, self.place_of(run), self.layout().disks.share());
+            }
         }
         true
     }
@@ -394,7 +403,7 @@ mod tests {
     fn a_zone_is_whole_extents() {
         let tuning = LogTuning::default();
         assert_eq!(sizes(&tuning, 16 << 20, 64 << 10), (256 << 10, 16));
-        assert_eq!(sizes(&tuning, 64 << 30, 4 << 20), (32 << 20, 16));
+        assert_eq!(sizes(&tuning, 32 << 30, 4 << 20), (32 << 20, 16));
         assert_eq!(sizes(&tuning, 100 << 40, 512 << 20), (64 << 20, 16));
         assert_eq!(sizes(&tuning, 100 << 40, 2 << 30), (64 << 20, 32));
         let small = LogTuning { segment: Some(ByteLen(64 << 10)), zone_segments: 3, ..tuning };

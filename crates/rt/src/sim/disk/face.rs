@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use base::{Buf, Instant, SharedBuf};
+use base::{Buf, Chain, Instant, SharedBuf};
 
 use super::drive::{Content, Operation};
 use super::shelf::DiskNumber;
@@ -140,8 +140,8 @@ impl Disk {
     ///
     /// # Errors
     /// As there.
-    pub async fn write(&self, offset: u64, data: SharedBuf, durability: Durability) -> Result<(), DiskError> {
-        self.change(offset, Content::Data(data), durability, true).await
+    pub async fn write(&self, offset: u64, data: Chain, durability: Durability) -> Result<(), DiskError> {
+        self.change(offset, Content::Data(data.contiguous()), durability, true).await
     }
 
     /// See [`crate::Disk::rewrite`].

@@ -186,8 +186,8 @@ fn a_guest_may_write_records() {
         }
         pool.logs_ended().await;
         let slice = slices(&pool, &disks, id).remove(0);
-        assert_eq!(slice.read(ByteOffset(BLOCK), ByteLen(BLOCK)).await.unwrap().to_vec(), looks);
+        assert_eq!(slice.read(ByteOffset(BLOCK), ByteLen(BLOCK)).await.unwrap().to_vec(), looks.to_vec());
         looks[..8].iter_mut().for_each(|byte| *byte = !*byte);
-        assert_eq!(slice.read(ByteOffset(0), ByteLen(BLOCK)).await.unwrap().to_vec(), looks);
+        assert_eq!(slice.read(ByteOffset(0), ByteLen(BLOCK)).await.unwrap().to_vec(), looks.to_vec());
     });
 }

@@ -182,3 +182,30 @@ fn a_log_is_out_of_service_after_a_failed_write() {
         drop((pool, slice));
     });
 }
+
+/// A disk that fails to read once while a log is opened does not keep it closed.
+#[test]
+fn a_log_opens_though_its_disk_fails_reads_for_a_moment() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    let (pool, id) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        write(&slice, 1, 7, Durability::Durable).await.unwrap();
+        drop((slice, disks));
+        pool.logs_ended().await;
+        (pool, id)
+    });
+    let faults = rt::sim::DiskFaults::default().with_unreadable(0..16 << 20);
+    world.set_disk_faults(node, path(0), faults);
+    let disks = pool.share_disks().attach();
+    let slice = world.block_on(node, CORE, move || async move { slices(&pool, &disks, id).remove(0) });
+    world.run_for(std::time::Duration::from_millis(400));
+    world.set_disk_faults(node, path(0), rt::sim::DiskFaults::default());
+    world.block_on(node, CORE, move || async move {
+        slice.ready().await.unwrap();
+        assert_eq!(read(&slice, 1).await, Ok(7));
+    });
+}
