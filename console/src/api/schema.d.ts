@@ -1434,11 +1434,12 @@ export interface components {
             extent: number;
             /**
              * Format: int64
-             * @description Free space, in bytes.
+             * @description Space that no volume has reserved and no log has borrowed, in bytes.
              */
             free: number;
             /** @description Pool ID; absent while the pool is not open. */
             id?: string | null;
+            logs?: components["schemas"]["PoolLogs"] | null;
             /** @description Pool name, unique on the node. */
             name: string;
             /**
@@ -1463,6 +1464,11 @@ export interface components {
              * @description Capacity for volumes, in bytes.
              */
             total: number;
+            /**
+             * Format: int64
+             * @description Space that volumes take, in bytes: what thick volumes have reserved, and what log volumes use.
+             */
+            used: number;
             /** @description Number of volumes. */
             volumes: number;
         } | components["schemas"]["DryRun"];
@@ -3073,11 +3079,12 @@ export interface components {
                 extent: number;
                 /**
                  * Format: int64
-                 * @description Free space, in bytes.
+                 * @description Space that no volume has reserved and no log has borrowed, in bytes.
                  */
                 free: number;
                 /** @description Pool ID; absent while the pool is not open. */
                 id?: string | null;
+                logs?: components["schemas"]["PoolLogs"] | null;
                 /** @description Pool name, unique on the node. */
                 name: string;
                 /**
@@ -3102,6 +3109,11 @@ export interface components {
                  * @description Capacity for volumes, in bytes.
                  */
                 total: number;
+                /**
+                 * Format: int64
+                 * @description Space that volumes take, in bytes: what thick volumes have reserved, and what log volumes use.
+                 */
+                used: number;
                 /** @description Number of volumes. */
                 volumes: number;
             }[];
@@ -3498,11 +3510,12 @@ export interface components {
             extent: number;
             /**
              * Format: int64
-             * @description Free space, in bytes.
+             * @description Space that no volume has reserved and no log has borrowed, in bytes.
              */
             free: number;
             /** @description Pool ID; absent while the pool is not open. */
             id?: string | null;
+            logs?: components["schemas"]["PoolLogs"] | null;
             /** @description Pool name, unique on the node. */
             name: string;
             /**
@@ -3527,6 +3540,11 @@ export interface components {
              * @description Capacity for volumes, in bytes.
              */
             total: number;
+            /**
+             * Format: int64
+             * @description Space that volumes take, in bytes: what thick volumes have reserved, and what log volumes use.
+             */
+            used: number;
             /** @description Number of volumes. */
             volumes: number;
         };
@@ -3587,6 +3605,34 @@ export interface components {
             name?: string | null;
             /** @description All disks of the pool, as absolute paths on the node. */
             paths: string[];
+        };
+        /** @description What the log volumes of a pool have of it, in bytes. */
+        PoolLogs: {
+            /**
+             * Format: int64
+             * @description Space that the pool has lent to its logs.
+             */
+            lent: number;
+            /**
+             * Format: int32
+             * @description The highest warning level that the pool has reached: 80, 90 or 95 percent.
+             */
+            level?: number | null;
+            /**
+             * Format: int32
+             * @description How full the pool is, in percent: writes that need space fail at 100.
+             */
+            percent: number;
+            /**
+             * Format: int64
+             * @description Space that log volumes can still take, in what is lent and in what the pool has free.
+             */
+            room: number;
+            /**
+             * Format: int64
+             * @description Space of that which volumes use.
+             */
+            used: number;
         };
         /** @description What would remain if a pool that cannot be opened is forgotten. */
         PoolRemains: {

@@ -73,7 +73,7 @@ impl Pool {
     /// What its log volumes have of it; `None` if it has none.
     pub fn log_space(&self) -> Option<LogSpace> {
         let state = self.0.state.borrow();
-        let mut space = LogSpace::default();
+        let (mut space, mut rooms) = (LogSpace::default(), Vec::new());
         let extent = self.0.extent_bytes;
         // A zone is lent as a whole, and a part of it is never used for data.
         let zone = state.catalog.logs.logs.values().map(|log| log.zone_extents(extent)).max().unwrap_or(1);
@@ -85,11 +85,13 @@ impl Pool {
             let log = log.unwrap_or(LogFigures { live: lent, ..LogFigures::default() });
             space.lent += lent;
             space.live += log.live;
-            space.room += log.usable.saturating_sub(log.live);
+            rooms.push(log.usable.saturating_sub(log.live));
             space.written_by_hosts += log.written_by_hosts;
             space.written += log.written;
             space.memory += log.memory;
         }
+        // Volumes are striped over the logs: when one is full, writes fail.
+        space.room += rooms.iter().min().copied().unwrap_or(0) * rooms.len() as u64;
         (space.lent > 0).then_some(space)
     }
 
