@@ -296,7 +296,7 @@ impl Inner {
         };
         debug_assert!(
             survivors.iter().all(|survivor| self.state.borrow().is_in_place(survivor)),
-            "a move of a block that is not there any more"
+            "a move of a block that has been overwritten"
         );
         let entries = survivors.iter().map(entry).collect();
         let head = self.state.borrow_mut().head(Stream::Survivors, entries)?;
