@@ -1,25 +1,52 @@
 //! Free TCP ports on the loopback interface.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::{Mutex, PoisonError};
 
 /// Below Linux's range for outgoing connections (32768 on), so that a connection of another test cannot take a port
 /// between this look and the server's bind.
-const FIRST: u32 = 20_000;
-const COUNT: u32 = 12_000;
+const FIRST: u16 = 20_000;
+const COUNT: u16 = 12_000;
 
-/// An address nobody listens on, and that no other call in this process gives.
+/// Ports that a process claims at once.
+const BLOCK: u16 = 1_000;
+
+/// Ports of this process. Another test process that runs beside it, as `./test` has it, has others: between a look
+/// whether a port is free and the bind of the server it would take the same one.
+struct Claimed {
+    /// UDP sockets at the first port of each block: only one process has one there.
+    blocks: Vec<UdpSocket>,
+    next: u16,
+    end: u16,
+}
+
+static CLAIMED: Mutex<Claimed> = Mutex::new(Claimed { blocks: Vec::new(), next: 0, end: 0 });
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+impl Claimed {
+    fn claim(&mut self) {
+        let mut blocks = (FIRST..FIRST + COUNT).step_by(usize::from(BLOCK));
+        let free = blocks.find_map(|first| Some((first, UdpSocket::bind(loopback(first)).ok()?)));
+        let (first, socket) = free.expect("no other test process has claimed all ports");
+        self.blocks.push(socket);
+        (self.next, self.end) = (first, first + BLOCK);
+    }
+}
+
+/// An address nobody listens on, and that no other call gives, in this process or in another one.
 pub fn free() -> SocketAddr {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    for _ in 0..COUNT {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Two test processes at once start far apart.
-        let port = FIRST + (process::id().wrapping_mul(397).wrapping_add(step)) % COUNT;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port as u16));
+    let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        if claimed.next == claimed.end {
+            claimed.claim();
+        }
+        let address = loopback(claimed.next);
+        claimed.next += 1;
         if TcpListener::bind(address).is_ok() {
             return address;
         }
     }
-    panic!("no free port from {FIRST} to {}", FIRST + COUNT);
 }
