@@ -11,8 +11,8 @@ const COUNT: u16 = 12_000;
 /// Ports that a process claims at once.
 const BLOCK: u16 = 1_000;
 
-/// Ports of this process. Another test process that runs beside it, as `./test` has it, has others: between a look
-/// whether a port is free and the bind of the server it would take the same one.
+/// Ports of this process. Another test process that runs beside it, as `./test` has it, has others: between a
+/// look whether a port is free and the bind of the server it would take the same one.
 struct Claimed {
     /// UDP sockets at the first port of each block: only one process has one there.
     blocks: Vec<UdpSocket>,

@@ -46,8 +46,8 @@ impl Canary {
         (Canary::Rule(Rule::GrownUnseen), 143),
     ];
 
-    /// Which fault, or other part of a plan, shows which mistake in the run of a seed, and nothing does in the same run
-    /// without that part ([`crate::Plan::without`]): proof that the part bites.
+    /// Which fault, or other part of a plan, shows which mistake in the run of a seed, and nothing does in
+    /// the same run without that part ([`crate::Plan::without`]): proof that the part bites.
     pub const SHOWN_BY: [(&str, Canary, u64); 27] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 13),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),

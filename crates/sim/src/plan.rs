@@ -139,8 +139,8 @@ impl Plan {
         }
     }
 
-    /// The same without one of its parts: a fault, by its name, or [`LARGE_DISK_BLOCKS`]. Where the fault would happen
-    /// nothing does, so that all is the same until then.
+    /// The same without one of its parts: a fault, by its name, or [`LARGE_DISK_BLOCKS`]. Where the fault
+    /// would happen nothing does, so that all is the same until then.
     ///
     /// # Panics
     /// If the plan does not have that.

@@ -1,8 +1,8 @@
-//! Mistakes that a simulation of whole nodes can have a store make, to prove that it notices; what only the tests of the
-//! log make is in `log/canary.rs`.
+//! Mistakes that a simulation of whole nodes can have a store make, to prove that it notices; what only the
+//! tests of the log make is in `log/canary.rs`.
 //!
-//! In the product (a release build) there is none: the check is a constant. Other builds can switch one on, on the
-//! thread that simulates.
+//! In the product (a release build) there is none: the check is a constant. Other builds can switch one on,
+//! on the thread that simulates.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! How full pools with log volumes are: a write that needs room is refused when its pool is full, so people and
-//! hosts hear of it before.
+//! How full pools with log volumes are: a write that needs room is refused when its pool is full, so people
+//! and hosts hear of it before.
 
 use std::collections::BTreeMap;
 

@@ -614,8 +614,8 @@ fn what_the_disk_does_not_answer_comes_from_the_other_copy() {
     });
 }
 
-/// A disk reads again and again what it cannot read, and hosts have the data from the other copy long before it
-/// gives up. It is noted and repaired all the same.
+/// A disk reads again and again what it cannot read, and hosts have the data from the other copy long before
+/// it gives up. It is noted and repaired all the same.
 #[test]
 fn a_block_whose_error_comes_late_is_told_and_written_again() {
     each_seed(3, |seed| {

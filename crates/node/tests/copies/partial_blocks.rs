@@ -339,8 +339,8 @@ fn a_part_of_a_block_is_written_beside_a_disk_that_hangs() {
     });
 }
 
-/// Disks with physical blocks of 4096 bytes that call their logical ones 512: one sector of a block that cannot be
-/// read cannot be written alone, either.
+/// Disks with physical blocks of 4096 bytes that call their logical ones 512: one sector of a block that
+/// cannot be read cannot be written alone, either.
 #[test]
 fn a_physical_block_is_written_again_as_a_whole() {
     each_seed(3, |seed| {

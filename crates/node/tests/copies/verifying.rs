@@ -244,8 +244,8 @@ fn a_comparison_by_schedule_waits_for_all_copies_and_continues_where_it_was() {
     assert_eq!((last.different, last.unchecked, entry.progress), (0, 0, None));
 }
 
-/// A comparison holds hosts' writes back while it reads. A disk that hangs meanwhile leaves, and no write waits
-/// longer than for that.
+/// A comparison holds hosts' writes back while it reads. A disk that hangs meanwhile leaves, and no write
+/// waits longer than for that.
 #[test]
 fn a_disk_that_hangs_while_copies_are_compared_stalls_no_write_for_long() {
     each_seed(3, |seed| {

@@ -41,8 +41,8 @@ enum Spoilt {
     Whole,
 }
 
-/// What some disks take until they give a read up: longer than hosts are kept waiting for it. A second read finds out
-/// which block it was, and a disk that takes five seconds altogether counts as one that hangs.
+/// What some disks take until they give a read up: longer than hosts are kept waiting for it. A second read
+/// finds out which block it was, and a disk that takes five seconds altogether counts as one that hangs.
 const ERROR_COMES_AFTER: Duration = Duration::from_millis(1500);
 
 /// Blocks that are bad at once, at most.

@@ -14,7 +14,8 @@ pub(super) enum Canary {
     TakeWithoutChecksum,
     /// A block that was written since the cleaner copied it goes back to what it was.
     MoveWithoutLooking,
-    /// The cleaner writes blocks that it has gathered though their segment may have been freed and used again.
+    /// The cleaner writes blocks that it has gathered though their segment may have been freed and used
+    /// again.
     MoveLate,
 }
 

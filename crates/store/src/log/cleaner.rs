@@ -207,9 +207,9 @@ impl Inner {
                 self.wait_for_checkpoint().await;
                 continue;
             }
-            // A move must get its number while its block is where it comes from. Otherwise, that segment may have been
-            // freed, and the same block have been written to the same slot since: the move would put the older
-            // data in its place.
+            // A move must get its number while its block is where it comes from. Otherwise, that segment may
+            // have been freed, and the same block have been written to the same slot since: the move would
+            // put the older data in its place.
             if !makes(Canary::MoveLate) {
                 gathered.retain(|survivor| self.state.borrow().is_in_place(survivor));
             }

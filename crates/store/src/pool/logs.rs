@@ -28,14 +28,14 @@ const SEGMENT_BYTES_MIN: u64 = 256 << 10;
 /// What hosts' data can take of a zone, in percent: the rest is what cleaning gains.
 const LENT_PERCENT: u64 = 90;
 
-/// What its log volumes have of a pool, in bytes. Of logs that have not been opened yet only what they have is
-/// known: it counts as live.
+/// What its log volumes have of a pool, in bytes. Of logs that have not been opened yet only what they have
+/// is known: it counts as live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSpace {
     /// What the pool has lent to its logs.
     pub lent: u64,
-    /// Blocks of that which volumes need, as far as is known: what was overwritten counts until the map has been
-    /// merged.
+    /// Blocks of that which volumes need, as far as is known: what was overwritten counts until the map has
+    /// been merged.
     pub live: u64,
     /// What volumes can still take: of what is lent, and of what the pool can still lend.
     pub room: u64,

@@ -304,8 +304,8 @@ fn is_taken(keeper: &Keeper) -> bool {
     node != keeper.me() && is_that_life && keeper.hears(node)
 }
 
-/// Whether this node can compare a volume's copies: all of them are in sync, and stay. A single copy is read where
-/// each block has a checksum.
+/// Whether this node can compare a volume's copies: all of them are in sync, and stay. A single copy is read
+/// where each block has a checksum.
 fn is_fit(keeper: &Keeper, entry: &VolumeEntry, kind: VolumeKind) -> bool {
     let in_sync = |copy: &CopyEntry| copy.standing == StandingEntry::InSync && copy.leaves.is_none();
     (entry.copies.len() > 1 || kind == VolumeKind::Log)

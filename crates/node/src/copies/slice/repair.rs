@@ -24,8 +24,8 @@ use crate::control::{note_bad_block_of_copy, note_repaired_block_of_copy, note_u
 /// seconds, and initiators give a path up after five.
 const ASKED_ELSEWHERE_AFTER: Duration = Duration::from_secs(1);
 
-/// A disk may have physical blocks of so many bytes, whatever it says of its logical ones: where one cannot be
-/// read, only a write of all of it helps.
+/// A disk may have physical blocks of so many bytes, whatever it says of its logical ones: where one cannot
+/// be read, only a write of all of it helps.
 const PHYSICAL_BLOCK: u64 = 4096;
 
 /// Repairs of a slice's copy that are under way at the same time. What is not repaired now is found by the next read.
@@ -158,8 +158,9 @@ impl SliceCopy {
         self.tell(|replica| replica.give_up_disk(fault));
     }
 
-    /// A read of this range is late: the copy leaves if the disk does not answer another one, either. Who sent
-    /// the late one may have given it up by then, and not hear that the disk could not read it after all.
+    /// A read of this range is late: the copy leaves if the disk does not answer another one, either. Who
+    /// sent the late one may have given it up by then, and not hear that the disk could not read it after
+    /// all.
     fn probe(self: &Rc<Self>, range: Range<u64>) {
         if self.repairs.probing.replace(true) {
             return;
@@ -287,8 +288,8 @@ impl SliceCopy {
         false
     }
 
-    /// Writes a physical block again as a whole; or less, if nobody else has all of it. Says up to where it was
-    /// written.
+    /// Writes a physical block again as a whole; or less, if nobody else has all of it. Says up to where it
+    /// was written.
     async fn repair_one(self: &Rc<Self>, bad: BadBlock) -> Option<u64> {
         let mut range = self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK));
         let _rewriting = Rewriting::begin(&self.repairs.units, range.start)?;
@@ -349,8 +350,8 @@ impl SliceCopy {
         leaves
     }
 
-    /// Reads from this disk for who compares copies, while hosts wait. Blocks that it does not read are written
-    /// again first.
+    /// Reads from this disk for who compares copies, while hosts wait. Blocks that it does not read are
+    /// written again first.
     ///
     /// # Errors
     /// What the layout says. [`SliceError::Unavailable`]: the disk is late.

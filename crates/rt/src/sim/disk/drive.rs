@@ -64,8 +64,8 @@ pub struct DiskFaults {
     pub unreadable: Vec<Range<u64>>,
     /// What a read takes more that fails for this: a disk reads again and again what it cannot read.
     pub unreadable_after: Duration,
-    /// Bytes of a physical block of the disk: a write of a part of one in which something cannot be read fails, too,
-    /// as the disk has to read the rest of it. 0: as large as its logical blocks.
+    /// Bytes of a physical block of the disk: a write of a part of one in which something cannot be read
+    /// fails, too, as the disk has to read the rest of it. 0: as large as its logical blocks.
     pub physical: u64,
     /// A write to what is unreadable makes it readable again, as a disk does that remaps bad blocks.
     pub remaps: bool,

@@ -340,7 +340,8 @@ fn equal_to_the_obvious_version() {
     assert!(full > 0, "some pools were full");
 }
 
-/// A host read what had been overwritten, when the block had been written to the place that it was moved from.
+/// A host read what had been overwritten, when the block had been written to the place that it was moved
+/// from.
 #[test]
 fn moves_that_come_late_are_noticed() {
     MADE.set(Some(Canary::MoveLate));
