@@ -1,10 +1,8 @@
 //! How full pools with log volumes are: a write that needs room is refused when its pool is full, so people
 //! and hosts hear of it before.
 
-use std::collections::BTreeMap;
-
 use proto::scsi::UnitAttention;
-use store::{LogSpace, Pool, PoolId, Usage, VolumeKind};
+use store::{LogSpace, Pool, Usage, VolumeKind};
 
 use super::Control;
 use crate::shard::{Shard, on_all_cores};
@@ -49,22 +47,18 @@ impl Filling {
     }
 }
 
-/// Levels of pools that have one.
-#[derive(Default)]
-pub(super) struct Levels(BTreeMap<PoolId, u8>);
-
 impl Control {
     /// How full a pool is, looked at now; `None` without log volumes.
     pub(super) fn filling(&self, pool: &Pool, usage: &Usage) -> Option<Filling> {
         let mut levels = self.levels.borrow_mut();
-        let before = levels.0.remove(&pool.id());
+        let before = levels.remove(&pool.id());
         let filling = Filling::new(usage, pool.log_space()?);
         let level = filling.level_after(before);
-        levels.0.extend(level.map(|level| (pool.id(), level)));
+        levels.extend(level.map(|level| (pool.id(), level)));
         Some(Filling { level, ..filling })
     }
 
-    /// Tells hosts that use log volumes of a pool that it has reached a level (SBC-4 4.7.3.8).
+    /// Tells hosts that use log volumes of a pool that it has reached a level.
     pub(crate) fn warn_hosts_of_filling(&self, pool: &str) {
         let Ok(pool) = self.pool_named(pool) else { return };
         let volumes = pool.volumes().into_iter().filter(|volume| volume.kind == VolumeKind::Log);

@@ -52,7 +52,7 @@ pub use link::JoinError;
 use proto::iscsi::target::LoginStatus;
 use rt::CoreId;
 use rt::sync::Notify;
-use store::{Host, LogTuning, Pool, RamBudget, StoreError};
+use store::{Host, LogTuning, Pool, PoolId, RamBudget, StoreError};
 
 pub(crate) use self::access::{HOSTS, TARGETS};
 pub use self::access::{MapSpec, TargetChange, TargetSpec};
@@ -68,7 +68,6 @@ pub(crate) use self::ended::note_ended_work;
 pub use self::ended::{EndedJob, EndedWork, JobOutcome};
 pub use self::error::ControlError;
 pub use self::faults::{Fault, FaultKind, UnreadBlock};
-use self::filling::Levels;
 pub use self::filling::{Filling, LEVELS};
 pub use self::foreseen::Importable;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
@@ -149,8 +148,8 @@ pub struct Control {
     read_errors: ReadErrors,
     /// File systems that have less free than pools in them may still take.
     overcommitted: RefCell<BTreeSet<u64>>,
-    /// How full pools with log volumes are.
-    levels: RefCell<Levels>,
+    /// The level that each pool with log volumes has reached, if it has one.
+    levels: RefCell<BTreeMap<PoolId, u8>>,
     ended: EndedJobs,
     /// Why the node does not take part in the cluster that it is in.
     cluster_failure: RefCell<Option<ClusterFailure>>,

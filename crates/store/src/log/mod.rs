@@ -349,7 +349,7 @@ impl Inner {
         self.handle.set_figures(LogFigures {
             lent: state.segments.total() * segment,
             live: state.live_blocks() * slot,
-            usable: state.usable_for_data() * slot,
+            usable: state.may_be_live() * slot,
             free: (state.segments.ready.len() + state.segments.free.len()) as u64 * segment,
             written_by_hosts: state.written_by_hosts,
             written: state.written,

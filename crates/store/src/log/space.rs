@@ -130,14 +130,18 @@ impl Running {
         (segments * u64::from(slots)).saturating_sub(map)
     }
 
-    /// Of those, what hosts' data may take.
-    pub(super) fn usable_for_data(&self) -> u64 {
-        self.usable() * LIVE_PERCENT / 100
+    /// Blocks that may be live: what hosts' data may take.
+    pub(super) fn may_be_live(&self) -> u64 {
+        self.share_of_usable(LIVE_PERCENT)
+    }
+
+    fn share_of_usable(&self, percent: u64) -> u64 {
+        self.usable() * percent / 100
     }
 
     /// Whether so many blocks more have room.
     fn fits(&self, blocks: u64, percent: u64) -> bool {
-        self.live_blocks() + self.append.expected + blocks <= self.usable() * percent / 100
+        self.live_blocks() + self.append.expected + blocks <= self.share_of_usable(percent)
     }
 
     pub(super) fn may_open_for_hosts(&self, data: bool) -> bool {
@@ -230,7 +234,7 @@ impl Running {
     /// may be as much as a replay has: it must not be asked for at once again.
     pub(super) fn can_return_zone(&self, replay_bytes: u64) -> bool {
         let zone = u64::from(self.segments.zone_segments);
-        let overwritten = (replay_bytes / 2 / SLOT_BYTES as u64).min(self.live_blocks());
+        let overwritten = (replay_bytes / FREEZE_PART / SLOT_BYTES as u64).min(self.live_blocks());
         let room = zone * u64::from(self.segments.slots) + overwritten + self.usable() / SPARE_PART;
         self.segments.total() > zone && self.spare() > 2 * zone + self.high() && self.fits(room, LIVE_PERCENT)
     }
@@ -255,10 +259,10 @@ impl Inner {
 
     /// What the log can take, once the pool has lent what makes a sixteenth of that free, if it can.
     pub(super) async fn room(self: &Rc<Inner>) -> Room {
-        let wanted = self.state.borrow().usable() / 16;
+        let wanted = self.state.borrow().usable() / AHEAD_PART;
         let _ = self.find_room(wanted, RESERVE_PERCENT).await;
         let state = self.state.borrow();
-        let total = state.usable() * RESERVE_PERCENT / 100;
+        let total = state.share_of_usable(RESERVE_PERCENT);
         let free = total.saturating_sub(state.live_blocks() + state.append.expected);
         let bytes = |blocks: u64| blocks * SLOT_BYTES as u64;
         Room { file_system: 0, free: bytes(free), total: bytes(total), promised: 0 }

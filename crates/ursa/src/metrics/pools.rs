@@ -1,7 +1,7 @@
 //! How full pools are, and whether they are there.
 
 use node::control::PoolStatus;
-use store::MetadataState;
+use store::{LogSpace, MetadataState};
 
 use super::text::{Kind, Text};
 
@@ -61,30 +61,50 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.volumes));
 }
 
-/// Of pools with log volumes. Counters begin when the node opens the logs.
+/// Of pools with log volumes: name, help and figure.
+type LogFigure = (&'static str, Kind, &'static str, fn(&LogSpace) -> u64);
+
+/// Counters begin when the node opens the logs.
+const OF_LOGS: [LogFigure; 6] = [
+    ("ursa_pool_log_lent_bytes", Kind::Gauge, "Space that the pool has lent to its logs.", |space| {
+        space.lent
+    }),
+    (
+        "ursa_pool_log_used_bytes",
+        Kind::Gauge,
+        "Space that log volumes use. Overwritten blocks count until the next checkpoint.",
+        |space| space.live,
+    ),
+    (
+        "ursa_pool_log_room_bytes",
+        Kind::Gauge,
+        "Space that log volumes can still take: when it is 0, writes to new blocks fail.",
+        |space| space.room,
+    ),
+    (
+        "ursa_pool_log_host_written_bytes_total",
+        Kind::Counter,
+        "Bytes that hosts, and other nodes, wrote to log volumes.",
+        |space| space.written_by_hosts,
+    ),
+    (
+        "ursa_pool_log_written_bytes_total",
+        Kind::Counter,
+        "Bytes written to the disks for log volumes, with maps and what the cleaner moves: divided by ursa_pool_log_host_written_bytes_total, the write amplification.",
+        |space| space.written,
+    ),
+    ("ursa_pool_log_memory_bytes", Kind::Gauge, "Memory of the maps of log volumes.", |space| space.memory),
+];
+
 fn of_logs(text: &mut Text, pools: &[PoolStatus]) {
-    let logs = || {
-        let all = pools.iter().filter_map(|pool| Some((&pool.name, pool.state.as_ref().ok()?.filling?)));
-        all.map(|(name, filling)| ([("pool", name.as_str())], filling))
-    };
-    let mut family =
-        text.family("ursa_pool_log_lent_bytes", Kind::Gauge, "Space that the pool has lent to its logs.");
-    logs().for_each(|(labels, of)| family.sample(&labels, of.space.lent));
-    let help = "Space that log volumes use. Overwritten blocks count until the next checkpoint.";
-    let mut family = text.family("ursa_pool_log_used_bytes", Kind::Gauge, help);
-    logs().for_each(|(labels, of)| family.sample(&labels, of.space.live));
-    let help = "Space that log volumes can still take: when it is 0, writes to new blocks fail.";
-    let mut family = text.family("ursa_pool_log_room_bytes", Kind::Gauge, help);
-    logs().for_each(|(labels, of)| family.sample(&labels, of.space.room));
-    let help = "Bytes that hosts, and other nodes, wrote to log volumes.";
-    let mut family = text.family("ursa_pool_log_host_written_bytes_total", Kind::Counter, help);
-    logs().for_each(|(labels, of)| family.sample(&labels, of.space.written_by_hosts));
-    let help = "Bytes written to the disks for log volumes, with maps and what the cleaner moves: divided by ursa_pool_log_host_written_bytes_total, the write amplification.";
-    let mut family = text.family("ursa_pool_log_written_bytes_total", Kind::Counter, help);
-    logs().for_each(|(labels, of)| family.sample(&labels, of.space.written));
-    let mut family =
-        text.family("ursa_pool_log_memory_bytes", Kind::Gauge, "Memory of the maps of log volumes.");
-    logs().for_each(|(labels, of)| family.sample(&labels, of.space.memory));
+    for (name, kind, help, figure) in OF_LOGS {
+        let mut family = text.family(name, kind, help);
+        for pool in pools {
+            if let Some(filling) = pool.state.as_ref().ok().and_then(|open| open.filling) {
+                family.sample(&[("pool", &pool.name)], figure(&filling.space));
+            }
+        }
+    }
 }
 
 /// In the words of the API.

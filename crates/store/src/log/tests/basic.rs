@@ -57,10 +57,7 @@ fn a_durable_write_of_a_block_is_one_device_write() {
     let world = World::new(1);
     let node = machine(&world, 1, 16 << 20, 1);
     let (pool, slice) = world.block_on(node, CORE, || async {
-        let pool = create(1).await;
-        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
-        let disks = pool.share_disks().attach();
-        let slice = slices(&pool, &disks, id).remove(0);
+        let (pool, _disks, _id, slice) = one_slice(4 << 20).await;
         slice.ready().await.unwrap();
         (pool, slice)
     });
@@ -82,10 +79,7 @@ fn rot_is_told_and_never_returned() {
         let world = World::new(seed);
         let node = machine(&world, 1, 16 << 20, 1);
         let (pool, slice) = world.block_on(node, CORE, || async {
-            let pool = create(1).await;
-            let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
-            let disks = pool.share_disks().attach();
-            let slice = slices(&pool, &disks, id).remove(0);
+            let (pool, _disks, _id, slice) = one_slice(4 << 20).await;
             for at in 0..100 {
                 write(&slice, at, at + 1, Durability::Durable).await.unwrap();
             }

@@ -8,10 +8,7 @@ fn a_full_log_reads_unmaps_and_writes_again() {
         let node = machine(&world, 1, 8 << 20, 1);
         world.block_on(node, CORE, move || async move {
             let mut rng = base::Rng::new(seed);
-            let pool = create(1).await;
-            let id = pool.create_volume(spec("v", 64 << 20, 1)).await.unwrap().id;
-            let disks = pool.share_disks().attach();
-            let slice = slices(&pool, &disks, id).remove(0);
+            let (pool, _disks, _id, slice) = one_slice(64 << 20).await;
             let blocks = (64 << 20) / BLOCK;
             let mut written = std::collections::BTreeMap::new();
             let mut number = 0;
@@ -87,10 +84,7 @@ fn a_sparse_volume_is_small() {
     let world = World::new(1);
     let node = machine(&world, 1, 64 << 20, 1);
     world.block_on(node, CORE, || async {
-        let pool = create(1).await;
-        let id = pool.create_volume(spec("v", 1 << 40, 1)).await.unwrap().id;
-        let disks = pool.share_disks().attach();
-        let slice = slices(&pool, &disks, id).remove(0);
+        let (pool, _disks, id, slice) = one_slice(1 << 40).await;
         let mut rng = base::Rng::new(1);
         let blocks: Vec<u64> = (0..3000).map(|_| rng.below((1 << 40) / BLOCK)).collect();
         for at in &blocks {

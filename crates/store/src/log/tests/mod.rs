@@ -95,6 +95,15 @@ fn slices(pool: &Pool, disks: &CoreDisks, id: VolumeId) -> Vec<Rc<Slice>> {
     specs.into_iter().map(|spec| Rc::new(spec.open(disks))).collect()
 }
 
+/// A pool on one disk with a volume of one slice, and that slice.
+async fn one_slice(capacity: u64) -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
+    let pool = create(1).await;
+    let id = pool.create_volume(spec("v", capacity, 1)).await.unwrap().id;
+    let disks = pool.share_disks().attach();
+    let slice = slices(&pool, &disks, id).remove(0);
+    (pool, disks, id, slice)
+}
+
 fn log_of(slice: &Slice) -> &Rc<Log> {
     match slice {
         Slice::Log(slice) => slice.log(),

@@ -81,10 +81,7 @@ fn zones_may_lie_on_a_disk_that_was_added() {
     let world = World::new(1);
     let node = machine(&world, 2, 5 << 20, 1);
     world.block_on(node, CORE, || async {
-        let pool = create(1).await;
-        let id = pool.create_volume(spec("v", 1 << 30, 1)).await.unwrap().id;
-        let disks = pool.share_disks().attach();
-        let slice = slices(&pool, &disks, id).remove(0);
+        let (pool, _disks, _id, slice) = one_slice(1 << 30).await;
         pool.add_disk(NewDisk { path: path(1), create: None, reserve: false }, true).await.unwrap();
         for at in 0..600 {
             write(&slice, at, at + 1, Durability::Durable).await.unwrap();
@@ -105,10 +102,7 @@ fn roots_are_there_twice() {
         let world = World::new(1);
         let node = machine(&world, 1, 16 << 20, 1);
         let (pool, id) = world.block_on(node, CORE, || async {
-            let pool = create(1).await;
-            let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
-            let disks = pool.share_disks().attach();
-            let slice = slices(&pool, &disks, id).remove(0);
+            let (pool, _disks, id, slice) = one_slice(4 << 20).await;
             write(&slice, 1, 7, Durability::Durable).await.unwrap();
             drop(slice);
             pool.logs_ended().await;
@@ -139,10 +133,7 @@ fn a_log_whose_segments_are_somebody_elses_is_refused() {
     let world = World::new(1);
     let node = machine(&world, 1, 16 << 20, 1);
     world.block_on(node, CORE, || async {
-        let pool = create(1).await;
-        let id = pool.create_volume(spec("v", 1 << 30, 1)).await.unwrap().id;
-        let disks = pool.share_disks().attach();
-        let slice = slices(&pool, &disks, id).remove(0);
+        let (pool, disks, id, slice) = one_slice(1 << 30).await;
         for at in 0..900 {
             write(&slice, at, at + 1, Durability::Durable).await.unwrap();
         }
@@ -165,10 +156,7 @@ fn a_log_is_out_of_service_after_a_failed_write() {
     let world = World::new(1);
     let node = machine(&world, 1, 16 << 20, 1);
     let (pool, slice) = world.block_on(node, CORE, || async {
-        let pool = create(1).await;
-        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
-        let disks = pool.share_disks().attach();
-        let slice = slices(&pool, &disks, id).remove(0);
+        let (pool, _disks, _id, slice) = one_slice(4 << 20).await;
         write(&slice, 1, 7, Durability::Durable).await.unwrap();
         (pool, slice)
     });
@@ -189,10 +177,7 @@ fn a_log_opens_though_its_disk_fails_reads_for_a_moment() {
     let world = World::new(1);
     let node = machine(&world, 1, 16 << 20, 1);
     let (pool, id) = world.block_on(node, CORE, || async {
-        let pool = create(1).await;
-        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
-        let disks = pool.share_disks().attach();
-        let slice = slices(&pool, &disks, id).remove(0);
+        let (pool, disks, id, slice) = one_slice(4 << 20).await;
         write(&slice, 1, 7, Durability::Durable).await.unwrap();
         drop((slice, disks));
         pool.logs_ended().await;
