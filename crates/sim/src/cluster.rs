@@ -33,10 +33,10 @@ use crate::layout::{self, Layout};
 use crate::plan::{Beside, Plan};
 use crate::record::Record;
 
-/// Each node's disk.
-const DISK: &str = "/dev/disk";
-/// Where the volume beside has a pool of its own: the disk of that.
-const DISK_BESIDE: &str = "/dev/beside";
+/// The disks of each node's pool: in some plans the first alone.
+const DISKS: &[&str] = &["/dev/disk", "/dev/disk-2"];
+/// Where the volume beside has a pool of its own: the disks of that.
+const DISKS_BESIDE: &[&str] = &["/dev/beside", "/dev/beside-2"];
 /// The target.
 pub const TARGET: &str = "iqn.2026-01.org.ursa:target";
 /// The number of the first volume there.
@@ -49,7 +49,7 @@ const LINK_PORT: u16 = 3270;
 pub const RECORD: &str = "/ursa/record";
 /// Each node's pool.
 const POOL: &str = "pool";
-/// See [`DISK_BESIDE`].
+/// See [`DISKS_BESIDE`].
 const POOL_BESIDE: &str = "pool-beside";
 /// The first volume.
 const VOLUME: &str = "volume";
@@ -87,13 +87,13 @@ pub struct Server {
     starting: RefCell<Option<Receiver<Started>>>,
 }
 
-/// A pool of each node, on a disk of its own.
+/// A pool of each node, on disks of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// What administrators call it.
     pub name: &'static str,
-    /// Its disk.
-    pub disk: &'static str,
+    /// Its disks.
+    pub disks: &'static [&'static str],
 }
 
 /// A volume with a copy on each node.
@@ -212,12 +212,13 @@ impl Cluster {
             let kind = if plan.logs[index] { VolumeKind::Log } else { VolumeKind::Thick };
             Volume { index, name, pool, lun, kind, layout, key, number }
         };
-        let first = Pool { name: POOL, disk: DISK };
+        let count = 1 + usize::from(plan.two_disks);
+        let first = Pool { name: POOL, disks: &DISKS[..count] };
         let mut pools = vec![first];
         let mut volumes = vec![volume(0, VOLUME, first, LUN, layout::FIRST)];
         if let Some(beside) = plan.beside {
             if beside == Beside::OwnPool {
-                pools.push(Pool { name: POOL_BESIDE, disk: DISK_BESIDE });
+                pools.push(Pool { name: POOL_BESIDE, disks: &DISKS_BESIDE[..count] });
             }
             let pool = pools[pools.len() - 1];
             volumes.push(volume(1, VOLUME_BESIDE, pool, LUN_BESIDE, layout::BESIDE));
@@ -225,7 +226,7 @@ impl Cluster {
         let record = Rc::new(new_record(plan));
         let servers = (0..plan.nodes).map(|index| {
             let machine = world.add_machine(&format!("server-{}", index + 1), plan.cores);
-            for Pool { disk, .. } in &pools {
+            for disk in pools.iter().flat_map(|pool| pool.disks) {
                 let image = DiskImage::new(DISK_BYTES, plan.disk_block);
                 match plan.has_pools_in_files() {
                     true => world.put_file(machine, disk, image),
@@ -601,9 +602,10 @@ impl Cluster {
         })
     }
 
-    /// Bytes of a node's disk as a read finds them now.
-    pub fn disk(&self, index: usize, pool: Pool) -> DiskImage {
-        self.world.disk_image(self.servers[index].machine, Path::new(pool.disk))
+    /// Bytes of the disks of a node's pool as a read finds them now.
+    pub fn disks(&self, index: usize, pool: Pool) -> Vec<DiskImage> {
+        let machine = self.servers[index].machine;
+        pool.disks.iter().map(|disk| self.world.disk_image(machine, Path::new(disk))).collect()
     }
 
     /// Bytes of a file of a node that is its own record, as a read finds them now.
@@ -612,18 +614,20 @@ impl Cluster {
     }
 
     /// Puts another disk in the place of a node's disk.
-    pub fn put_disk(&self, index: usize, pool: Pool, image: DiskImage) {
+    pub fn put_disk(&self, index: usize, disk: &str, image: DiskImage) {
         let machine = self.servers[index].machine;
-        self.world.remove_disk(machine, pool.disk);
+        self.world.remove_disk(machine, disk);
         match self.in_files {
-            true => self.world.put_file(machine, pool.disk, image),
-            false => self.world.put_disk(machine, pool.disk, image),
+            true => self.world.put_file(machine, disk, image),
+            false => self.world.put_disk(machine, disk, image),
         }
     }
 
-    /// Puts an empty disk in the place of a node's disk.
-    pub fn put_blank_disk(&self, index: usize, pool: Pool) {
-        self.put_disk(index, pool, DiskImage::new(DISK_BYTES, self.disk_block));
+    /// Puts empty disks in the place of all disks of a node's pool: what is left of a pool that has lost one is of no use.
+    pub fn put_blank_disks(&self, index: usize, pool: Pool) {
+        for disk in pool.disks {
+            self.put_disk(index, disk, DiskImage::new(DISK_BYTES, self.disk_block));
+        }
     }
 
     /// Puts an earlier state in the place of what a node itself has written down.
@@ -658,7 +662,8 @@ impl Cluster {
 }
 
 fn pool(pool: Pool) -> PoolSpec {
-    let disks = vec![NewDisk { path: pool.disk.into(), create: None, reserve: false }];
+    let disk = |path: &&str| NewDisk { path: path.into(), create: None, reserve: false };
+    let disks = pool.disks.iter().map(disk).collect();
     PoolSpec { name: pool.name.into(), disks, wipe: false }
 }
 

@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::history::value_of;
 use crate::layout::SECTOR;
 use crate::load::Counts;
-use crate::media::Media;
+use crate::media::{Media, Spot};
 use crate::onlooker::Epochs;
 
 /// How often.
@@ -105,17 +105,16 @@ impl<'a> Inside<'a> {
     fn copies_of(&self, node: usize) -> Vec<Seen> {
         let cluster = self.cluster;
         let machine = cluster.servers[node].machine;
-        let images: Vec<_> = cluster.pools.iter().map(|pool| (*pool, cluster.disk(node, *pool))).collect();
+        let images: Vec<_> = cluster.pools.iter().map(|pool| (*pool, cluster.disks(node, *pool))).collect();
         let see = |copy: &SliceCopy| {
             let volume = cluster.volume_of(copy)?;
-            let (_, image) = images.iter().find(|(pool, _)| *pool == volume.pool)?;
+            let (_, images) = images.iter().find(|(pool, _)| *pool == volume.pool)?;
             let places = self.media.places(volume, node);
             let replica = copy.replica();
             let config = replica.config()?.clone();
-            let sector = |(sector, place): (&u64, &u64)| {
+            let sector = |(sector, place): (&u64, &Spot)| {
                 let offset = copy.place_of(ByteOffset(sector * SECTOR as u64))?;
-                let mut bytes = [0; SECTOR];
-                image.read(*place, &mut bytes);
+                let bytes = place.read(images);
                 let dirty = replica.map().get(offset.0 / u64::from(replica::Geometry::REGION_BYTES));
                 let block = u64::from(self.block);
                 let readable = copy.is_readable(ByteOffset(offset.0 - offset.0 % block), ByteLen(block));

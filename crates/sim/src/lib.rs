@@ -34,5 +34,5 @@ mod rot;
 mod run;
 
 pub use canary::Canary;
-pub use plan::{LARGE_DISK_BLOCKS, Plan};
+pub use plan::{LARGE_DISK_BLOCKS, Plan, TWO_DISKS};
 pub use run::{Outcome, run};

@@ -14,10 +14,19 @@ use crate::cluster::{Cluster, Volume};
 use crate::history::{History, value_of};
 use crate::layout::SECTOR;
 
-/// Where on each node's disk the sectors of each volume's history are, in bytes: by volume and node.
+/// Where on a node's disks something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// Which of the pool's disks.
+    pub disk: usize,
+    /// Bytes from its beginning.
+    pub at: u64,
+}
+
+/// Where on each node's disks the sectors of each volume's history are: by volume and node.
 ///
 /// Of a copy that was taken off its node nobody knows where it is when it is there again.
-pub struct Media(Vec<Vec<RefCell<BTreeMap<u64, u64>>>>);
+pub struct Media(Vec<Vec<RefCell<BTreeMap<u64, Spot>>>>);
 
 impl Media {
     /// Finds the sectors of each volume by what each holds now: nothing else may hold the same.
@@ -33,7 +42,7 @@ impl Media {
                 if volume.kind == VolumeKind::Log {
                     return RefCell::default();
                 }
-                let found = places(&cluster.disk(index, volume.pool), &sector_of);
+                let found = places(&cluster.disks(index, volume.pool), &sector_of);
                 assert_eq!(found.len(), held.len(), "all are on the disk of node {}", index + 1);
                 RefCell::new(found)
             });
@@ -43,7 +52,7 @@ impl Media {
     }
 
     /// By sector of a volume, where it is on a node's disk.
-    pub fn places(&self, volume: &Volume, index: usize) -> Ref<'_, BTreeMap<u64, u64>> {
+    pub fn places(&self, volume: &Volume, index: usize) -> Ref<'_, BTreeMap<u64, Spot>> {
         self.0[volume.index][index].borrow()
     }
 
@@ -57,11 +66,9 @@ impl Media {
     /// # Panics
     /// If not.
     pub fn check(&self, cluster: &Cluster, volume: &Volume, index: usize, history: &History) {
-        let image = cluster.disk(index, volume.pool);
+        let images = cluster.disks(index, volume.pool);
         for (sector, place) in &*self.places(volume, index) {
-            let mut bytes = [0; SECTOR];
-            image.read(*place, &mut bytes);
-            let found = value_of(&bytes);
+            let found = value_of(&place.read(&images));
             let checked = found.map(|value| history.check_found(*sector, value));
             assert!(
                 checked == Some(Ok(())),
@@ -74,15 +81,26 @@ impl Media {
     }
 }
 
-fn places(image: &DiskImage, sector_of: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
+impl Spot {
+    /// The sector there, of images of the pool's disks.
+    pub fn read(&self, images: &[DiskImage]) -> [u8; SECTOR] {
+        let mut bytes = [0; SECTOR];
+        images[self.disk].read(self.at, &mut bytes);
+        bytes
+    }
+}
+
+fn places(images: &[DiskImage], sector_of: &BTreeMap<u64, u64>) -> BTreeMap<u64, Spot> {
     let mut found = BTreeMap::new();
-    for (offset, len) in image.allocated(0, image.size()) {
-        let mut bytes = vec![0; len as usize];
-        image.read(offset, &mut bytes);
-        for (place, sector) in (offset..).step_by(SECTOR).zip(bytes.chunks_exact(SECTOR)) {
-            let Some(sector) = value_of(sector).and_then(|value| sector_of.get(&value)) else { continue };
-            let before = found.insert(*sector, place);
-            assert_eq!(before, None, "sector {sector} is on the disk twice");
+    for (disk, image) in images.iter().enumerate() {
+        for (offset, len) in image.allocated(0, image.size()) {
+            let mut bytes = vec![0; len as usize];
+            image.read(offset, &mut bytes);
+            for (at, sector) in (offset..).step_by(SECTOR).zip(bytes.chunks_exact(SECTOR)) {
+                let Some(sector) = value_of(sector).and_then(|value| sector_of.get(&value)) else { continue };
+                let before = found.insert(*sector, Spot { disk, at });
+                assert_eq!(before, None, "sector {sector} is on the disks twice");
+            }
         }
     }
     found

@@ -14,6 +14,9 @@ use crate::rot::Rot;
 /// What [`Plan::without`] calls it that the blocks of disks are larger than the volumes'.
 pub const LARGE_DISK_BLOCKS: &str = "disk blocks larger than the volume's";
 
+/// What it calls it that pools have two disks.
+pub const TWO_DISKS: &str = "two disks";
+
 /// Where a second volume lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
@@ -40,6 +43,8 @@ pub struct Plan {
     pub block: BlockSize,
     /// The blocks of all disks, in bytes: larger than the volume's, neighbours of what is written are written, too.
     pub disk_block: u32,
+    /// Each pool has two disks, and its volumes lie on both.
+    pub two_disks: bool,
     /// When all is over the disk of one copy lies, which a comparison must find.
     pub rot: Option<Rot>,
     /// A second volume.
@@ -124,6 +129,7 @@ impl Plan {
             raft: rng.one_in(2),
             block: if rng.one_in(4) { BlockSize::B512 } else { BlockSize::B4096 },
             disk_block: if part_of(seed, "disk block").one_in(2) { 4096 } else { 512 },
+            two_disks: part_of(seed, "disks").one_in(4),
             rot: draw_rot(seed),
             beside: draw_beside(seed),
             logs: draw_logs(seed),
@@ -147,8 +153,10 @@ impl Plan {
     pub fn without(&self, part: &str) -> Plan {
         assert!(self.has(part), "the plan of seed {} has no part called {part}", self.seed);
         let mut plan = self.clone();
-        if part == LARGE_DISK_BLOCKS {
-            plan.disk_block = 512;
+        match part {
+            LARGE_DISK_BLOCKS => plan.disk_block = 512,
+            TWO_DISKS => plan.two_disks = false,
+            _ => {}
         }
         for (harm, _) in plan.harms.iter_mut().filter(|(harm, _)| harm.name == part) {
             *harm = &harm::NOTHING;
@@ -160,6 +168,7 @@ impl Plan {
     pub fn has(&self, part: &str) -> bool {
         self.harms.iter().any(|(harm, _)| harm.name == part)
             || part == LARGE_DISK_BLOCKS && self.disk_block > self.block.bytes()
+            || part == TWO_DISKS && self.two_disks
     }
 
     /// Whether pools are in files, whose file system may be full; else they are on block devices.
@@ -235,8 +244,9 @@ impl fmt::Display for Plan {
         let record = if self.raft { "kept by Raft" } else { "simulated" };
         writeln!(
             f,
-            "seed {seed}: {nodes} nodes of {cores} cores {votes} in the record, {record}; blocks of {} bytes on disks with {disk_block}",
-            block.bytes()
+            "seed {seed}: {nodes} nodes of {cores} cores {votes} in the record, {record}; blocks of {} bytes on {} with {disk_block}",
+            block.bytes(),
+            if self.two_disks { "two disks" } else { "one disk" }
         )?;
         writeln!(
             f,

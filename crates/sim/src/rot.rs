@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use base::{Lba, Rng};
 use rt::CoreId;
-use rt::sim::{Astray, DiskImage};
+use rt::sim::Astray;
 
 use crate::cluster::{Cluster, Volume, log_in};
 use crate::history::filled;
 use crate::layout::SECTOR;
 use crate::load::Counts;
-use crate::media::Media;
+use crate::media::{Media, Spot};
 use crate::plan::Plan;
 use crate::run::wait_until_clean;
 
@@ -53,13 +53,14 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
     let index = rng.below(plan.nodes as u64) as usize;
     let volume = &cluster.volumes[rng.below(cluster.volumes.len() as u64) as usize];
     let places = media.places(volume, index);
-    let places: Vec<(u64, u64)> = places.iter().map(|(sector, at)| (*sector, *at)).collect();
+    let places: Vec<(u64, Spot)> = places.iter().map(|(sector, at)| (*sector, *at)).collect();
     let Some(rot) = plan.rot.filter(|_| !places.is_empty()) else { return };
     let (sector, place) = places[rng.below(places.len() as u64) as usize];
     let regions = match rot {
         Rot::Decay => {
             let machine = cluster.servers[index].machine;
-            cluster.world.corrupt_disk(machine, volume.pool.disk, place..place + SECTOR as u64);
+            let disk = volume.pool.disks[place.disk];
+            cluster.world.corrupt_disk(machine, disk, place.at..place.at + SECTOR as u64);
             counts.count("sector that decays");
             BTreeSet::from([region_of(sector)])
         }
@@ -69,18 +70,23 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
             BTreeSet::from([region_of(sector)])
         }
         Rot::MisdirectedWrite => {
-            let elsewhere = places.iter().filter(|(other, _)| region_of(*other) != region_of(sector));
+            let elsewhere = places
+                .iter()
+                .filter(|(other, there)| region_of(*other) != region_of(sector) && there.disk == place.disk);
             let elsewhere: Vec<_> = elsewhere.collect();
+            if elsewhere.is_empty() {
+                return;
+            }
             let (other, there) = *elsewhere[rng.below(elsewhere.len() as u64) as usize];
             // From where the one begins to where the other begins, whichever sector of a block it is.
             let start = |place: u64| (place - place % MISDIRECTED_TO) as i64;
-            let astray = Astray::Misdirected(start(there) - start(place));
+            let astray = Astray::Misdirected(start(there.at) - start(place.at));
             write_astray(plan, cluster, volume, (index, by), (sector, place), astray);
             counts.count("write that goes elsewhere");
             BTreeSet::from([region_of(sector), region_of(other)])
         }
     };
-    let before: Vec<DiskImage> = (0..plan.nodes).map(|index| cluster.disk(index, volume.pool)).collect();
+    let before: Vec<_> = (0..plan.nodes).map(|index| cluster.disks(index, volume.pool)).collect();
     let found = cluster.verify(volume, by);
     counts.count("comparison that finds rot");
     let at: BTreeSet<(u64, u64)> = found.differences.iter().map(|it| (it.offset, it.len)).collect();
@@ -95,9 +101,9 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
     // Nobody has decided whose data is right: nothing is spread, and nothing is put right.
     cluster.world.run_for(Duration::from_secs(2));
     for (node, before) in before.iter().enumerate() {
-        let now = cluster.disk(node, volume.pool);
+        let now = cluster.disks(node, volume.pool);
         for place in media.places(volume, node).values() {
-            let same = sector_at(before, *place) == sector_at(&now, *place);
+            let same = place.read(before) == place.read(&now);
             assert!(same, "a comparison has changed the copy of node {}", node + 1);
         }
     }
@@ -110,12 +116,13 @@ fn write_astray(
     cluster: &Cluster,
     volume: &Volume,
     nodes: (usize, usize),
-    (sector, place): (u64, u64),
+    (sector, place): (u64, Spot),
     astray: Astray,
 ) {
     let (index, by) = nodes;
     let (machine, lun) = (cluster.servers[index].machine, volume.lun);
-    cluster.world.lead_write_astray(machine, volume.pool.disk, place..place + SECTOR as u64, astray);
+    let disk = volume.pool.disks[place.disk];
+    cluster.world.lead_write_astray(machine, disk, place.at..place.at + SECTOR as u64, astray);
     let (host, portal) = (cluster.add_host("astray"), cluster.servers[by].portal);
     let (block, size) = (sector * SECTOR as u64 / u64::from(plan.block.bytes()), plan.block);
     cluster.world.block_on(host, CoreId(0), move || async move {
@@ -129,10 +136,4 @@ fn write_astray(
 
 fn region_of(sector: u64) -> u64 {
     sector * SECTOR as u64 / REGION
-}
-
-fn sector_at(image: &DiskImage, place: u64) -> [u8; SECTOR] {
-    let mut bytes = [0; SECTOR];
-    image.read(place, &mut bytes);
-    bytes
 }

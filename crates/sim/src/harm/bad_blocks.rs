@@ -9,9 +9,11 @@ use std::time::Duration;
 use base::Rng;
 use rt::sim::DiskFaults;
 
+use super::disk::Disk;
 use super::{Harm, Harms};
 use crate::cluster::Volume;
 use crate::layout::SECTOR;
+use crate::media::Spot;
 
 /// Some blocks of a disk cannot be read until they are written again.
 pub const BAD: Harm =
@@ -58,12 +60,12 @@ impl Harms<'_> {
         let history = &self.histories[volume.index];
         let blocks = self.draw_blocks(volume, rng);
         let sectors = history.sectors_of(blocks.start).start..history.sectors_of(blocks.end - 1).end;
-        let places: Vec<u64> =
+        let places: Vec<Spot> =
             self.media.places(volume, index).range(sectors).map(|(_, place)| *place).collect();
-        if places.is_empty() {
-            return false;
-        }
-        let faults = places.into_iter().fold(DiskFaults::default(), |faults, at| {
+        // Of blocks on both sides of where another disk begins the first ones are bad.
+        let Some(first) = places.first().copied() else { return false };
+        let places = places.into_iter().filter(|place| place.disk == first.disk).map(|place| place.at);
+        let faults = places.fold(DiskFaults::default(), |faults, at| {
             let sector = at..at + SECTOR as u64;
             match spoilt {
                 Spoilt::Blocks => faults.with_unreadable(sector).remapping(),
@@ -75,7 +77,8 @@ impl Harms<'_> {
         let comes_late = spoilt != Spoilt::Whole && blocks.start % 2 == 1;
         let faults = if comes_late { faults.failing_after(ERROR_COMES_AFTER) } else { faults };
         self.spoilt.set(Some(index));
-        self.harm_disk(index, volume.pool, faults);
+        let disk = Disk { pool: volume.pool, path: volume.pool.disks[first.disk] };
+        self.harm_disk(index, disk, faults);
         if is_calm {
             self.read_unharmed(volume, index, blocks);
         }

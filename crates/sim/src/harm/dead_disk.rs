@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use rt::sim::DiskLatency;
 
-use super::{Harm, Harms};
+use super::disk::{Disk, any_of};
+use super::{Harm, Harms, Victim};
 use crate::cluster::{Pool, Volume};
 
 /// A disk answers nothing for so long that others go on without it.
@@ -12,7 +13,7 @@ pub const HANG: Harm = Harm::new("hanging disk", 4, |harms, victim, rng| {
     let is_calm = rng.one_in(2) && harms.calm_down();
     let volume = harms.any_volume(rng);
     let latency = DiskLatency { read: READ_HANGS, write: HANGS, flush: HANGS, ..harms.latency(victim.index) };
-    harms.set_latency(victim.index, volume.pool, latency);
+    harms.set_latency(victim.index, Disk { pool: volume.pool, path: any_of(volume.pool, rng) }, latency);
     harms.hangs.set(true);
     if is_calm {
         // Hosts of the other nodes notice that it takes longer, and nothing else.
@@ -27,7 +28,7 @@ pub const HANG: Harm = Harm::new("hanging disk", 4, |harms, victim, rng| {
 pub const DEAD: Harm = Harm::new("dead disk", 4, |harms, victim, rng| {
     let is_calm = rng.one_in(2) && harms.calm_down();
     let volume = harms.any_volume(rng);
-    harms.kill_disk(victim.index, volume.pool);
+    harms.kill_disk(victim.index, volume.pool, any_of(volume.pool, rng));
     if is_calm {
         harms.write_unharmed(volume, victim.other);
     }
@@ -42,7 +43,7 @@ pub const GONE: Harm = Harm {
     ..Harm::new("disk gone for good", 6, |harms, victim, rng| {
         harms.calm_down() && {
             let volume = harms.any_volume(rng);
-            harms.lose_disk(volume, victim.index, victim.other);
+            harms.lose_disk(volume, any_of(volume.pool, rng), victim);
             true
         }
     })
@@ -60,15 +61,15 @@ pub(super) const HUNG_MAX: Duration = Duration::from_secs(30);
 const LEAVES_WITHIN: Duration = Duration::from_secs(15);
 
 impl Harms<'_> {
-    fn kill_disk(&self, index: usize, pool: Pool) {
+    fn kill_disk(&self, index: usize, pool: Pool, disk: &str) {
         self.note_ill(pool);
-        self.cluster.world.set_disk_dead(self.machine(index), pool.disk, true);
+        self.cluster.world.set_disk_dead(self.machine(index), disk, true);
     }
 
-    /// The disk under a node's copy of this volume.
-    fn lose_disk(&mut self, volume: &Volume, index: usize, other: usize) {
-        let (cluster, pool) = (self.cluster, volume.pool);
-        self.kill_disk(index, pool);
+    /// A disk under a node's copy of this volume.
+    fn lose_disk(&mut self, volume: &Volume, disk: &str, victim: Victim) {
+        let (cluster, pool, Victim { index, other }) = (self.cluster, volume.pool, victim);
+        self.kill_disk(index, pool, disk);
         self.write_unharmed(volume, other);
         let until = cluster.world.now() + LEAVES_WITHIN;
         while cluster.has_in_sync(volume, index) {
@@ -80,7 +81,7 @@ impl Harms<'_> {
             self.inside.run_for(Duration::from_millis(100));
         }
         cluster.world.kill(self.machine(index));
-        cluster.put_blank_disk(index, pool);
+        cluster.put_blank_disks(index, pool);
         let lost = cluster.volumes.iter().filter(|volume| volume.pool == pool);
         lost.for_each(|volume| self.media.forget(volume, index));
         self.gone.push((index, pool));

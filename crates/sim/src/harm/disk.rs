@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::Rng;
 use rt::sim::{DiskFaults, DiskLatency};
 
 use super::dead_disk::HUNG_MAX;
@@ -15,7 +16,7 @@ pub const SLOW: Harm = Harm::new("slow disk", 4, |harms, victim, rng| {
     let slow = Duration::from_millis(1 + rng.below(max));
     let spike_one_in = 1 + rng.below(50);
     let latency = DiskLatency { spike_one_in, spike: slow / 4..slow, ..harms.latency(victim.index) };
-    harms.set_latency(victim.index, harms.any_volume(rng).pool, latency);
+    harms.set_latency(victim.index, harms.any_disk(rng), latency);
     true
 });
 
@@ -30,7 +31,7 @@ pub const FAILING: Harm = Harm {
             flush_error_one_in: one_in(),
             ..DiskFaults::default()
         };
-        harms.harm_disk(victim.index, harms.any_volume(rng).pool, faults);
+        harms.harm_disk(victim.index, harms.any_disk(rng), faults);
         true
     })
     .costs_full_copies()
@@ -47,23 +48,44 @@ pub const WELL: Harm = Harm {
     .always()
 };
 
+/// A disk of each node.
+#[derive(Clone, Copy)]
+pub(super) struct Disk {
+    pub pool: Pool,
+    pub path: &'static str,
+}
+
+/// One of the pool's disks; nothing is drawn where it has but one.
+pub(super) fn any_of(pool: Pool, rng: &mut Rng) -> &'static str {
+    match pool.disks.len() as u64 {
+        1 => pool.disks[0],
+        count => pool.disks[rng.below(count) as usize],
+    }
+}
+
 /// How long the pool of a disk that is well again may take to be opened anew.
 const REOPENS_WITHIN: Duration = Duration::from_secs(10);
 
 impl Harms<'_> {
-    fn set_disk_faults(&self, index: usize, pool: Pool, faults: DiskFaults) {
-        let faults = DiskFaults { lies: self.lying.contains(&pool), ..faults };
-        self.cluster.world.set_disk_faults(self.machine(index), pool.disk, faults);
+    /// A disk under one of the volumes.
+    fn any_disk(&self, rng: &mut Rng) -> Disk {
+        let pool = self.any_volume(rng).pool;
+        Disk { pool, path: any_of(pool, rng) }
     }
 
-    pub(super) fn harm_disk(&self, index: usize, pool: Pool, faults: DiskFaults) {
-        self.note_ill(pool);
-        self.set_disk_faults(index, pool, faults);
+    fn set_disk_faults(&self, index: usize, disk: Disk, faults: DiskFaults) {
+        let faults = DiskFaults { lies: self.lying.contains(&disk.pool), ..faults };
+        self.cluster.world.set_disk_faults(self.machine(index), disk.path, faults);
     }
 
-    pub(super) fn set_latency(&self, index: usize, pool: Pool, latency: DiskLatency) {
-        self.note_ill(pool);
-        self.cluster.world.set_disk_latency(self.machine(index), pool.disk, latency);
+    pub(super) fn harm_disk(&self, index: usize, disk: Disk, faults: DiskFaults) {
+        self.note_ill(disk.pool);
+        self.set_disk_faults(index, disk, faults);
+    }
+
+    pub(super) fn set_latency(&self, index: usize, disk: Disk, latency: DiskLatency) {
+        self.note_ill(disk.pool);
+        self.cluster.world.set_disk_latency(self.machine(index), disk.path, latency);
     }
 
     pub(super) fn note_ill(&self, pool: Pool) {
@@ -85,27 +107,32 @@ impl Harms<'_> {
     /// All disks are as the plan has them.
     pub fn make_disks_well(&self) {
         self.make_disks_fast();
-        for (index, pool) in self.disks() {
-            self.set_disk_faults(index, pool, DiskFaults::default());
-            self.cluster.world.set_disk_dead(self.machine(index), pool.disk, false);
+        for (index, disk) in self.disks() {
+            self.set_disk_faults(index, disk, DiskFaults::default());
+            self.cluster.world.set_disk_dead(self.machine(index), disk.path, false);
         }
         self.disks_ill.set(false);
         self.spoilt.set(None);
     }
 
     pub(super) fn make_disks_fast(&self) {
-        for (index, pool) in self.disks() {
-            self.cluster.world.set_disk_latency(self.machine(index), pool.disk, self.latency(index));
+        for (index, disk) in self.disks() {
+            self.cluster.world.set_disk_latency(self.machine(index), disk.path, self.latency(index));
         }
         if self.hangs.replace(false) {
             self.hung_until.set(self.cluster.world.now() + HUNG_MAX);
         }
     }
 
-    /// All disks, by node and pool.
-    pub(super) fn disks(&self) -> impl Iterator<Item = (usize, Pool)> {
-        let pools = &self.cluster.pools;
-        (0..self.cluster.servers.len()).flat_map(|index| pools.iter().map(move |pool| (index, *pool)))
+    /// All disks, by node.
+    pub(super) fn disks(&self) -> impl Iterator<Item = (usize, Disk)> {
+        let of = |pool: &Pool| {
+            let pool = *pool;
+            pool.disks.iter().map(move |path| Disk { pool, path })
+        };
+        let disks: Vec<Disk> = self.cluster.pools.iter().flat_map(of).collect();
+        (0..self.cluster.servers.len())
+            .flat_map(move |index| disks.clone().into_iter().map(move |disk| (index, disk)))
     }
 
     /// Whether somebody has to look after the pool of a node, which is not about to end.

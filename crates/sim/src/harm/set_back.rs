@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use super::disk::any_of;
 use super::{Harm, Harms, Victim};
 use crate::cluster::{Pool, Volume};
 use base::ByteOffset;
@@ -17,7 +18,8 @@ use node::copies::{PoolMarkEntry, pool_mark_key};
 /// The disk of a node is set back while it is down.
 pub const DISK_BACK: Harm = Harm::new("disk set back", 6, |harms, victim, rng| {
     let volume = harms.any_volume(rng);
-    harms.set_back(victim, &[volume], false)
+    let disk = any_of(volume.pool, rng);
+    harms.set_back(victim, &[volume], Some(disk))
 })
 .costs_full_copies()
 .floor(3);
@@ -27,7 +29,7 @@ pub const MACHINE_BACK: Harm = Harm {
     repair: |harms| harms.restart_set_back(),
     ..Harm::new("machine set back", 6, |harms, victim, rng| {
         let volumes: Vec<&Volume> = harms.cluster.volumes.iter().collect();
-        let done = harms.set_back(victim, &volumes, true);
+        let done = harms.set_back(victim, &volumes, None);
         if done && rng.one_in(2) {
             harms.expect_told(victim.index);
         }
@@ -54,9 +56,9 @@ pub struct Older {
 }
 
 impl Harms<'_> {
-    /// Takes images of the disks under a node's copies of these volumes, waits until they are old, and puts
-    /// them back. Says whether that could be done.
-    fn set_back(&mut self, victim: Victim, volumes: &[&Volume], machine: bool) -> bool {
+    /// Takes images of this disk under a node's copy of this volume, or of the whole machine, waits until
+    /// they are old, and puts them back. Says whether that could be done.
+    fn set_back(&mut self, victim: Victim, volumes: &[&Volume], only: Option<&'static str>) -> bool {
         let (cluster, Victim { index, other }) = (self.cluster, victim);
         if !self.calm_down() {
             return false;
@@ -71,7 +73,11 @@ impl Harms<'_> {
                 (pool_mark_key(id), mark.count)
             })
             .collect();
-        let disks: Vec<_> = pools.iter().map(|pool| cluster.disk(index, *pool)).collect();
+        let mut disks = Vec::new();
+        for pool in &pools {
+            let images = pool.disks.iter().zip(cluster.disks(index, *pool));
+            disks.extend(images.filter(|(path, _)| only.is_none_or(|only| only == **path)));
+        }
         let record = cluster.node_record(index);
         let written: Vec<_> = volumes.iter().map(|volume| self.write_quietly(volume, other)).collect();
         self.inside.run_for(LOOK_EVERY);
@@ -104,11 +110,9 @@ impl Harms<'_> {
         }
         let lives = cluster.lives_of(index, &pools);
         cluster.world.crash(self.machine(index));
-        for (pool, disk) in pools.iter().zip(disks) {
-            cluster.put_disk(index, *pool, disk);
-            self.count_disk(*pool);
-        }
-        if machine {
+        disks.into_iter().for_each(|(path, image)| cluster.put_disk(index, path, image));
+        pools.iter().for_each(|pool| self.count_disk(*pool));
+        if only.is_none() {
             cluster.put_node_record(index, record);
         }
         self.make_disks_well();

@@ -33,13 +33,13 @@ impl Harms<'_> {
         if !leaves && !self.is_down(index) {
             return false;
         }
-        for (index, pool) in self.disks().collect::<Vec<_>>() {
+        for (index, disk) in self.disks().collect::<Vec<_>>() {
             let mut pace = || {
                 let Range { start, end } = &PACES[rng.below(PACES.len() as u64) as usize];
                 Duration::from_millis(*start)..Duration::from_millis(*end)
             };
             let latency = DiskLatency { read: pace(), flush: pace(), ..self.latency(index) };
-            cluster.world.set_disk_latency(self.machine(index), pool.disk, latency);
+            cluster.world.set_disk_latency(self.machine(index), disk.path, latency);
         }
         for turn in usize::from(!leaves)..TURNS {
             let epoch = cluster.entry().epoch;
