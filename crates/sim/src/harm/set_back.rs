@@ -14,12 +14,17 @@ use crate::cluster::{Pool, Volume};
 use base::ByteOffset;
 use node::control::FaultKind;
 use node::copies::{PoolMarkEntry, pool_mark_key};
+use store::VolumeKind;
 
 /// The disk of a node is set back while it is down.
 pub const DISK_BACK: Harm = Harm::new("disk set back", 6, |harms, victim, rng| {
     let volume = harms.any_volume(rng);
     let disk = any_of(volume.pool, rng);
-    harms.set_back(victim, &[volume], Some(disk))
+    // A log of which a part was set back cannot be opened: somebody has to replace its copies.
+    let has_logs = |it: &&Volume| it.pool == volume.pool && it.kind == VolumeKind::Log;
+    let all = harms.cluster.volumes.iter().any(|it| has_logs(&it));
+    let disks = volume.pool.disks.iter().filter(|it| all || **it == disk).copied().collect();
+    harms.set_back(victim, &[volume], Back::Disks(disks))
 })
 .costs_full_copies()
 .floor(3);
@@ -29,7 +34,7 @@ pub const MACHINE_BACK: Harm = Harm {
     repair: |harms| harms.restart_set_back(),
     ..Harm::new("machine set back", 6, |harms, victim, rng| {
         let volumes: Vec<&Volume> = harms.cluster.volumes.iter().collect();
-        let done = harms.set_back(victim, &volumes, None);
+        let done = harms.set_back(victim, &volumes, Back::Machine);
         if done && rng.one_in(2) {
             harms.expect_told(victim.index);
         }
@@ -47,6 +52,13 @@ const TOLD_WITHIN: Duration = Duration::from_secs(20);
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// What of a machine is set back.
+enum Back {
+    Disks(Vec<&'static str>),
+    /// All its disks, and what the node itself has written down.
+    Machine,
+}
+
 /// A copy that was set back and did not come in sync again yet.
 pub struct Older {
     index: usize,
@@ -56,9 +68,9 @@ pub struct Older {
 }
 
 impl Harms<'_> {
-    /// Takes images of this disk under a node's copy of this volume, or of the whole machine, waits until
-    /// they are old, and puts them back. Says whether that could be done.
-    fn set_back(&mut self, victim: Victim, volumes: &[&Volume], only: Option<&'static str>) -> bool {
+    /// Takes images of disks under a node's copies of these volumes, waits until they are old, and puts them
+    /// back. Says whether that could be done.
+    fn set_back(&mut self, victim: Victim, volumes: &[&Volume], what: Back) -> bool {
         let (cluster, Victim { index, other }) = (self.cluster, victim);
         if !self.calm_down() {
             return false;
@@ -76,7 +88,10 @@ impl Harms<'_> {
         let mut disks = Vec::new();
         for pool in &pools {
             let images = pool.disks.iter().zip(cluster.disks(index, *pool));
-            disks.extend(images.filter(|(path, _)| only.is_none_or(|only| only == **path)));
+            disks.extend(images.filter(|(path, _)| match &what {
+                Back::Disks(only) => only.contains(path),
+                Back::Machine => true,
+            }));
         }
         let record = cluster.node_record(index);
         let written: Vec<_> = volumes.iter().map(|volume| self.write_quietly(volume, other)).collect();
@@ -112,7 +127,7 @@ impl Harms<'_> {
         cluster.world.crash(self.machine(index));
         disks.into_iter().for_each(|(path, image)| cluster.put_disk(index, path, image));
         pools.iter().for_each(|pool| self.count_disk(*pool));
-        if only.is_none() {
+        if matches!(what, Back::Machine) {
             cluster.put_node_record(index, record);
         }
         self.make_disks_well();

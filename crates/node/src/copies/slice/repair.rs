@@ -167,13 +167,14 @@ impl SliceCopy {
         }
         let copy = Rc::clone(self);
         rt::spawn(async move {
-            let (start, end) = (copy.unit_at(range.start).start, copy.unit_at(range.end - 1).end);
-            let mut read = pin!(copy.layout.read(ByteOffset(start), ByteLen(end - start)));
-            let mut answer = None;
-            // Second by second: a process that was paused counts one.
-            for _ in 0..SILENT_MAX.as_secs() {
-                answer = rt::timeout(Duration::from_secs(1), read.as_mut()).await.ok();
-                if answer.is_some() {
+            // Unit by unit: finding the one that cannot be read takes several reads of the disk, and each of
+            // these is an answer.
+            let (mut next, mut answer) = (range.start, None);
+            while next < range.end {
+                let unit = copy.unit_at(next);
+                next = unit.end;
+                answer = copy.answer_to_probe(unit).await;
+                if !matches!(answer, Some(Ok(_))) {
                     break;
                 }
             }
@@ -191,6 +192,19 @@ impl SliceCopy {
             }
         })
         .detach();
+    }
+
+    /// What the disk answers to a read of this unit. `None`: nothing for [`SILENT_MAX`].
+    async fn answer_to_probe(&self, unit: Range<u64>) -> Option<Result<Chain, SliceError>> {
+        let len = ByteLen(unit.end - unit.start);
+        let mut read = pin!(self.layout.read(ByteOffset(unit.start), len));
+        // Second by second: a process that was paused counts one.
+        for _ in 0..SILENT_MAX.as_secs() {
+            if let Ok(answer) = rt::timeout(Duration::from_secs(1), read.as_mut()).await {
+                return Some(answer);
+            }
+        }
+        None
     }
 
     /// What this disk did not read, from other copies: all of it, or what neither of two disks reads whole in parts.
