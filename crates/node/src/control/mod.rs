@@ -116,6 +116,8 @@ pub struct Control {
     pools: RefCell<BTreeMap<String, KnownPool>>,
     /// Volumes of open pools that are not served, and why.
     unserved: RefCell<BTreeMap<VolumeId, ControlError>>,
+    /// Volumes whose pool failed the last change of what their units have agreed on.
+    unsettled: RefCell<BTreeSet<VolumeId>>,
     /// Volumes of pools that are being reopened, or could not be, and what their units had agreed on.
     set_aside: RefCell<BTreeMap<VolumeId, SetAside>>,
     registry: Registry,
@@ -226,7 +228,26 @@ impl Control {
     /// What the pool says.
     pub async fn store_lu_state(&self, id: VolumeId, state: Vec<u8>) -> Result<(), ControlError> {
         let pool = self.pool_of(id)?;
-        Ok(pool.set_lu_state(id, state).await?)
+        // What a failed write has left may be found by the next life.
+        self.set_unsettled_state(id, true);
+        pool.set_lu_state(id, state).await?;
+        self.set_unsettled_state(id, false);
+        Ok(())
+    }
+
+    fn set_unsettled_state(&self, id: VolumeId, unsettled: bool) {
+        let mut all = self.unsettled.borrow_mut();
+        if unsettled {
+            all.insert(id)
+        } else {
+            all.remove(&id)
+        };
+    }
+
+    /// Whether the pool may hold another state of the volume's unit than the one that was stored last: a change of
+    /// it failed. Nothing may be answered then that rests on what is stored.
+    pub fn has_unsettled_state(&self, id: VolumeId) -> bool {
+        self.unsettled.borrow().contains(&id)
     }
 
     /// The pool that has this volume.

@@ -112,6 +112,7 @@ impl Control {
             changes: Changes::of_life(now),
             pools: RefCell::new(BTreeMap::new()),
             unserved: RefCell::default(),
+            unsettled: RefCell::default(),
             set_aside: RefCell::default(),
             registry: Registry::new(rt::cores()),
             host: Host { id, name: config.name.clone() },

@@ -97,8 +97,9 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
         return waiting_for(id, "other nodes", keeper.agree_on(&unit, &change)).await;
     }
     let decision = unit.brain().borrow().decide(&change);
-
-    if let Some(state) = decision.state.as_ref().filter(|_| decision.durable)
+    let unsettled = Control::current().has_unsettled_state(id);
+    let state = decision.state.clone().unwrap_or_else(|| unit.brain().borrow().state().clone());
+    if (decision.durable || unsettled)
         && let Err(error) =
             waiting_for(id, "the pool", Control::current().store_lu_state(id, state.to_durable())).await
     {

@@ -178,9 +178,7 @@ impl Inner {
 
     /// A block of a segment cannot be read: the segment stays, and so does the block, for whoever repairs it.
     fn is_stuck(&self, segment: u32) {
-        if let Some(used) = self.state.borrow_mut().segments.used.get_mut(&segment) {
-            used.stuck = true;
-        }
+        self.state.borrow_mut().segments.set_stuck(segment);
     }
 
     /// Writes what was gathered as long as it fills records, or there are `least` blocks of it.

@@ -82,6 +82,8 @@ pub(crate) struct Segments {
     pub live: u64,
     /// Grains of leaves in all map segments.
     pub live_map: u64,
+    /// How many are [`Used::stuck`].
+    pub stuck: u64,
 }
 
 impl Segments {
@@ -99,6 +101,7 @@ impl Segments {
             map: None,
             live: 0,
             live_map: 0,
+            stuck: 0,
         }
     }
 
@@ -179,6 +182,20 @@ impl Segments {
         };
         self.used.insert(segment, used);
         Open { segment, generation, next: 0 }
+    }
+
+    /// A block of a segment cannot be read: nothing is gained from it until somebody has repaired the block.
+    pub(crate) fn set_stuck(&mut self, segment: u32) {
+        if let Some(used) = self.used.get_mut(&segment) {
+            self.stuck += u64::from(!std::mem::replace(&mut used.stuck, true));
+        }
+    }
+
+    /// Nobody needs a segment any more, and nobody reads it.
+    fn end(&mut self, segment: u32) {
+        let ended = self.used.remove(&segment);
+        self.stuck -= u64::from(ended.is_some_and(|used| used.stuck));
+        self.make_free(segment);
     }
 
     /// No more is written to a segment.
@@ -263,8 +280,7 @@ impl Segments {
         if used.readers > 0 || !used.released {
             return false;
         }
-        self.used.remove(&segment);
-        self.make_free(segment);
+        self.end(segment);
         true
     }
 
@@ -276,8 +292,7 @@ impl Segments {
             used.released = true;
             return;
         }
-        self.used.remove(&segment);
-        self.make_free(segment);
+        self.end(segment);
     }
 
     fn make_free(&mut self, segment: u32) {

@@ -120,10 +120,10 @@ impl Running {
         (wanted as usize).min(REPLAY_MAX / 2 - 4)
     }
 
-    /// Blocks that the log can hold: what is not in reserve, without the map and twice its size in holes, and
-    /// without the heads that the fullest segments have.
+    /// Blocks that the log can hold: what is not in reserve and can be cleaned, without the map and twice its
+    /// size in holes, and without the heads that the fullest segments have.
     fn usable(&self) -> u64 {
-        let kept = RESERVE as u64 + OPEN_SEGMENTS + self.map_need();
+        let kept = RESERVE as u64 + OPEN_SEGMENTS + self.map_need() + self.segments.stuck;
         let segments = self.segments.total().saturating_sub(kept);
         let map = 2 * self.segments.live_map.div_ceil(u64::from(SLOT_GRAINS));
         let slots = self.segments.slots - self.segments.slots.div_ceil(1 + DATA_SLOTS_MAX as u32);
@@ -387,10 +387,11 @@ impl Inner {
     /// Asks the pool for a zone. With `urgent` a write waits for it.
     async fn borrow_zone(self: &Rc<Inner>, urgent: bool) -> bool {
         let (reply, answer) = oneshot();
-        let live_permille = {
+        let (live_permille, urgent) = {
             let mut state = self.state.borrow_mut();
             state.asking = true;
-            state.live_permille()
+            // Cleaning does not make up for segments that cannot be cleaned, however little lives in them.
+            (state.live_permille(), urgent || state.segments.stuck > 0)
         };
         self.handle.lender.ask(Request::Borrow { log: self.handle.number, live_permille, urgent, reply });
         let lent = answer.await.unwrap_or(false);

@@ -90,6 +90,7 @@ impl Control {
             .state_set_aside(info.id)
             .or_else(|| LuState::from_durable(&durable))
             .ok_or_else(|| ControlError::LuStateUnreadable(info.name.clone()))?;
+        self.set_unsettled_state(info.id, state.to_durable() != durable);
         // What other nodes have, too, is served when the cluster says so.
         let paths = if info.is_sole() { Paths::only() } else { Paths::not_known() };
         let numbers = Shard::current().port_numbers();

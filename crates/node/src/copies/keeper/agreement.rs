@@ -94,6 +94,8 @@ pub struct Told {
     agreed: Agreed,
     /// It has heard it from members since it is one.
     known: bool,
+    /// Its pool has stored what must survive of it, as far as it is in one.
+    stored: bool,
 }
 
 /// This node's part in the agreement on one unit.
@@ -185,7 +187,7 @@ impl Keeper {
     ) -> Result<Outcome, TryAgain> {
         let id = unit.id();
         let members = self.members_of(id).ok_or(TryAgain)?;
-        let newest = self.settle(id, &members).await?;
+        let (newest, stored) = self.settle(id, &members).await?;
         if let Some(Decided { version, outcome, abort }) = decided
             && newest.contains.contains(version)
         {
@@ -209,7 +211,11 @@ impl Keeper {
         }
         // What is installed here is the newest.
         let decision = unit.brain().borrow().decide(change);
-        if decision.state.is_none() && decision.notices.is_empty() && decision.abort == Abort::NONE {
+        // It may be found in a pool that has failed a change, after a restart: then what changes nothing is
+        // stored as a change is.
+        let changes =
+            decision.state.is_some() || !decision.notices.is_empty() || decision.abort != Abort::NONE;
+        if !changes && stored {
             return Ok(decision.outcome);
         }
         let version = Version { epoch: members.epoch.0, number: newest.version.number + 1, by: self.me().0 };
@@ -229,8 +235,9 @@ impl Keeper {
         Ok(decision.outcome)
     }
 
-    /// Asks the members what they know, and brings the newest of it to all of them.
-    async fn settle(self: &Rc<Self>, id: VolumeId, members: &Members) -> Result<Agreed, TryAgain> {
+    /// Asks the members what they know, and brings the newest of it to all of them. Says also whether all that
+    /// had it have stored it.
+    async fn settle(self: &Rc<Self>, id: VolumeId, members: &Members) -> Result<(Agreed, bool), TryAgain> {
         let told = rt::join_all(members.nodes.iter().map(|(_, node)| self.told_by(id, members, *node))).await;
         let told: Vec<(NodeId, Told)> = told.into_iter().collect::<Result<_, TryAgain>>()?;
         let newest_of = |known: bool| {
@@ -242,7 +249,7 @@ impl Keeper {
         let lacking = told.iter().filter(|(_, told)| !told.known || told.agreed.version != newest.version);
         let brought = lacking.map(|(node, _)| self.bring(id, members, *node, None, &newest));
         rt::join_all(brought).await.into_iter().collect::<Result<Vec<()>, TryAgain>>()?;
-        Ok(newest)
+        Ok((newest, told.iter().all(|(_, told)| told.stored)))
     }
 
     async fn told_by(
@@ -299,13 +306,14 @@ impl Keeper {
         let volumes = self.volumes.borrow();
         let kept = volumes.get(&id).filter(|kept| self.is_member_in(kept, epoch))?;
         let Agreement { version, notices, abort, contains, known, before, .. } = &kept.agreement;
+        let (known, stored) = (*known, !Control::current().has_unsettled_state(id));
         if let Some(before) = before {
-            return Some(Told { agreed: before.clone(), known: *known });
+            return Some(Told { agreed: before.clone(), known, stored });
         }
         let unit = Shard::current().unit(id)?;
         let state = unit.brain().borrow().state().clone();
         let (notices, abort, contains) = (notices.clone(), abort.clone(), contains.clone());
-        Some(Told { agreed: Agreed { version: *version, state, notices, abort, contains }, known: *known })
+        Some(Told { agreed: Agreed { version: *version, state, notices, abort, contains }, known, stored })
     }
 
     /// Carries out here what was decided. `false`: this node does not act in that epoch, it has something else than expected, or its disk does not
@@ -343,7 +351,8 @@ impl Keeper {
             return true;
         }
         let durable = agreed.state.to_durable();
-        if durable != here.state.to_durable() && !makes(Canary::NotStored) && !self.keep(id, durable).await {
+        let is_stored = durable == here.state.to_durable() && told.stored;
+        if !is_stored && !makes(Canary::NotStored) && !self.keep(id, durable).await {
             return false;
         }
         let Agreed { version, state, notices, abort, contains } = agreed;
