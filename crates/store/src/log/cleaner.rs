@@ -78,7 +78,8 @@ impl Inner {
         let result = self.walk_victim(victim, gain, gathered).await;
         let mut state = self.state.borrow_mut();
         let next = state.append.next;
-        if let Some(used) = state.segments.used.get_mut(&victim) {
+        // One that keeps a block which cannot be read is not free with the next root.
+        if let Some(used) = state.segments.used.get_mut(&victim).filter(|used| !used.stuck) {
             // What is gathered gets a number soon; until then the victim counts as cleaned by the next
             // record.
             used.cleaned = next + 1;
