@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::ByteLen;
 use rt::DiskError;
-use store::StoreError;
+use store::{SliceError, StoreError};
 
 use super::change::{ChangeStatus, Work};
 use super::cluster::EnterError;
@@ -336,6 +336,18 @@ pub enum ControlError {
         volume: String,
         /// The pool that has it.
         pool: String,
+    },
+    /// A slice could not be opened: its log, or its dirty map, cannot be read.
+    #[error(
+        "a part of volume {volume:?} in pool {pool:?} cannot be opened: {source}. Check the pool's disks with `ursa pool show {pool}`, then run `ursa pool reopen {pool}`; if that does not help, replace this node's copy with `ursa volume copy replace`, or restore the volume from a backup if it has no other copy"
+    )]
+    SliceUnopened {
+        /// The volume.
+        volume: String,
+        /// The pool that has it.
+        pool: String,
+        /// Why.
+        source: SliceError,
     },
     /// A copy that was taken off the node is still there.
     #[error(

@@ -637,3 +637,34 @@ fn a_block_whose_error_comes_late_is_told_and_written_again() {
         assert_eq!(cluster.failed_reads(), failed, "it can be read");
     });
 }
+
+/// A page of a dirty map that its disk does not read costs a copy of what it covers, and is a bad block like any
+/// other.
+#[test]
+fn a_bad_page_of_the_dirty_map_is_told() {
+    const PAGE: &[u8] = b"URSADMAP";
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.write_marked([3]);
+    cluster.world.crash(cluster.servers[0]);
+    let image = cluster.world.disk_image(cluster.servers[0], std::path::Path::new(DISK));
+    let mut start = [0; 8];
+    let pages: Vec<u64> = (0..image.size())
+        .step_by(4096)
+        .filter(|at| {
+            image.read(*at, &mut start);
+            start == PAGE
+        })
+        .collect();
+    assert!(!pages.is_empty(), "what the other copy misses is noted");
+    let faults = DiskFaults::default().remapping();
+    let faults = pages.into_iter().fold(faults, |faults, at| faults.with_unreadable(at..at + 512));
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
+    cluster.start(0);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    assert!(!cluster.told_of(0, &["read_failed"]).is_empty());
+    cluster.assert_reads(1, [3]);
+}

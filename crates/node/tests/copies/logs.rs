@@ -60,6 +60,31 @@ fn without_another_copy_a_block_that_has_rotted_is_a_medium_error_until_it_is_wr
     });
 }
 
+/// Its volume had one copy less, and only a line in the node's log said why.
+#[test]
+fn a_copy_whose_log_is_damaged_is_told() {
+    const ROOT: &[u8] = b"URSALOGR";
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.write_marked([3]);
+    cluster.world.crash(cluster.servers[1]);
+    let image = cluster.world.disk_image(cluster.servers[1], std::path::Path::new(DISK));
+    let mut slot = [0; 4096];
+    for at in (0..image.size()).step_by(slot.len()) {
+        image.read(at, &mut slot);
+        if slot.starts_with(ROOT) {
+            cluster.world.corrupt_disk(cluster.servers[1], DISK, at + 512..at + 1024);
+        }
+    }
+    cluster.start(1);
+    cluster.world.run_for(Duration::from_secs(10));
+    let told = cluster.told_of(1, &["volume_unavailable"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].text.contains("cannot be opened"), "{}", told[0].text);
+    assert_eq!(cluster.in_sync(0), 1);
+    cluster.assert_reads(0, [3]);
+}
+
 /// A scrub: all blocks are read, and what has rotted is found before a host needs it.
 #[test]
 fn verifying_finds_what_has_rotted_and_repairs_what_another_copy_has() {

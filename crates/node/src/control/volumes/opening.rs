@@ -7,6 +7,7 @@ use std::sync::Arc;
 use base::{BlockCount, BlockSize};
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{AccessState, LuConfig, LuState};
+use rt::CoreId;
 use store::{CoreDisks, Pool, PoolId, SliceError, SliceSpec, Stripe, VolumeInfo};
 
 use super::super::change::{Changing, WaitsFor};
@@ -175,7 +176,7 @@ async fn open_here(opening: &Opening) {
                 slices.push(slice);
             }
             // Its core answers for it as for a disk that is out of service.
-            Err(error) => tell_no_map(opening, number, &error),
+            Err(error) => tell_unopened(opening, number, error),
         }
     }
     let volume = Volume::new(opening.id, opening.block_size, opening.blocks, opening.stripe, slices);
@@ -196,7 +197,7 @@ async fn become_copy_here(opening: &Opening, unit: &Unit, disks: &CoreDisks) {
         match slice.become_copy(spec, disks, copy).await {
             Ok(()) => add_copy_of(&shard, &slice),
             // Only a disk that is out of service does that, until its pool is opened again.
-            Err(error) => tell_no_map(opening, number, &error),
+            Err(error) => tell_unopened(opening, number, error),
         }
     }
     unit.set_replicated(opening.replicated);
@@ -208,9 +209,19 @@ fn add_copy_of(shard: &Shard, slice: &Slice) {
     }
 }
 
-fn tell_no_map(opening: &Opening, slice: u16, error: &SliceError) {
-    let error = error as &dyn std::error::Error;
-    tracing::error!(volume = %opening.id, slice, error, "the dirty map of a slice cannot be read");
+/// A slice of a copy cannot be opened: the copy takes no part.
+fn tell_unopened(opening: &Opening, slice: u16, source: SliceError) {
+    let (pool, id) = (opening.pool, opening.id);
+    let error = &source as &dyn std::error::Error;
+    tracing::error!(volume = %id, slice, error, "a slice cannot be opened");
+    rt::send(CoreId(0), move || {
+        let Some(control) = Control::try_current() else { return };
+        let open = control.open_pools().into_iter().find(|open| open.id() == pool);
+        if let Some((pool, info)) = open.and_then(|pool| pool.volume(id).map(|info| (pool, info))) {
+            let error = ControlError::SliceUnopened { volume: info.name, pool: pool.name(), source };
+            control.unserved.borrow_mut().insert(id, error);
+        }
+    });
 }
 
 /// How a volume shows itself over SCSI, but for the ways that lead to it.

@@ -11,12 +11,13 @@ use replica::{
     Replica, Slots,
 };
 use rt::Durability;
-use store::SliceError;
+use store::{BadBlock, SliceError, Stripe};
 
 use super::super::Address;
 use super::super::core::Copies;
 use super::SliceCopy;
 use crate::canary::{Canary, makes};
+use crate::control::note_bad_block_of_copy;
 
 /// How often a page of the dirty map that cannot be read is tried, and how long after: a path to a disk may be changing.
 const MAP_READS_MAX: u32 = 4;
@@ -157,7 +158,7 @@ async fn read_or_zeros(
 pub(super) async fn read_map(
     layout: &store::Slice,
     geometry: &Geometry,
-    address: Address,
+    (address, stripe): (Address, Stripe),
     blank: bool,
 ) -> Result<DirtyMap, SliceError> {
     let regions = geometry.regions();
@@ -168,7 +169,10 @@ pub(super) async fn read_map(
     }
     for page in 0..map.pages() {
         let image = read_map_page(layout, page).await?;
-        if image.is_none_or(|image| map.load(page, &image).is_err()) {
+        if let Err(bad) = image {
+            note_bad_block_of_copy(address.volume, stripe.volume_offset(address.slice, bad.offset), bad);
+        }
+        if image.map_or(true, |image| map.load(page, &image).is_err()) {
             tracing::error!(copy = %address, page, "a page of the dirty map is damaged: everything that it covers is resynced");
             let first = page as u64 * replica::PAGE_REGIONS;
             map.mark(first..(first + replica::PAGE_REGIONS).min(regions), Slots::ALL);
@@ -177,16 +181,19 @@ pub(super) async fn read_map(
     Ok(map)
 }
 
-/// `None` if the disk does not give it: better to copy too much than to have no copy of the slice here until somebody restarts the node.
-async fn read_map_page(layout: &store::Slice, page: usize) -> Result<Option<[u8; PAGE_BYTES]>, SliceError> {
-    for attempt in 0..MAP_READS_MAX {
-        if attempt > 0 {
-            rt::sleep(MAP_READ_AGAIN).await;
-        }
+/// A [`BadBlock`] if the disk does not give it: better to copy too much than to have no copy of the slice here
+/// until somebody restarts the node.
+async fn read_map_page(
+    layout: &store::Slice,
+    page: usize,
+) -> Result<Result<[u8; PAGE_BYTES], BadBlock>, SliceError> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
         match layout.read_map_page(page).await {
-            Err(SliceError::Unreadable(_)) => {}
-            read => return read.map(Some),
+            Err(SliceError::Unreadable(_)) if attempts < MAP_READS_MAX => rt::sleep(MAP_READ_AGAIN).await,
+            Err(SliceError::Unreadable(bad)) => return Ok(Err(bad)),
+            read => return read.map(Ok),
         }
     }
-    Ok(None)
 }

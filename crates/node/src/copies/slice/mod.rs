@@ -139,7 +139,7 @@ impl SliceCopy {
         let geometry = Geometry::new(len.0 / u64::from(block_bytes), block_bytes);
         // What a write of an earlier life has left can be read from now on, and must not be gone after the next loss of power. Costs nothing from the second slice on.
         layout.flush().await?;
-        let map = read_map(&layout, &geometry, address, blank).await?;
+        let map = read_map(&layout, &geometry, (address, stripe), blank).await?;
         Ok(Rc::new(SliceCopy {
             address,
             layout,

@@ -158,6 +158,7 @@ impl From<ControlError> for Refusal {
             E::HasNoCopy { .. } => Refusal::new(NOT_FOUND, "copy_not_found", error.to_string()),
             E::NothingOlder(_) => Refusal::new(CONFLICT, "nothing_older", error.to_string()),
             E::LifeUnknown => Refusal::new(CONFLICT, "life_unknown", error.to_string()),
+            E::SliceUnopened { .. } => Refusal::new(CONFLICT, "slice_unopened", error.to_string()),
             E::OnlyOlder { .. } => Refusal::new(CONFLICT, "copy_set_back", error.to_string()),
             E::OldCopy { .. } => Refusal::new(CONFLICT, "copy_old", error.to_string()),
             E::FourCopies(_) => Refusal::new(CONFLICT, "copies_full", error.to_string()),
