@@ -11,7 +11,7 @@ use super::{Harm, Harms};
 
 /// The node with the vote is lost, mostly for so long that the other one goes on alone.
 pub const VOTE_LOST: Harm =
-    Harm::new("loss of the vote", 16, |harms, _, rng| harms.lose_vote(rng)).of_forks();
+    Harm::new("loss of the vote", 16, |harms, _, rng| harms.lose_vote(rng)).always().of_forks().floor(10);
 
 /// The node with the vote.
 const VOTER: usize = 0;
