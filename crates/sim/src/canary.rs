@@ -48,11 +48,12 @@ impl Canary {
 
     /// Which fault, or other part of a plan, shows which mistake in the run of a seed, and nothing does in
     /// the same run without that part ([`crate::Plan::without`]): proof that the part bites.
-    pub const SHOWN_BY: [(&str, Canary, u64); 27] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 28] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 13),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 114),
         ("power loss", Canary::DisksBeside, 6),
+        ("loss of the vote", Canary::Node(Mistake::ForkUnwritten), 242),
         ("pause", Canary::Rule(Rule::NoLease), 17),
         ("clock stop", Canary::Rule(Rule::Unconfirmed), 35),
         ("cut", Canary::Rule(Rule::NoLease), 11),
@@ -98,7 +99,7 @@ impl Canary {
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 54] = [
+    pub const ALL: [Canary; 59] = [
         Canary::Disks,
         Canary::DisksBeside,
         Canary::Node(Mistake::AnswerEarly),
@@ -122,6 +123,11 @@ impl Canary {
         Canary::Node(Mistake::TrustSetBack),
         Canary::Node(Mistake::StartUnnumbered),
         Canary::Node(Mistake::HangUnseen),
+        Canary::Node(Mistake::ForkUnled),
+        Canary::Node(Mistake::ForkUnwritten),
+        Canary::Node(Mistake::ForkFollowsRecord),
+        Canary::Node(Mistake::ForkLends),
+        Canary::Node(Mistake::GoOnUnheard),
         Canary::Store(Flaw::PartUnlocked),
         Canary::Rule(Rule::AckSuperseded),
         Canary::Rule(Rule::NoIntent),

@@ -20,14 +20,14 @@ use node::control::{
     VerificationState,
 };
 use node::copies::{
-    Answer, Ask, Copies, CopyEntry, Keeper, NodeEntry, RECORD_DEADLINE, SliceCopy, StandingEntry,
+    Answer, Ask, Copies, CopyEntry, Keeper, NodeEntry, RECORD_DEADLINE, SliceCopy, StandingEntry, Strategy,
     VolumeEntry, json, node_key,
 };
 use node::{Config, Control, StartError, Wanted};
 use rt::CoreId;
 use rt::sim::{DiskImage, NodeId, NodeStatus, World};
 use rt::sync::Receiver;
-use store::{LogTuning, NewDisk, VolumeKind};
+use store::{LogTuning, NewDisk, VolumeId, VolumeKind};
 
 use crate::layout::{self, Layout};
 use crate::plan::{Beside, Plan};
@@ -134,6 +134,8 @@ pub struct Cluster {
     disk_block: u32,
     /// Pools are in files, whose file systems may be full.
     in_files: bool,
+    /// The second node may go on alone with each volume.
+    pub forks: bool,
     /// Of each node.
     pub pools: Vec<Pool>,
     /// The first is the one that all kinds of hosts use.
@@ -240,8 +242,20 @@ impl Cluster {
         let witness = plan.witness.then(|| idle("witness"));
         let watcher = idle("watcher");
         let (cores, disk_block, in_files) = (plan.cores, plan.disk_block, plan.has_pools_in_files());
-        let mut cluster =
-            Cluster { world, record, servers, witness, watcher, cores, disk_block, in_files, pools, volumes };
+        let forks = plan.forks;
+        let mut cluster = Cluster {
+            world,
+            record,
+            servers,
+            witness,
+            watcher,
+            cores,
+            disk_block,
+            in_files,
+            forks,
+            pools,
+            volumes,
+        };
         cluster.found(plan);
         cluster
     }
@@ -267,15 +281,7 @@ impl Cluster {
         }
         if let Record::Raft(_) = *self.record {
             self.witness.iter().for_each(|witness| self.start_witness(*witness));
-            let voters = voters(nodes, self.witness.is_some());
-            let all_vote = || {
-                let status = |control: Rc<Control>| async move {
-                    let keeper = control.keeper()?;
-                    keeper.store().status(RECORD_DEADLINE).await.ok()
-                };
-                self.control(0, status).is_some_and(|status| status.voters.len() == voters)
-            };
-            assert!(wait(&self.world, MEETING_MAX, all_vote), "so many have a vote: {voters}");
+            self.wait_for_voters();
         }
         let all_there = || {
             let heard = |control: Rc<Control>| async move {
@@ -296,6 +302,43 @@ impl Cluster {
         }
         let all_serve = || (0..nodes).all(|index| self.serves(index));
         assert!(wait(&self.world, MEETING_MAX, all_serve), "all nodes serve");
+        if self.forks {
+            self.agree_to_forks();
+        }
+    }
+
+    /// Waits until as many have a vote in the record as are to have one.
+    fn wait_for_voters(&self) {
+        let voters = voters(self.servers.len(), self.witness.is_some());
+        let all_vote = || {
+            let status = |control: Rc<Control>| async move {
+                let keeper = control.keeper()?;
+                keeper.store().status(RECORD_DEADLINE).await.ok()
+            };
+            self.control(0, status).is_some_and(|status| status.voters.len() == voters)
+        };
+        assert!(wait(&self.world, MEETING_MAX, all_vote), "so many have a vote: {voters}");
+    }
+
+    /// Somebody agrees that a node goes on alone with each volume, and both nodes know.
+    fn agree_to_forks(&self) {
+        self.wait_for_voters();
+        for volume in &self.volumes {
+            let name = volume.name;
+            let agree = move |control: Rc<Control>| async move {
+                control.set_strategy(name, Strategy::Heartbeat, "sim").await
+            };
+            self.control(0, agree).expect("nothing has failed yet");
+        }
+        let all_know = || {
+            (0..self.servers.len()).all(|index| {
+                self.control(index, |control| async move {
+                    let volumes = control.keeper().expect("it has entered").volumes();
+                    volumes.iter().all(|volume| volume.strategy.is_some())
+                })
+            })
+        };
+        assert!(wait(&self.world, MEETING_MAX, all_know), "both nodes know what was agreed to");
     }
 
     /// Makes a volume and maps it for everybody; gives its key in the record.
@@ -508,6 +551,19 @@ impl Cluster {
         self.control(index, move |control| async move {
             let volumes = control.keeper().map_or_else(Vec::new, |keeper| keeper.volumes());
             volumes.len() == count && volumes.iter().all(|volume| volume.serving)
+        })
+    }
+
+    /// Whether a node has gone on alone with a volume, and that is not settled, as far as it knows; `None`: it does not know yet.
+    pub fn has_fork(&self, index: usize) -> Option<bool> {
+        if !self.is_started(index) {
+            return None;
+        }
+        let ids = self.volumes.iter().filter_map(|volume| VolumeId::parse(&self.entry_of(volume).id));
+        let ids: Vec<VolumeId> = ids.collect();
+        self.world.inspect(self.servers[index].machine, CoreId(0), || {
+            let keeper = Control::try_current()?.keeper()?;
+            Some(ids.iter().any(|id| keeper.has_fork(*id)))
         })
     }
 

@@ -57,6 +57,9 @@ const DONE: &[(&str, u64)] = &[
     ("fault of a second disk", 8),
     ("clock that leaps too far", 1),
     ("machine set back told at once", 1),
+    ("fork", 5),
+    ("fork settled", 5),
+    ("node that goes on alone looked at", 500),
 ];
 
 /// What the world does to nodes.

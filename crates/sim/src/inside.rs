@@ -3,11 +3,11 @@
 //! Of processes that run: what one that is down would say of its disk is looked at when it is back.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base::{BlockSize, ByteLen, ByteOffset};
-use node::copies::{Copies, SliceCopy, StandingEntry};
+use node::copies::{Copies, FORK_EPOCHS, SliceCopy, StandingEntry, VolumeEntry};
 use replica::{Config, Incarnation, Slot, Slots, Standing};
 use rt::CoreId;
 use rt::sim::NodeStatus;
@@ -37,6 +37,8 @@ pub struct Inside<'a> {
     block: u32,
     /// In which life and epoch each slice's copy acted last.
     acted: RefCell<BTreeMap<Place, (Incarnation, u64)>>,
+    /// Volumes with which a node has gone on alone, and in which epoch.
+    forked: RefCell<BTreeSet<(usize, u64)>>,
 }
 
 /// A copy of a slice at one moment.
@@ -68,7 +70,8 @@ impl<'a> Inside<'a> {
         block: BlockSize,
         counts: &'a Counts,
     ) -> Inside<'a> {
-        Inside { cluster, media, epochs, counts, block: block.bytes(), acted: RefCell::default() }
+        let (acted, forked) = (RefCell::default(), RefCell::default());
+        Inside { cluster, media, epochs, counts, block: block.bytes(), acted, forked }
     }
 
     /// Lets time pass, and looks again and again.
@@ -143,6 +146,9 @@ impl<'a> Inside<'a> {
         let epochs = self.epochs[*volume].borrow();
         // Those before anybody looked on are not known.
         let Some(entry) = epochs.get(&epoch) else {
+            if self.cluster.forks && epoch > FORK_EPOCHS {
+                return self.check_fork(copy, &epochs);
+            }
             return assert!(epochs.keys().next() > Some(&epoch), "node {} acts in epoch {epoch}", node + 1);
         };
         for (slot, state) in config.copies() {
@@ -154,6 +160,34 @@ impl<'a> Inside<'a> {
                 node + 1
             );
         }
+    }
+
+    /// A14: who acts in an epoch that the record does not have has gone on alone from one in which it was in sync, and the record has it in sync still.
+    fn check_fork(&self, copy: &Seen, epochs: &BTreeMap<u64, VolumeEntry>) {
+        let Seen { node, volume, slot, life, config, .. } = copy;
+        let in_sync = |entry: &VolumeEntry, slot: Slot| {
+            entry.copy_in(slot).is_some_and(|copy| copy.standing == StandingEntry::InSync)
+        };
+        let others =
+            config.copies().all(|(other, state)| other == *slot || state.standing == Standing::Outside);
+        assert!(
+            others && config.standing(*slot, *life) == Standing::InSync(*life),
+            "node {} has gone on alone, and not by itself: {config:?}",
+            node + 1
+        );
+        let parent = epochs.get(&(config.epoch.0 - FORK_EPOCHS));
+        let was = |entry: &VolumeEntry| in_sync(entry, *slot);
+        assert!(parent.is_none_or(was), "node {} has gone on alone from {parent:?}", node + 1);
+        let newest = epochs.values().next_back().expect("it began with one");
+        assert!(
+            in_sync(newest, *slot),
+            "node {} goes on alone, and the record has gone on: {newest:?}",
+            node + 1
+        );
+        if self.forked.borrow_mut().insert((*volume, config.epoch.0)) {
+            self.counts.count("fork");
+        }
+        self.counts.count("node that goes on alone looked at");
     }
 
     /// A5: nobody gives hosts anything while another acts in a later epoch, in which it is not in sync. A node whose clock

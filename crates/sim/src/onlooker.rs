@@ -1,12 +1,13 @@
-//! Follows the record and looks at each change of the volumes' configurations (A6).
+//! Follows the record and looks at each change of the volumes' configurations (A6); and no volume is ever split (A14).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cluster::Event;
-use node::copies::{StandingEntry, VolumeEntry};
+use node::copies::{CopyEntry, FORK_EPOCHS, StandingEntry, VolumeEntry, split_key};
 use rt::CoreId;
+use store::VolumeId;
 
 use crate::cluster::{Cluster, Volume};
 use crate::load::Counts;
@@ -22,6 +23,8 @@ pub fn start(cluster: &Cluster, counts: &Counts) -> Vec<Epochs> {
 fn look_on(cluster: &Cluster, volume: &Volume, counts: &Counts) -> Epochs {
     let entry = cluster.entry_of(volume);
     let epochs = Rc::new(RefCell::new(BTreeMap::from([(entry.epoch, entry)])));
+    let id = VolumeId::parse(&cluster.entry_of(volume).id).expect("nodes write what they can read");
+    let (split, forks) = (split_key(id), cluster.forks);
     let (seen, key, counts) = (Rc::clone(&epochs), volume.key.clone(), counts.clone());
     let record = Rc::clone(&cluster.record);
     let task = cluster.world.spawn_on(cluster.watcher, CoreId(0), move || async move {
@@ -29,11 +32,13 @@ fn look_on(cluster: &Cluster, volume: &Volume, counts: &Counts) -> Epochs {
         loop {
             let event = watch.next().await.expect("the record does not stop");
             let Event::Change(change) = event else { continue };
+            assert!(!change.writes.iter().any(|(changed, _)| *changed == split), "a volume is split");
             for (_, value) in change.writes.iter().filter(|(changed, _)| *changed == key) {
                 let value = value.as_ref().expect("nobody deletes the volume");
                 look(
                     serde_json::from_slice(value).expect("nodes write what they can read"),
                     &mut seen.borrow_mut(),
+                    forks,
                     &counts,
                 );
             }
@@ -43,14 +48,19 @@ fn look_on(cluster: &Cluster, volume: &Volume, counts: &Counts) -> Epochs {
     epochs
 }
 
-fn look(entry: VolumeEntry, seen: &mut BTreeMap<u64, VolumeEntry>, counts: &Counts) {
+fn look(entry: VolumeEntry, seen: &mut BTreeMap<u64, VolumeEntry>, forks: bool, counts: &Counts) {
     let last = *seen.keys().next_back().expect("it began with one");
     if entry.epoch <= last {
         // The watch begins in the past; and what is no change of members changes no epoch.
         assert!(entry.epoch > 0, "the first epoch is 1");
         return;
     }
-    assert_eq!(entry.epoch, last + 1, "an epoch was left out");
+    if forks && entry.epoch > FORK_EPOCHS && entry.epoch != last + 1 {
+        check_settled(&entry, seen);
+        counts.count("fork settled");
+    } else {
+        assert_eq!(entry.epoch, last + 1, "an epoch was left out");
+    }
     counts.count("epoch");
     let before =
         |node: u16| seen[&last].copies.iter().find(|copy| copy.node == node).map(|copy| &copy.standing);
@@ -61,7 +71,23 @@ fn look(entry: VolumeEntry, seen: &mut BTreeMap<u64, VolumeEntry>, counts: &Coun
             _ => {}
         }
     }
-    let in_sync = |copy: &&node::copies::CopyEntry| copy.standing == StandingEntry::InSync;
-    assert!(entry.copies.iter().any(|copy| in_sync(&copy)), "nobody is in sync: {entry:?}");
+    assert!(in_sync(&entry).next().is_some(), "nobody is in sync: {entry:?}");
     seen.insert(entry.epoch, entry);
+}
+
+/// The record learns that a node has gone on alone: its copy is the only one in sync, one epoch beyond its own, and was in sync in all
+/// that the record has had since the configuration from which it went on.
+fn check_settled(entry: &VolumeEntry, seen: &BTreeMap<u64, VolumeEntry>) {
+    let alone: Vec<u16> = in_sync(entry).map(|copy| copy.node).collect();
+    let parent = entry.epoch - 1 - FORK_EPOCHS;
+    let mut since = seen.range(parent..).map(|(_, entry)| entry).peekable();
+    assert!(since.peek().is_some(), "an epoch that no node has gone on from: {entry:?}");
+    for before in since {
+        let was = |node: &u16| in_sync(before).any(|copy| copy.node == *node);
+        assert!(alone.len() == 1 && alone.iter().all(was), "{entry:?} is settled after {before:?}");
+    }
+}
+
+fn in_sync(entry: &VolumeEntry) -> impl Iterator<Item = &CopyEntry> {
+    entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync)
 }

@@ -37,6 +37,9 @@ pub struct Plan {
     pub cores: usize,
     /// Two nodes have a witness for a third vote. Without it the first node has the only one; three nodes have a vote each.
     pub witness: bool,
+    /// The second of two nodes, which has no vote, may go on alone with each volume when it hears nothing of the first: somebody has agreed to the risk.
+    /// Such a plan has no fault by which both could go on, so that no volume may ever be split.
+    pub forks: bool,
     /// The nodes keep the cluster's record themselves, by Raft; else it is the simulator's.
     pub raft: bool,
     /// The volume's blocks.
@@ -120,12 +123,16 @@ impl Plan {
         let reads =
             (0..nodes).map(|_| Duration::from_micros([150, 150, 3_000, 60_000][rng.below(4) as usize]));
         let reads = reads.collect();
+        let cores = 1 + rng.below(2) as usize;
+        let witness = nodes == 2 && rng.one_in(2);
+        let forks = nodes == 2 && !witness && part_of(seed, "forks").one_in(2);
         Plan {
             reads,
             seed,
             nodes,
-            cores: 1 + rng.below(2) as usize,
-            witness: nodes == 2 && rng.one_in(2),
+            cores,
+            witness,
+            forks,
             raft: rng.one_in(2),
             block: if rng.one_in(4) { BlockSize::B512 } else { BlockSize::B4096 },
             disk_block: if part_of(seed, "disk block").one_in(2) { 4096 } else { 512 },
@@ -135,7 +142,7 @@ impl Plan {
             logs: draw_logs(seed),
             load,
             reservations: draw_reservations(seed),
-            harms: draw_harms(seed),
+            harms: draw_harms(seed, forks),
             times,
             gap,
             drifts,
@@ -188,9 +195,10 @@ impl Plan {
 }
 
 /// Each fault's measure hangs on the seed and its own name: a fault that is new changes nothing in plans that leave it out.
-fn draw_harms(seed: u64) -> Vec<(&'static Harm, u64)> {
+fn draw_harms(seed: u64, forks: bool) -> Vec<(&'static Harm, u64)> {
     let may_cost_full_copies = part_of(seed, "full copies").one_in(3);
-    let can = harm::ALL.iter().filter(|harm| may_cost_full_copies || !harm.costs_full_copies);
+    let can = harm::ALL.iter().filter(|harm| harm.plans.has(forks));
+    let can = can.filter(|harm| may_cost_full_copies || !harm.costs_full_copies);
     let drawn = can.map(|harm| {
         let mut rng = part_of(seed, harm.name);
         (harm, harm.weight * harm.measures[rng.below(harm.measures.len() as u64) as usize])
@@ -238,6 +246,7 @@ impl fmt::Display for Plan {
         let Plan { seed, nodes, cores, block, disk_block, load, times, gap, delay, break_one_in, .. } = self;
         let votes = match (nodes, self.witness) {
             (2, true) => "with a witness",
+            (2, false) if self.forks => "of which the first has the vote, and the second may continue alone,",
             (2, false) => "of which the first has the vote",
             _ => "with a vote each",
         };

@@ -208,6 +208,7 @@ fn come_in_sync(plan: &Plan, harms: &mut Harms<'_>) {
             && !harms.has_hung()
             && nodes.clone().all(|index| cluster.has_all(index))
             && nodes.clone().all(|index| cluster.is_started(index) && cluster.serves(index))
+            && nodes.clone().all(|index| cluster.has_fork(index) == Some(false))
     };
     if !wait(&cluster.world, IN_SYNC_MAX, all_serve) {
         let started = nodes.filter(|index| cluster.is_started(*index));

@@ -49,7 +49,9 @@ pub use self::linked::Linked;
 pub use self::lock::RangeLock;
 pub use self::progress::{Awaited, CopySync, KeptOut, SyncWait};
 pub use self::slice::{CachePolicy, Opening, SliceCopy};
-pub use self::strategy::{ForkRecord, SplitEntry, Strategy, StrategyEntry, alone, split_key, strategy_key};
+pub use self::strategy::{
+    FORK_EPOCHS, ForkRecord, SplitEntry, Strategy, StrategyEntry, alone, split_key, strategy_key,
+};
 pub use self::traffic::{Traffic, sum as sum_traffic};
 pub use self::verification::{
     DIFFERING, DifferingEntry, VERIFY_EVERY_MIN, VerificationEntry, VerificationProgress, Verified,

@@ -20,7 +20,8 @@ pub const STOP: Harm = Harm::new("clock stop", 8, |harms, victim, rng| {
         harms.stop_clock(victim.index, victim.other, rng);
     }
     can
-});
+})
+.may_split();
 
 /// A machine stands still for a moment, and then its clock leaps over that, as after a virtual machine was
 /// resumed: by as much as it missed, or by more, where a lease that it gave runs out too early by that and
@@ -31,7 +32,8 @@ pub const LEAP: Harm = Harm::new("clock leap", 6, |harms, victim, rng| {
         harms.leap_clock(victim.index, victim.other, rng);
     }
     can
-});
+})
+.may_split();
 
 /// Somebody sets a machine's time of day, forward or back.
 pub const TIME_OF_DAY: Harm = Harm::new("time of day set", 4, |harms, victim, rng| {

@@ -169,7 +169,7 @@ impl Harms<'_> {
                 Some(began) if now - *began < REOPENS_WITHIN => {}
                 Some(_) => {
                     self.counts.count("pool not opened anew");
-                    cluster.world.kill(self.machine(index));
+                    self.kill(index);
                     self.reopening.remove(&index);
                 }
             }

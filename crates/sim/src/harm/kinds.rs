@@ -5,8 +5,8 @@ use std::fmt;
 use base::Rng;
 
 use super::{
-    Harms, bad_blocks, clock, dead_disk, disk, full_disk, growth, lapse, last_words, network, pause, power,
-    process, record, relocation, set_back, stutter, turn,
+    Harms, bad_blocks, clock, dead_disk, disk, forks, full_disk, growth, lapse, last_words, network, pause,
+    power, process, record, relocation, set_back, stutter, turn,
 };
 
 /// A kind of fault: a constant in the file that carries it out, and a line in [`ALL`]. Nothing else names it.
@@ -21,6 +21,8 @@ pub struct Harm {
     pub floor: u64,
     /// Afterwards copies may have to copy everything: a run that has it in its plan does not look for that.
     pub costs_full_copies: bool,
+    /// In which plans it may be.
+    pub plans: Plans,
     /// Does it, if it can be done; answers whether it did. What it starts may outlast it.
     pub strike: fn(&mut Harms<'_>, Victim, &mut Rng) -> bool,
     /// Is called before each fault: ends what has lasted for long enough.
@@ -29,6 +31,28 @@ pub struct Harm {
     pub heal: fn(&mut Harms<'_>),
     /// What an administrator does about what it has left, once nothing fails any more. Is called again and again until all copies are in sync.
     pub repair: fn(&mut Harms<'_>),
+}
+
+/// Plans that may have a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plans {
+    /// Any.
+    All,
+    /// Those in which no node goes on alone ([`crate::Plan::forks`]).
+    WithoutForks,
+    /// Those in which one does.
+    WithForks,
+}
+
+impl Plans {
+    /// Whether one in which a node may go on alone, or none may, is among them.
+    pub fn has(self, forks: bool) -> bool {
+        match self {
+            Plans::All => true,
+            Plans::WithoutForks => !forks,
+            Plans::WithForks => forks,
+        }
+    }
 }
 
 /// On whom it falls, drawn by the seed.
@@ -60,6 +84,7 @@ impl Harm {
             measures,
             floor,
             costs_full_copies,
+            plans: Plans::All,
             strike,
             tick: nothing,
             heal: nothing,
@@ -75,6 +100,16 @@ impl Harm {
     /// It may cost a copy of everything: what must cost none would not be told from it, and so only a third of all plans may have such faults.
     pub const fn costs_full_copies(self) -> Harm {
         Harm { costs_full_copies: true, ..self }
+    }
+
+    /// Two nodes that are well may not hear each other by it, and both go on.
+    pub const fn may_split(self) -> Harm {
+        Harm { plans: Plans::WithoutForks, ..self }
+    }
+
+    /// It is about a node that goes on alone.
+    pub const fn of_forks(self) -> Harm {
+        Harm { plans: Plans::WithForks, ..self }
     }
 
     /// It happens at least so often in the seeds of a test run.
@@ -101,6 +136,7 @@ pub static ALL: &[Harm] = &[
     power::BLACK_OUT,
     process::START,
     process::STOP,
+    forks::VOTE_LOST,
     pause::PAUSE,
     clock::STOP,
     clock::LEAP,

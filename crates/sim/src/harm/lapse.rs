@@ -15,7 +15,8 @@ pub const LAPSE: Harm = Harm::new("lapse", 12, |harms, victim, rng| {
         harms.let_lapse(victim.index, rng);
     }
     can
-});
+})
+.may_split();
 
 /// How long a node is cut off at most for others to go on without it, and how often it is looked whether they do.
 const LAPSE_MAX: Duration = Duration::from_secs(2);

@@ -33,7 +33,7 @@ impl Harms<'_> {
         if rng.one_in(2) {
             self.power_loss(&[index]);
         } else {
-            world.kill(machine);
+            self.kill(index);
         }
         if !was_cut {
             world.heal(machine, deaf);

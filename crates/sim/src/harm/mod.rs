@@ -4,6 +4,7 @@ mod bad_blocks;
 mod clock;
 mod dead_disk;
 mod disk;
+mod forks;
 mod full_disk;
 mod growth;
 mod kinds;
@@ -164,9 +165,10 @@ impl<'a> Harms<'a> {
     /// Does what an administrator does when nothing fails any more; and starts nodes that are down.
     pub fn look_after(&mut self) {
         ALL.iter().for_each(|harm| (harm.repair)(self));
-        for index in (0..self.cluster.servers.len()).filter(|index| self.is_down(*index)).collect::<Vec<_>>()
-        {
-            self.start(index);
+        for index in 0..self.cluster.servers.len() {
+            if self.is_down(index) && self.may_start(index) {
+                self.start(index);
+            }
         }
         self.reach_record();
     }

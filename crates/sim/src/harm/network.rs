@@ -11,14 +11,16 @@ pub const CUT: Harm = Harm::new("cut", 6, |harms, victim, rng| {
     harms.cut(from, to);
     harms.cut(to, from);
     true
-});
+})
+.may_split();
 
 /// One node does not reach another, which reaches it.
 pub const CUT_ONE_WAY: Harm = Harm::new("cut one way", 5, |harms, victim, rng| {
     let (from, to) = harms.draw_link(victim, rng);
     harms.cut(from, to);
     true
-});
+})
+.may_split();
 
 /// A node reaches no other.
 pub const ISOLATE: Harm = Harm::new("isolation", 4, |harms, victim, _| {
@@ -29,7 +31,8 @@ pub const ISOLATE: Harm = Harm::new("isolation", 4, |harms, victim, _| {
         harms.cut(other, machine);
     }
     true
-});
+})
+.may_split();
 
 /// A host does not reach a node.
 pub const CUT_HOST: Harm = Harm::new("cut of a host", 3, |harms, victim, rng| {

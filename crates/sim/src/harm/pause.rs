@@ -23,6 +23,7 @@ pub const PAUSE: Harm = Harm {
         harms.paused.push((victim.index, until));
         true
     })
+    .may_split()
 };
 
 /// How long a paused process stands still at most: longer than a lease.

@@ -1,5 +1,7 @@
 //! Machines that lose power: what was not flushed is gone, wholly or in part.
 
+use std::collections::BTreeSet;
+
 use super::{Harm, Harms};
 
 /// A machine loses power.
@@ -21,9 +23,10 @@ impl Harms<'_> {
     /// Takes the power of these nodes away at once, and looks at their disks.
     pub(super) fn power_loss(&self, indices: &[usize]) {
         let cluster = self.cluster;
-        // The record may not know yet that a disk was set back.
-        let well: Vec<usize> =
-            indices.iter().copied().filter(|index| !self.holds_older_data(*index)).collect();
+        let indices: BTreeSet<usize> = indices.iter().flat_map(|index| self.lost_with(*index)).collect();
+        // The record may not know yet that a disk was set back, or that the other node has gone on alone.
+        let knows = |index: &usize| !self.holds_older_data(*index) && !self.is_left_behind(*index);
+        let well: Vec<usize> = indices.iter().copied().filter(knows).collect();
         let copies = cluster.volumes.iter().flat_map(|volume| well.iter().map(move |index| (volume, *index)));
         let in_sync: Vec<_> = copies.filter(|(volume, index)| cluster.has_in_sync(volume, *index)).collect();
         indices.iter().for_each(|index| cluster.world.crash(self.machine(*index)));

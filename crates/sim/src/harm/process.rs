@@ -12,7 +12,7 @@ use super::{Harm, Harms};
 /// A process is killed.
 pub const KILL: Harm = Harm::new("kill", 6, |harms, victim, _| {
     let up = harms.is_up(victim.index);
-    harms.cluster.world.kill(harms.machine(victim.index));
+    harms.kill(victim.index);
     up
 });
 
@@ -23,7 +23,9 @@ pub const KILL_AND_TELL: Harm =
 /// A node that is down is started.
 pub const START: Harm = Harm::new("start", 30, |harms, victim, _| {
     let nodes = harms.cluster.servers.len();
-    let down = (0..nodes).map(|at| (at + victim.index) % nodes).find(|at| harms.is_down(*at));
+    let down = (0..nodes)
+        .map(|at| (at + victim.index) % nodes)
+        .find(|at| harms.is_down(*at) && harms.may_start(*at));
     down.inspect(|index| harms.start(*index)).is_some()
 })
 .always();
@@ -31,7 +33,7 @@ pub const START: Harm = Harm::new("start", 30, |harms, victim, _| {
 /// A node is stopped as a service is.
 pub const STOP: Harm = Harm::new("orderly stop", 3, |harms, victim, _| {
     let cluster = harms.cluster;
-    if !cluster.is_started(victim.index) {
+    if !cluster.is_started(victim.index) || harms.lost_with(victim.index).len() > 1 {
         return false;
     }
     let handle = Handle::new(cluster.world.handle(harms.machine(victim.index)));
@@ -51,7 +53,6 @@ impl Harms<'_> {
 
     pub(super) fn kill_and_tell(&mut self, index: usize) -> bool {
         let cluster = self.cluster;
-        let (world, machine) = (&cluster.world, self.machine(index));
         // One that was told to stop may have ended by now.
         if !cluster.is_started(index) {
             return false;
@@ -60,9 +61,9 @@ impl Harms<'_> {
         if cluster.status(index) != NodeStatus::Running {
             return false;
         }
-        world.kill(machine);
+        self.kill(index);
         if let Some(will) = will {
-            drop(world.spawn_on(cluster.watcher, CoreId(0), move || async move {
+            drop(cluster.world.spawn_on(cluster.watcher, CoreId(0), move || async move {
                 // Who is not reached learns of it by silence.
                 let _ = will.carry_out(None, TELL_MAX).await;
             }));

@@ -176,7 +176,7 @@ impl Harms<'_> {
         for index in 0..self.cluster.servers.len() {
             if self.is_told_set_back(index) {
                 self.counts.count("machine set back noticed");
-                self.cluster.world.kill(self.machine(index));
+                self.kill(index);
             }
         }
     }

@@ -11,7 +11,7 @@ use super::lapse::LAPSE_LOOK;
 use super::{Harm, Harms, number};
 
 /// Members change while hosts hurry, and nodes hear of each change one after the other.
-pub const TURN: Harm = Harm::new("turn", 8, |harms, victim, rng| harms.turn(victim.index, rng));
+pub const TURN: Harm = Harm::new("turn", 8, |harms, victim, rng| harms.turn(victim.index, rng)).may_split();
 
 /// In a turn a node leaves, joins, and comes in sync.
 const TURNS: usize = 3;
