@@ -554,7 +554,8 @@ impl Cluster {
         })
     }
 
-    /// Whether a node has gone on alone with a volume, and that is not settled, as far as it knows; `None`: it does not know yet.
+    /// Whether a node has gone on alone with a volume, and that is not settled, as far as it knows; `None`:
+    /// it does not know yet.
     pub fn has_fork(&self, index: usize) -> Option<bool> {
         if !self.is_started(index) {
             return None;
@@ -679,7 +680,8 @@ impl Cluster {
         }
     }
 
-    /// Puts empty disks in the place of all disks of a node's pool: what is left of a pool that has lost one is of no use.
+    /// Puts empty disks in the place of all disks of a node's pool: what is left of a pool that has lost one
+    /// is of no use.
     pub fn put_blank_disks(&self, index: usize, pool: Pool) {
         for disk in pool.disks {
             self.put_disk(index, disk, DiskImage::new(DISK_BYTES, self.disk_block));

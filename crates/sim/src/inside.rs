@@ -162,7 +162,8 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// A14: who acts in an epoch that the record does not have has gone on alone from one in which it was in sync, and the record has it in sync still.
+    /// A14: who acts in an epoch that the record does not have has gone on alone from one in which it was in
+    /// sync, and the record has it in sync still.
     fn check_fork(&self, copy: &Seen, epochs: &BTreeMap<u64, VolumeEntry>) {
         let Seen { node, volume, slot, life, config, .. } = copy;
         let in_sync = |entry: &VolumeEntry, slot: Slot| {

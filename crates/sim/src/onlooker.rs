@@ -1,4 +1,5 @@
-//! Follows the record and looks at each change of the volumes' configurations (A6); and no volume is ever split (A14).
+//! Follows the record and looks at each change of the volumes' configurations (A6); and no volume is ever
+//! split (A14).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -75,8 +76,8 @@ fn look(entry: VolumeEntry, seen: &mut BTreeMap<u64, VolumeEntry>, forks: bool, 
     seen.insert(entry.epoch, entry);
 }
 
-/// The record learns that a node has gone on alone: its copy is the only one in sync, one epoch beyond its own, and was in sync in all
-/// that the record has had since the configuration from which it went on.
+/// The record learns that a node has gone on alone: its copy is the only one in sync, one epoch beyond its
+/// own, and was in sync in all that the record has had since the configuration from which it went on.
 fn check_settled(entry: &VolumeEntry, seen: &BTreeMap<u64, VolumeEntry>) {
     let alone: Vec<u16> = in_sync(entry).map(|copy| copy.node).collect();
     let parent = entry.epoch - 1 - FORK_EPOCHS;

@@ -149,7 +149,7 @@ fn disks_of(pool: PoolId) -> RangeInclusive<DiskPlace> {
 }
 
 /// On core 0, where the node's control is.
-fn with_control(what: impl FnOnce(&Control) + Send + 'static) {
+pub(super) fn with_control(what: impl FnOnce(&Control) + Send + 'static) {
     let tell = move || {
         if let Some(control) = Control::try_current() {
             what(&control);

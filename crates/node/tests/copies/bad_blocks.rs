@@ -20,13 +20,17 @@ pub(super) fn marked(lba: u64) -> u64 {
 impl Cluster {
     /// Where on its node's disk the copy has the block that holds this value in each word.
     pub(super) fn place_of(&self, index: usize, value: u64) -> u64 {
+        self.places_of(index, value.to_le_bytes()).next().expect("it is on the disk")
+    }
+
+    /// Where blocks on a node's disk begin with these bytes.
+    pub(super) fn places_of(&self, index: usize, start: [u8; 8]) -> impl Iterator<Item = u64> {
         let image = self.world.disk_image(self.servers[index], DISK);
-        let mut word = [0; 8];
-        let at = (0..image.size()).step_by(SIZE.bytes() as usize).find(|at| {
-            image.read(*at, &mut word);
-            u64::from_le_bytes(word) == value
-        });
-        at.expect("it is on the disk")
+        (0..image.size()).step_by(SIZE.bytes() as usize).filter(move |at| {
+            let mut found = [0; 8];
+            image.read(*at, &mut found);
+            found == start
+        })
     }
 
     /// The node's disk does not read these blocks any more, which hold what [`marked`] says.
@@ -642,22 +646,13 @@ fn a_block_whose_error_comes_late_is_told_and_written_again() {
 /// other.
 #[test]
 fn a_bad_page_of_the_dirty_map_is_told() {
-    const PAGE: &[u8] = b"URSADMAP";
     let cluster = Cluster::new(1, 2, 2);
     cluster.add_volume(VolumeKind::Thick, 2);
     cluster.world.crash(cluster.servers[1]);
     cluster.world.run_for(Duration::from_secs(2));
     cluster.write_marked([3]);
     cluster.world.crash(cluster.servers[0]);
-    let image = cluster.world.disk_image(cluster.servers[0], std::path::Path::new(DISK));
-    let mut start = [0; 8];
-    let pages: Vec<u64> = (0..image.size())
-        .step_by(4096)
-        .filter(|at| {
-            image.read(*at, &mut start);
-            start == PAGE
-        })
-        .collect();
+    let pages: Vec<u64> = cluster.places_of(0, *b"URSADMAP").collect();
     assert!(!pages.is_empty(), "what the other copy misses is noted");
     let faults = DiskFaults::default().remapping();
     let faults = pages.into_iter().fold(faults, |faults, at| faults.with_unreadable(at..at + 512));

@@ -63,18 +63,12 @@ fn without_another_copy_a_block_that_has_rotted_is_a_medium_error_until_it_is_wr
 /// Its volume had one copy less, and only a line in the node's log said why.
 #[test]
 fn a_copy_whose_log_is_damaged_is_told() {
-    const ROOT: &[u8] = b"URSALOGR";
     let cluster = Cluster::new(1, 2, 2);
     cluster.add_volume(VolumeKind::Log, 2);
     cluster.write_marked([3]);
     cluster.world.crash(cluster.servers[1]);
-    let image = cluster.world.disk_image(cluster.servers[1], std::path::Path::new(DISK));
-    let mut slot = [0; 4096];
-    for at in (0..image.size()).step_by(slot.len()) {
-        image.read(at, &mut slot);
-        if slot.starts_with(ROOT) {
-            cluster.world.corrupt_disk(cluster.servers[1], DISK, at + 512..at + 1024);
-        }
+    for root in cluster.places_of(1, *b"URSALOGR") {
+        cluster.world.corrupt_disk(cluster.servers[1], DISK, root + 512..root + 1024);
     }
     cluster.start(1);
     cluster.world.run_for(Duration::from_secs(10));

@@ -1,7 +1,9 @@
-//! A node of two that goes on alone, as somebody has agreed to (`docs/why/forks.md`), because the one with the only vote is lost.
+//! A node of two that goes on alone, as somebody has agreed to (`docs/why/forks.md`), because the one with
+//! the only vote is lost.
 //!
-//! No volume may be split here. So where the second node has gone on alone, and that is not settled, the first one does not run without
-//! it: it would go on itself after five seconds, and rightly. It is started when the other one is there, and it is lost together with that.
+//! No volume may be split here. So where the second node has gone on alone, and that is not settled, the
+//! first one does not run without it: it would go on itself after five seconds, and rightly. It is started
+//! when the other one is there, and it is lost together with that.
 
 use std::time::Duration;
 
@@ -20,7 +22,8 @@ const ALONE: usize = 1;
 /// Bytes of its own record where it has such a volume there.
 const FORK_KEY: &[u8] = b"fork/";
 
-/// How long it takes at most until a node goes on alone, where all else is well: five seconds of silence, and leases.
+/// How long it takes at most until a node goes on alone, where all else is well: five seconds of silence, and
+/// leases.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(8);
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -66,7 +69,8 @@ impl Harms<'_> {
         true
     }
 
-    /// Whether the second node has gone on alone with a volume, or its next life may find that it has, and that is not settled.
+    /// Whether the second node has gone on alone with a volume, or its next life may find that it has, and
+    /// that is not settled.
     fn is_forked(&self) -> bool {
         let cluster = self.cluster;
         let may_find_it = || contains(&cluster.node_record(ALONE), FORK_KEY);

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use base::{BlockCount, BlockSize};
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{AccessState, LuConfig, LuState};
-use rt::CoreId;
 use store::{CoreDisks, Pool, PoolId, SliceError, SliceSpec, Stripe, VolumeInfo};
 
 use super::super::change::{Changing, WaitsFor};
 use super::super::copies::Worth;
+use super::super::read_errors::with_control;
 use super::super::{Control, ControlError, CopyOpening};
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::{Paths, Unit, identity};
@@ -214,8 +214,7 @@ fn tell_unopened(opening: &Opening, slice: u16, source: SliceError) {
     let (pool, id) = (opening.pool, opening.id);
     let error = &source as &dyn std::error::Error;
     tracing::error!(volume = %id, slice, error, "a slice cannot be opened");
-    rt::send(CoreId(0), move || {
-        let Some(control) = Control::try_current() else { return };
+    with_control(move |control| {
         let open = control.open_pools().into_iter().find(|open| open.id() == pool);
         if let Some((pool, info)) = open.and_then(|pool| pool.volume(id).map(|info| (pool, info))) {
             let error = ControlError::SliceUnopened { volume: info.name, pool: pool.name(), source };
