@@ -444,6 +444,9 @@ pub enum ControlError {
         "node {0} is up: only the last surviving node can be forced into a new cluster; bring back a majority of the voters, or stop node {0} for good"
     )]
     NodeIsThere(u16),
+    /// What was not found may exist: this node's copy of the cluster's record was behind.
+    #[error("this node was still catching up with the cluster's record")]
+    RecordBehind,
     /// What the cluster said.
     #[error(transparent)]
     Cluster(#[from] ClusterError),

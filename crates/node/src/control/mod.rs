@@ -4,6 +4,7 @@
 //! record), then tell every core. Changes of one thing wait for each other ([`turns`]), and nobody waits for one without
 //! end ([`change`]); none of them is on the way of I/O. What a change needs of the wall clock it is told by the caller.
 
+mod absence;
 mod access;
 mod addresses;
 mod change;

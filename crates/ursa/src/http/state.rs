@@ -71,6 +71,10 @@ impl State {
         T: Send + 'static,
         F: Future<Output = Result<T, ControlError>> + 'static,
     {
-        Ok(self.node.call(function).await??)
+        let call = |control: Rc<Control>| async move {
+            let work = function(control.clone());
+            control.certainly(work).await
+        };
+        Ok(self.node.call(call).await??)
     }
 }

@@ -49,7 +49,7 @@ const COMMON: [(Status, &str, &str); 12] = [
     (
         Status::SERVICE_UNAVAILABLE,
         "Unavailable",
-        "With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `cluster_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unavailable`, `node_unreachable`, `copy_unreachable` (nothing was done), `too_many_keys`",
+        "With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `record_behind` (what was not found may exist), `cluster_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unavailable`, `node_unreachable`, `copy_unreachable` (nothing was done), `too_many_keys`",
     ),
     (
         Status::GATEWAY_TIMEOUT,

@@ -130,6 +130,11 @@ impl From<ControlError> for Refusal {
                 Refusal::new(CONFLICT, "takes_part", "this node is an active member of its cluster")
                     .hint(format!("to remove it, run `ursa node remove {node}` on another node"))
             }
+            E::RecordBehind => {
+                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_behind", error.to_string())
+                    .hint("repeat the command")
+                    .retry_after(1)
+            }
             E::NoCluster => Refusal::new(CONFLICT, "no_cluster", "this node is not in a cluster")
                 .hint("create one with `ursa node init`, or join one with `ursa node join`"),
             E::Enter(error) => cluster::not_entered(&error),
