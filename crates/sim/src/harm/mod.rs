@@ -140,7 +140,9 @@ impl<'a> Harms<'a> {
         let nodes = self.cluster.servers.len() as u64;
         let index = rng.below(nodes) as usize;
         let other = (index + 1 + rng.below(nodes - 1) as usize) % nodes as usize;
-        let done = (harm.strike)(self, Victim { index, other }, rng);
+        // A disk beside it that fails is then a second loss, of what has everything.
+        let is_one_too_many = harm.costs_full_copies && self.trusts_older_data();
+        let done = !is_one_too_many && (harm.strike)(self, Victim { index, other }, rng);
         if done {
             self.counts.count(harm.name);
             self.cluster.world.note(format!("{harm:?} {} {}", index + 1, other + 1));

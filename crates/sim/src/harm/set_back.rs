@@ -144,6 +144,15 @@ impl Harms<'_> {
         self.older.iter().any(|older| older.index == index && !is_back(older))
     }
 
+    /// Whether the record has copies in sync that were set back, as nobody has noticed it yet.
+    pub(super) fn trusts_older_data(&self) -> bool {
+        let is_trusted = |Older { index, pools, .. }: &Older| {
+            let mut volumes = self.cluster.volumes.iter().filter(|volume| pools.contains(&volume.pool));
+            self.holds_older_data(*index) && volumes.any(|volume| self.cluster.has_in_sync(volume, *index))
+        };
+        self.older.iter().any(is_trusted)
+    }
+
     /// A machine that was set back is started while all else is well: people are told.
     fn expect_told(&mut self, index: usize) {
         self.start(index);
