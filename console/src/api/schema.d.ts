@@ -4398,7 +4398,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `cluster_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unavailable`, `node_unreachable`, `copy_unreachable` (nothing was done), `too_many_keys` */
+        /** @description With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `record_behind` (what was not found may exist), `cluster_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unavailable`, `node_unreachable`, `copy_unreachable` (nothing was done), `too_many_keys` */
         Unavailable: {
             headers: {
                 [name: string]: unknown;
