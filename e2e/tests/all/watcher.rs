@@ -62,7 +62,8 @@ fn a_node_of_a_cluster_has_a_watcher_that_needs_next_to_nothing() {
     wait(WATCHER_LIMIT, "another watcher", || watchers(one).iter().any(|pid| *pid != other));
     assert_eq!(watchers(nodes[0].pid()), [found], "it does not mind SIGTERM");
 
-    // Killed, and started again at once: its ports and its directory are free. Its watcher knows of both others by then.
+    // Killed, and started again at once: its ports and its directory are free. Its watcher knows of both others
+    // by then.
     thread::sleep(HANDED_WITHIN);
     let dead = nodes[0].pid();
     nodes[0].kill();

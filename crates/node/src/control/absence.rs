@@ -1,17 +1,20 @@
 //! Whether something that was not found does not exist.
 //!
-//! A node answers from its own copy of the cluster's record. That copy is behind after a restart, until the leader is heard from, and for as long as
-//! the node is cut off. A script takes "not found" for "deleted", so the answer is given only after the record's majority was asked.
+//! A node answers from its own copy of the cluster's record. That copy is behind after a restart, until the
+//! leader is heard from, and for as long as the node is cut off. A script takes "not found" for "deleted", so
+//! the record's majority is asked first.
 
 use super::cluster::CLUSTER;
 use super::{Control, ControlError};
 use crate::copies::{ClusterError, RECORD_DEADLINE};
 
 impl Control {
-    /// Does `work`; if it ends in [`ControlError::NotFound`], makes sure that this node's copy of the record was current.
+    /// Does `work`; if it ends in [`ControlError::NotFound`], makes sure that this node's copy of the record
+    /// was current.
     ///
     /// # Errors
-    /// Those of `work`. In place of "not found": [`ControlError::RecordBehind`], and [`ControlError::Cluster`] and others if it cannot be made sure.
+    /// Those of `work`. In place of "not found": [`ControlError::RecordBehind`], or why the record could not be
+    /// asked.
     pub async fn certainly<T>(
         &self,
         work: impl Future<Output = Result<T, ControlError>>,
