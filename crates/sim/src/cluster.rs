@@ -134,7 +134,7 @@ pub struct Cluster {
     disk_block: u32,
     /// Pools are in files, whose file systems may be full.
     in_files: bool,
-    /// The second node may go on alone with each volume.
+    /// The second node may continue alone with each volume.
     pub forks: bool,
     /// Of each node.
     pub pools: Vec<Pool>,
@@ -320,7 +320,7 @@ impl Cluster {
         assert!(wait(&self.world, MEETING_MAX, all_vote), "so many have a vote: {voters}");
     }
 
-    /// Somebody agrees that a node goes on alone with each volume, and both nodes know.
+    /// Somebody agrees that a node continues alone with each volume, and both nodes know.
     fn agree_to_forks(&self) {
         self.wait_for_voters();
         for volume in &self.volumes {
@@ -554,7 +554,7 @@ impl Cluster {
         })
     }
 
-    /// Whether a node has gone on alone with a volume, and that is not settled, as far as it knows; `None`:
+    /// Whether a node has continued alone with a volume, and that is not settled, as far as it knows; `None`:
     /// it does not know yet.
     pub fn has_fork(&self, index: usize) -> Option<bool> {
         if !self.is_started(index) {

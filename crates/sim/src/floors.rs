@@ -59,7 +59,7 @@ const DONE: &[(&str, u64)] = &[
     ("machine set back told at once", 1),
     ("fork", 5),
     ("fork settled", 5),
-    ("node that goes on alone looked at", 500),
+    ("node that continues alone looked at", 500),
 ];
 
 /// What the world does to nodes.

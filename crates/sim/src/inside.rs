@@ -37,7 +37,7 @@ pub struct Inside<'a> {
     block: u32,
     /// In which life and epoch each slice's copy acted last.
     acted: RefCell<BTreeMap<Place, (Incarnation, u64)>>,
-    /// Volumes with which a node has gone on alone, and in which epoch.
+    /// Volumes with which a node has continued alone, and in which epoch.
     forked: RefCell<BTreeSet<(usize, u64)>>,
 }
 
@@ -162,8 +162,8 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// A14: who acts in an epoch that the record does not have has gone on alone from one in which it was in
-    /// sync, and the record has it in sync still.
+    /// A14: who acts in an epoch that the record does not have has continued alone from one in which it was
+    /// in sync, and the record has it in sync still.
     fn check_fork(&self, copy: &Seen, epochs: &BTreeMap<u64, VolumeEntry>) {
         let Seen { node, volume, slot, life, config, .. } = copy;
         let in_sync = |entry: &VolumeEntry, slot: Slot| {
@@ -173,22 +173,22 @@ impl<'a> Inside<'a> {
             config.copies().all(|(other, state)| other == *slot || state.standing == Standing::Outside);
         assert!(
             others && config.standing(*slot, *life) == Standing::InSync(*life),
-            "node {} has gone on alone, and not by itself: {config:?}",
+            "node {} has continued alone, and not by itself: {config:?}",
             node + 1
         );
         let parent = epochs.get(&(config.epoch.0 - FORK_EPOCHS));
         let was = |entry: &VolumeEntry| in_sync(entry, *slot);
-        assert!(parent.is_none_or(was), "node {} has gone on alone from {parent:?}", node + 1);
+        assert!(parent.is_none_or(was), "node {} has continued alone from {parent:?}", node + 1);
         let newest = epochs.values().next_back().expect("it began with one");
         assert!(
             in_sync(newest, *slot),
-            "node {} goes on alone, and the record has gone on: {newest:?}",
+            "node {} continues alone, and the record has moved on: {newest:?}",
             node + 1
         );
         if self.forked.borrow_mut().insert((*volume, config.epoch.0)) {
             self.counts.count("fork");
         }
-        self.counts.count("node that goes on alone looked at");
+        self.counts.count("node that continues alone looked at");
     }
 
     /// A5: nobody gives hosts anything while another acts in a later epoch, in which it is not in sync. A node whose clock

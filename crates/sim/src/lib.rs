@@ -13,7 +13,7 @@
 //! | A11 COMPARE AND WRITE is one step | [`exchanges`], by `load::exchange` |
 //! | A12 what was answered is not undone by what came before it, by whichever path | `load::own` |
 //! | A13 all come in sync when nothing fails any more; then copies are equal and dirty maps empty | `run` |
-//! | A14 no volume is split, and who goes on alone is in sync by the record | [`onlooker`], [`inside`] |
+//! | A14 no volume is split, and who continues alone is in sync by the record | [`onlooker`], [`inside`] |
 //!
 //! The cluster's record is kept by the nodes, by Raft, in half of the seeds, and in the others it is the simulator's own (`cluster::memory`): who reaches it is
 //! what Raft would make of the network.

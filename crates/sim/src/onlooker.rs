@@ -76,13 +76,13 @@ fn look(entry: VolumeEntry, seen: &mut BTreeMap<u64, VolumeEntry>, forks: bool, 
     seen.insert(entry.epoch, entry);
 }
 
-/// The record learns that a node has gone on alone: its copy is the only one in sync, one epoch beyond its
-/// own, and was in sync in all that the record has had since the configuration from which it went on.
+/// The record learns that a node has continued alone: its copy is the only one in sync, one epoch beyond its
+/// own, and was in sync in all that the record has had since the configuration from which it continued.
 fn check_settled(entry: &VolumeEntry, seen: &BTreeMap<u64, VolumeEntry>) {
     let alone: Vec<u16> = in_sync(entry).map(|copy| copy.node).collect();
     let parent = entry.epoch - 1 - FORK_EPOCHS;
     let mut since = seen.range(parent..).map(|(_, entry)| entry).peekable();
-    assert!(since.peek().is_some(), "an epoch that no node has gone on from: {entry:?}");
+    assert!(since.peek().is_some(), "an epoch that no node has continued from: {entry:?}");
     for before in since {
         let was = |node: &u16| in_sync(before).any(|copy| copy.node == *node);
         assert!(alone.len() == 1 && alone.iter().all(was), "{entry:?} is settled after {before:?}");

@@ -37,9 +37,9 @@ pub struct Plan {
     pub cores: usize,
     /// Two nodes have a witness for a third vote. Without it the first node has the only one; three nodes have a vote each.
     pub witness: bool,
-    /// The second of two nodes, which has no vote, may go on alone with each volume when it hears nothing of
-    /// the first: somebody has agreed to the risk. Such a plan has no fault by which both could go on, so
-    /// that no volume may ever be split.
+    /// The second of two nodes, which has no vote, may continue alone with each volume when it hears nothing
+    /// of the first: somebody has agreed to the risk. Such a plan has no fault by which both could continue,
+    /// so that no volume may ever be split.
     pub forks: bool,
     /// The nodes keep the cluster's record themselves, by Raft; else it is the simulator's.
     pub raft: bool,

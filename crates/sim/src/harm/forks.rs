@@ -1,8 +1,8 @@
-//! A node of two that goes on alone, as somebody has agreed to (`docs/why/forks.md`), because the one with
+//! A node of two that continues alone, as somebody has agreed to (`docs/why/forks.md`), because the one with
 //! the only vote is lost.
 //!
-//! No volume may be split here. So where the second node has gone on alone, and that is not settled, the
-//! first one does not run without it: it would go on itself after five seconds, and rightly. It is started
+//! No volume may be split here. So where the second node has continued alone, and that is not settled, the
+//! first one does not run without it: it would continue itself after five seconds, and rightly. It is started
 //! when the other one is there, and it is lost together with that.
 
 use std::time::Duration;
@@ -11,19 +11,19 @@ use base::Rng;
 
 use super::{Harm, Harms};
 
-/// The node with the vote is lost, mostly for so long that the other one goes on alone.
+/// The node with the vote is lost, mostly for so long that the other one continues alone.
 pub const VOTE_LOST: Harm =
     Harm::new("loss of the vote", 16, |harms, _, rng| harms.lose_vote(rng)).always().of_forks().floor(10);
 
 /// The node with the vote.
 const VOTER: usize = 0;
-/// The one that goes on alone.
+/// The one that continues alone.
 const ALONE: usize = 1;
 /// Bytes of its own record where it has such a volume there.
 const FORK_KEY: &[u8] = b"fork/";
 
-/// How long it takes at most until a node goes on alone, where all else is well: five seconds of silence, and
-/// leases.
+/// How long it takes at most until a node continues alone, where all else is well: five seconds of silence,
+/// and leases.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(8);
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -69,7 +69,7 @@ impl Harms<'_> {
         true
     }
 
-    /// Whether the second node has gone on alone with a volume, or its next life may find that it has, and
+    /// Whether the second node has continued alone with a volume, or its next life may find that it has, and
     /// that is not settled.
     fn is_forked(&self) -> bool {
         let cluster = self.cluster;

@@ -38,14 +38,14 @@ pub struct Harm {
 pub enum Plans {
     /// Any.
     All,
-    /// Those in which no node goes on alone ([`crate::Plan::forks`]).
+    /// Those in which no node continues alone ([`crate::Plan::forks`]).
     WithoutForks,
     /// Those in which one does.
     WithForks,
 }
 
 impl Plans {
-    /// Whether one in which a node may go on alone, or none may, is among them.
+    /// Whether one in which a node may continue alone, or none may, is among them.
     pub fn has(self, forks: bool) -> bool {
         match self {
             Plans::All => true,
@@ -107,7 +107,7 @@ impl Harm {
         Harm { plans: Plans::WithoutForks, ..self }
     }
 
-    /// It is about a node that goes on alone.
+    /// It is about a node that continues alone.
     pub const fn of_forks(self) -> Harm {
         Harm { plans: Plans::WithForks, ..self }
     }

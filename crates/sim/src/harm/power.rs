@@ -24,7 +24,7 @@ impl Harms<'_> {
     pub(super) fn power_loss(&self, indices: &[usize]) {
         let cluster = self.cluster;
         let indices: BTreeSet<usize> = indices.iter().flat_map(|index| self.lost_with(*index)).collect();
-        // The record may not know yet that a disk was set back, or that the other node has gone on alone.
+        // The record may not know yet that a disk was set back, or that the other node has continued alone.
         let knows = |index: &usize| !self.holds_older_data(*index) && !self.is_left_behind(*index);
         let well: Vec<usize> = indices.iter().copied().filter(knows).collect();
         let copies = cluster.volumes.iter().flat_map(|volume| well.iter().map(move |index| (volume, *index)));
