@@ -4,23 +4,24 @@
 //! leader is heard from, and for as long as the node is cut off. A script takes "not found" for "deleted", so
 //! the record's majority is asked first.
 
-use super::cluster::CLUSTER;
+use std::rc::Rc;
+
 use super::{Control, ControlError};
 use crate::copies::{ClusterError, RECORD_DEADLINE};
 
 impl Control {
-    /// Does `work`; if it ends in [`ControlError::NotFound`], makes sure that this node's copy of the record
-    /// was current.
+    /// Does `work`; if it ends in [`ControlError::NotFound`] and this node's copy of the record may have been
+    /// behind, catches up and does it once more.
     ///
     /// # Errors
     /// Those of `work`. In place of "not found": [`ControlError::RecordBehind`], or why the record could not be
     /// asked.
-    pub async fn certainly<T>(
-        &self,
-        work: impl Future<Output = Result<T, ControlError>>,
-    ) -> Result<T, ControlError> {
+    pub async fn certainly<T, F>(self: &Rc<Self>, work: impl Fn(Rc<Self>) -> F) -> Result<T, ControlError>
+    where
+        F: Future<Output = Result<T, ControlError>>,
+    {
         let before = self.keeper().map(|keeper| keeper.acts_by());
-        let refused = match work.await {
+        let refused = match work(self.clone()).await {
             Err(refused @ ControlError::NotFound { kind, .. }) if is_of_record(kind) => refused,
             other => return other,
         };
@@ -28,13 +29,17 @@ impl Control {
             Err(ControlError::NoCluster) => return Err(refused),
             keeper => keeper?,
         };
-        let store = keeper.store();
-        store.get(CLUSTER, RECORD_DEADLINE).await.map_err(ClusterError::from)?;
-        let current = store.status(RECORD_DEADLINE).await.map_err(ClusterError::from)?.revision;
-        match before.is_some_and(|before| before.0 >= current.0) {
-            true => Err(refused),
-            false => Err(ControlError::RecordBehind),
+        // Of what exists, and not of the last change: a site's own etcd counts what others write, too.
+        let current = keeper.store().list("", RECORD_DEADLINE).await.map_err(ClusterError::from)?;
+        let newest = current.entries.values().map(|entry| entry.revision.0).max().unwrap_or(0);
+        if before.is_some_and(|before| before.0 >= newest) {
+            return Err(refused);
         }
+        if !keeper.until(RECORD_DEADLINE, || keeper.acts_by().0 >= newest).await {
+            return Err(ControlError::RecordBehind);
+        }
+        // What it does not find now did not exist when the record was asked, whatever has changed since.
+        work(self.clone()).await
     }
 }
 

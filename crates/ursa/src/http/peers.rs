@@ -120,7 +120,7 @@ pub(super) async fn list<T, F>(
     state: &State,
     asked: Asked,
     kind: &'static str,
-    own: impl FnOnce(Rc<Control>) -> F + Send + 'static,
+    own: impl FnOnce(Rc<Control>) -> F + Clone + Send + 'static,
 ) -> Result<List<T>, Refusal>
 where
     T: DeserializeOwned + Send + 'static,
@@ -142,8 +142,8 @@ where
 pub(super) async fn gather<T, F>(
     state: &State,
     asked: Asked,
-    question: impl Fn(u16) -> String + Send + 'static,
-    own: impl FnOnce(Rc<Control>, bool) -> F + Send + 'static,
+    question: impl Fn(u16) -> String + Clone + Send + 'static,
+    own: impl FnOnce(Rc<Control>, bool) -> F + Clone + Send + 'static,
 ) -> Result<(T, Answers), Refusal>
 where
     T: Send + 'static,

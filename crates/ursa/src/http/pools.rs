@@ -329,7 +329,7 @@ fn made(pool: Pool) -> Response {
 async fn with<F>(
     state: &State,
     node: Option<u16>,
-    act: impl FnOnce(Rc<Control>) -> F + Send + 'static,
+    act: impl FnOnce(Rc<Control>) -> F + Clone + Send + 'static,
 ) -> Result<Pool, Refusal>
 where
     F: Future<Output = Result<PoolStatus, ControlError>> + 'static,

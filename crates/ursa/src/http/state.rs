@@ -59,21 +59,21 @@ pub struct State {
 }
 
 impl State {
-    /// Runs an async function with the node's control.
+    /// Runs an async function with the node's control. It runs twice if it does not find something while the
+    /// node is behind the cluster's record.
     ///
     /// # Errors
     /// What the function refuses, and a node that does not run.
     pub async fn call<T, F>(
         &self,
-        function: impl FnOnce(Rc<Control>) -> F + Send + 'static,
+        function: impl FnOnce(Rc<Control>) -> F + Clone + Send + 'static,
     ) -> Result<T, Refusal>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, ControlError>> + 'static,
     {
         let call = |control: Rc<Control>| async move {
-            let work = function(control.clone());
-            control.certainly(work).await
+            control.certainly(|control| function.clone()(control)).await
         };
         Ok(self.node.call(call).await??)
     }

@@ -108,7 +108,7 @@ pub(super) async fn forget(
 async fn looked<T, F>(
     state: &State,
     node: Option<u16>,
-    look: impl FnOnce(Rc<Control>) -> F + Send + 'static,
+    look: impl FnOnce(Rc<Control>) -> F + Clone + Send + 'static,
 ) -> Result<T, Refusal>
 where
     T: Send + 'static,

@@ -52,6 +52,25 @@ fn make(rig: &Rig, name: &str) -> Answer {
     rig.post("/v1/volumes", json!({"name": name, "size": 4 * MIB, "nodes": [1], "map": false}))
 }
 
+/// A script takes "not found" for "deleted", and makes what it did not find.
+#[test]
+fn what_one_node_has_made_is_found_by_the_other_at_once() {
+    let (first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    for number in 0..20 {
+        let name = format!("v{number}");
+        let far = json!({"name": name, "size": 2 * MIB, "nodes": [2], "map": false});
+        first.post("/v1/volumes", far).json(201);
+        // The node with the copy writes to the record now.
+        let lost = json!({"name": "lost", "size": 2 * MIB, "nodes": [2], "host": "nobody"});
+        first.post("/v1/volumes", lost).refused(404, "host_not_found");
+        first.get("/v1/volumes/nothing").refused(404, "volume_not_found");
+        second.get(&format!("/v1/volumes/{name}")).json(200);
+        second.delete(&format!("/v1/volumes/{name}")).empty(204);
+        first.get(&format!("/v1/volumes/{name}")).refused(404, "volume_not_found");
+    }
+}
+
 #[test]
 fn what_a_node_without_a_copy_is_asked_for_is_carried_out_by_one_that_has_one() {
     let (first, second) = (Rig::new(), Rig::new());
