@@ -3,7 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{BlockCount, BlockSize, ByteLen, Lba};
+use base::{BlockCount, BlockSize, Buf, ByteLen, Chain, Lba};
+use initiator::command::CompareAndWrite;
 use initiator::{Error, Lun, Session, Transfer};
 use node::Config;
 use node::control::{FaultKind, PoolSpec, TargetSpec};
@@ -107,6 +108,16 @@ fn a_block_that_cannot_be_read_is_named() {
             for (start, blocks) in [(300, 1), (290, 20), (200, 400)] {
                 let error = read(&session, 0, start, blocks).await.unwrap_err();
                 assert_eq!(error.sense(), Some((MEDIUM_ERROR, 0x1100)), "unrecovered read error: {error}");
+                assert_eq!(information(&error), Some(300));
+            }
+            let (compare, size) = (Chain::from(Buf::zeroed(4096)), BlockSize::B4096);
+            let exchange = CompareAndWrite { lba: Lba(300), compare: compare.clone(), write: compare, size };
+            let compared = session.compare_and_write(Lun(0), exchange).await;
+            // VERIFY (10) of blocks 290 to 309.
+            let verify = Cdb([0x2f, 0, 0, 0, 1, 34, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0]);
+            let verified = session.command(Lun(0), verify, Transfer::None).await.map(drop);
+            for error in [compared.unwrap_err(), verified.unwrap_err()] {
+                assert_eq!(error.sense(), Some((MEDIUM_ERROR, 0x1100)), "{error}");
                 assert_eq!(information(&error), Some(300));
             }
             read(&session, 0, 200, 100).await.unwrap();
@@ -347,6 +358,34 @@ fn a_reservation_that_cannot_be_stored_has_failed() {
         }
         assert!(session.read_keys(Lun(0)).await.unwrap().is_empty());
     });
+}
+
+/// The pool may hold the change that it could not store: the next life would find it.
+#[test]
+fn nothing_is_answered_that_rests_on_a_reservation_that_could_not_be_stored() {
+    let rig = Rig::new(1, 2);
+    rig.add(Shape::thick());
+    let client = rig.client("client");
+    let session = client.run(|portal| log_in(portal, "client", 0));
+    let faults = DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() };
+    rig.world.set_disk_faults(rig.server, DISK, faults);
+    client.run(move |_| async move {
+        // The host is not registered, as far as anybody has been told: to give that up changes nothing.
+        for key in [7, 0] {
+            let error = register(&session, 0, key, true).await.unwrap_err();
+            assert_eq!(error.sense(), FAILED, "{key}: {error}");
+        }
+    });
+    rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
+    rig.control(|control| async move { control.reopen_pool(POOL).await }).unwrap();
+    rig.client("client").run(|portal| async move {
+        register(&*log_in(portal, "client", 0).await, 0, 0, true).await.unwrap();
+    });
+    rig.power_cycle();
+    let client = rig.client("client");
+    let keys = client
+        .run(|portal| async move { log_in(portal, "client", 0).await.read_keys(Lun(0)).await.unwrap() });
+    assert!(keys.is_empty(), "{keys:?}");
 }
 
 #[test]

@@ -209,9 +209,9 @@ fn only_the_command_fails(cluster: &Cluster, by: usize) {
         assert_eq!(named_bad(write_small(&session, BAD - 2, &[1; 4]).await), BAD);
         let (compare, write) = (small(&[marked(BAD + 1)]), small(&[7]));
         let exchange = CompareAndWrite { lba: Lba(BAD + 1), compare, write, size: SMALL };
-        named_bad(session.compare_and_write(LUN, exchange).await);
+        assert_eq!(named_bad(session.compare_and_write(LUN, exchange).await), BAD + 1);
         let range = LbaRange { start: Lba(BAD + 4), count: BlockCount(6) };
-        named_bad(session.write_same(LUN, same(range, 9)).await);
+        assert_eq!(named_bad(session.write_same(LUN, same(range, 9)).await), BAD + 4);
         // All others go on.
         write_small(&session, 2 * BAD + 1, &[marked(2 * BAD + 1)]).await.unwrap();
         write_small(&session, 0, &[marked(0)]).await.unwrap();

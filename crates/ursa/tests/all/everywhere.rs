@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::node::{Node, free_address};
+use crate::pools::{add_second_pool, lose_file};
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
@@ -44,6 +45,25 @@ fn maps_of_what_another_node_has_have_its_name_though_that_node_is_gone() {
     assert!(second.ok(&["target", "show", target]).contains("own"));
     drop(first);
     assert_eq!(names(&second), ["own"]);
+}
+
+#[test]
+fn a_pool_is_forgotten_without_the_maps_of_what_another_node_has() {
+    let (first, second) = cluster();
+    first.ok(&["volume", "create", "own", "--size", "8M", "--on", "1"]);
+    let file = add_second_pool(&second);
+    second.ok(&["volume", "create", "db", "--size", "8M", "--pool", "second", "--on", "2"]);
+    let (second, _) = lose_file(second, &file);
+    let maps = || {
+        let maps = second.json(&["map", "list"]);
+        let names = maps.as_array().unwrap().iter().map(|map| map["target"].as_str().unwrap().to_owned());
+        names.map(|target| target.rsplit_once(':').unwrap().1.to_owned()).collect::<Vec<String>>()
+    };
+    until("it hears of the first node again", || maps() == ["db", "own"]);
+    let would = second.ok(&["pool", "forget", "second", "--unmap", "--dry-run"]);
+    assert!(would.contains(":db for host group") && !would.contains(":own"), "{would}");
+    second.ok(&["pool", "forget", "second", "--unmap", "--yes"]);
+    assert_eq!(maps(), ["own"]);
 }
 
 #[test]

@@ -11,14 +11,20 @@ const TARGET: &str = "iqn.2026-11.io.ursa:db";
 /// A node with a second pool, a volume in it, and its file.
 fn with_second_pool() -> (Node, String) {
     let node = Node::start(&[]);
-    let file = node.directory.path().join("second.img").to_str().unwrap().to_owned();
-    node.ok(&["pool", "create", "second", &file, "--size", "1G"]);
+    let file = add_second_pool(&node);
     node.ok(&["volume", "create", "db", "--size", "100M", "--pool", "second"]);
     (node, file)
 }
 
+/// Gives the node a second pool; its file.
+pub fn add_second_pool(node: &Node) -> String {
+    let file = node.directory.path().join("second.img").to_str().unwrap().to_owned();
+    node.ok(&["pool", "create", "second", &file, "--size", "1G"]);
+    file
+}
+
 /// Kills the node and starts it without the file of its second pool, which then lies elsewhere.
-fn lose_file(node: Node, file: &str) -> (Node, String) {
+pub fn lose_file(node: Node, file: &str) -> (Node, String) {
     let directory = node.kill();
     let name = Path::new(file).file_name().unwrap();
     // The directory may have moved to another handle, not to another place.
