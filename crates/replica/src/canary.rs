@@ -75,6 +75,8 @@ pub enum Canary {
     NoFinished,
     /// R17: what a slice has grown by is not looked at when a copy is brought up to date.
     GrownUnseen,
+    /// R27: a joiner does not note what its source gives as lost.
+    LostUnnoted,
     /// R4: a process that has just started forgets what is noted for slots without a copy in a configuration that may be old.
     ClearOutside,
 }

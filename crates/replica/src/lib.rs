@@ -30,7 +30,7 @@ pub use config::{Config, CopyState, Refusal, Standing};
 pub use dirty_map::{Damaged, DirtyMap, PAGE_BYTES, PAGE_REGIONS, PageWrite};
 pub use id::{Epoch, Incarnation, NodeId, Revision, Slot, Slots};
 pub use lease::{LEASE_LENGTH, LeaseGrant, LeaseRequest, Leases, Terms};
-pub use media::{Apply, ApplyId};
+pub use media::{Apply, ApplyId, ApplyKind};
 pub use membership::{Activation, BEYOND_RECORD, Membership};
 pub use message::{Envelope, Message, ProbeId, RoundId, SyncId};
 pub use regions::Regions;

@@ -21,8 +21,20 @@ pub struct Apply {
     pub blocks: Blocks,
     /// What.
     pub payload: Payload,
-    /// The blocks cannot be read: they are written once more, and read again after that ([`crate::Replica::repair`]).
-    pub repair: bool,
+    /// What for.
+    pub kind: ApplyKind,
+}
+
+/// What a write to the local disk is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyKind {
+    /// The blocks are to hold something new.
+    Write,
+    /// They cannot be read: they are written once more, and read again after that ([`crate::Replica::repair`]).
+    Repair,
+    /// No copy in sync can read them (R27): they are not written, but noted as lost, until something else is
+    /// written there. The payload means nothing.
+    Lose,
 }
 
 /// See the module.
@@ -37,18 +49,23 @@ pub struct Media {
 impl Media {
     /// Takes a write that needs the bits `intents` in its regions.
     pub fn submit(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
-        self.add(blocks, payload, intents, false)
+        self.add(blocks, payload, intents, ApplyKind::Write)
     }
 
     /// Takes a write of what the blocks hold already, as [`Media::submit`].
     pub fn submit_repair(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
-        self.add(blocks, payload, intents, true)
+        self.add(blocks, payload, intents, ApplyKind::Repair)
     }
 
-    fn add(&mut self, blocks: Blocks, payload: Payload, intents: Slots, repair: bool) -> ApplyId {
+    /// Takes the word that the blocks are lost, as [`Media::submit`].
+    pub fn submit_loss(&mut self, blocks: Blocks, intents: Slots) -> ApplyId {
+        self.add(blocks, Payload::Zeros, intents, ApplyKind::Lose)
+    }
+
+    fn add(&mut self, blocks: Blocks, payload: Payload, intents: Slots, kind: ApplyKind) -> ApplyId {
         self.last += 1;
         let id = ApplyId(self.last);
-        self.waiting.push_back((Apply { id, blocks, payload, repair }, intents));
+        self.waiting.push_back((Apply { id, blocks, payload, kind }, intents));
         id
     }
 

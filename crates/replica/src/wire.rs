@@ -120,9 +120,13 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
             }
             kind::SYNC_CLEAN
         }
-        Message::SyncRegion { sync, region, payload: data, known, moving, inherit } => {
+        Message::SyncRegion { sync, region, payload: data, known, moving, lost, inherit } => {
             body.u64(sync.0).u64(*region).u32(u32::from(inherit.bits()));
-            body.known(known).known(moving).payload_crc(data);
+            body.known(known).known(moving).u32(lost.len() as u32);
+            for blocks in lost {
+                body.blocks(*blocks);
+            }
+            body.payload_crc(data);
             payload = Some(data);
             kind::SYNC_REGION
         }
@@ -252,8 +256,10 @@ pub fn decode(
             let region = reader.region(geometry)?;
             let inherit = reader.slots()?;
             let (known, moving) = (reader.known(geometry)?, reader.known(geometry)?);
-            let payload = reader.payload(header, payload, geometry.blocks_of(region), geometry)?;
-            Message::SyncRegion { sync, region, payload, known, moving, inherit }
+            let blocks = geometry.blocks_of(region);
+            let lost = reader.parts_of(blocks)?;
+            let payload = reader.payload(header, payload, blocks, geometry)?;
+            Message::SyncRegion { sync, region, payload, known, moving, lost, inherit }
         }
         kind::SYNC_DONE => {
             Message::SyncDone { sync: SyncId(reader.u64()?), region: reader.region(geometry)? }
@@ -380,6 +386,18 @@ impl<'a> Reader<'a> {
         } else {
             Err(Malformed::Value)
         }
+    }
+
+    /// Parts of the blocks, in order and apart.
+    fn parts_of(&mut self, blocks: Blocks) -> Result<Vec<Blocks>, Malformed> {
+        let mut at = blocks.start;
+        let parts = self.list(16, |reader| Ok((reader.u64()?, reader.u64()?)))?.into_iter();
+        let part = |(start, end): (u64, u64)| {
+            let fits = at <= start && start < end && end <= blocks.end;
+            at = end;
+            fits.then_some(Blocks { start, end }).ok_or(Malformed::Value)
+        };
+        parts.map(part).collect()
     }
 
     fn region(&mut self, geometry: &Geometry) -> Result<u64, Malformed> {
@@ -511,6 +529,7 @@ mod tests {
                 payload: data(8),
                 known,
                 moving: vec![(Blocks::new(995, 996), ts())],
+                lost: vec![Blocks::new(993, 994), Blocks::new(998, 1000)],
                 inherit: Slots::NONE,
             },
             Message::SyncDone { sync: SyncId(1), region: 3 },
@@ -573,6 +592,12 @@ mod tests {
         }
     }
 
+    fn with_lost(lost: Vec<Blocks>) -> Message {
+        let (known, moving) = (Vec::new(), Vec::new());
+        let inherit = Slots::NONE;
+        Message::SyncRegion { sync: SyncId(1), region: 62, payload: Payload::Zeros, known, moving, lost, inherit }
+    }
+
     /// Peers are ours, but not always of our version, nor always sane.
     #[test]
     fn values_that_are_out_of_range_are_refused_though_their_checksums_are_right() {
@@ -580,6 +605,8 @@ mod tests {
             Message::Validate { writes: vec![(Blocks::new(999, 1001), ts())] },
             Message::SyncDone { sync: SyncId(1), region: 63 },
             Message::SyncOpen { sync: SyncId(1), dirty: std::iter::once(63).collect() },
+            with_lost(vec![Blocks::new(991, 993)]),
+            with_lost(vec![Blocks::new(996, 998), Blocks::new(997, 999)]),
         ];
         for message in wrong {
             let (head, payload) = encode(&Envelope { epoch: Epoch(6), incarnation: Incarnation(2), message });

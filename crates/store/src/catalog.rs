@@ -553,7 +553,9 @@ impl VolumeEntry {
             false => 0,
             true => {
                 let pages = copy::map_pages(self.stripe.slice_len(0, capacity));
-                pages * u64::from(self.stripe.slices()) * MAP_PAGE_BYTES as u64
+                // Of a volume in memory the list of lost blocks is a part of the open slice.
+                let list = u64::from(pages > 0 && self.kind != VolumeKind::Ram);
+                (list + pages) * u64::from(self.stripe.slices()) * MAP_PAGE_BYTES as u64
             }
         }
     }

@@ -3,7 +3,8 @@
 //! A copy's slices have a dirty map each (`docs/formats/dirty-map.md`): pages that say in which regions another copy may hold something
 //! else. What the bits mean is not known here, only where the pages are: apart from the slices' own extents, so that a copy's bytes
 //! lie as those of any volume, and page `p` of slice `s` of `n` is page `p * n + s` of the map. All slices of a volume are as long as
-//! the first or shorter, so pages have their places for ever, however the volume grows.
+//! the first or shorter, so pages have their places for ever, however the volume grows. Page 0 of each slice is its list of lost
+//! blocks (`lost.rs`), and the pages of its dirty map follow.
 
 use std::sync::Arc;
 
@@ -108,13 +109,14 @@ impl MapPlaces {
         panic!("page {page} is beyond the map's extents")
     }
 
-    /// The first byte of a slice whose bit is in this page of its map.
+    /// The first byte of a slice that this page is about: all of it for the list of lost blocks, and then
+    /// that whose bit is the page's first.
     pub(crate) fn covered_from(page: u64) -> u64 {
-        page * MAP_PAGE_REGIONS * MAP_REGION_BYTES
+        page.saturating_sub(1) * MAP_PAGE_REGIONS * MAP_REGION_BYTES
     }
 }
 
-/// The pages that the map of a slice of `len` takes.
+/// The pages that the dirty map of a slice of `len` takes, without its list of lost blocks.
 pub(crate) fn map_pages(len: ByteLen) -> u64 {
     len.0.div_ceil(MAP_REGION_BYTES).div_ceil(MAP_PAGE_REGIONS)
 }

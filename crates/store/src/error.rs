@@ -14,7 +14,7 @@ use crate::signature::Content;
 /// A slice could not carry out an operation. Offsets are bytes within the slice, at the first block concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceError {
-    /// A disk could not read this block.
+    /// A disk could not read this block, or it is lost.
     #[error("the block at byte {} of the slice cannot be read", .0.offset.0)]
     Unreadable(BadBlock),
     /// The disk could not write, or could not make durable what was written. The system does not say which block it was.
@@ -54,6 +54,8 @@ pub enum ReadFailure {
     Medium,
     /// The device does not answer, is gone, or takes no commands.
     Device,
+    /// No disk was asked: the block is lost ([`crate::Slice::lose`]). [`BadBlock::disk`] says nothing.
+    Lost,
 }
 
 impl ReadFailure {

@@ -8,9 +8,10 @@ use rt::{Durability, Room};
 use crate::budget::RamGrant;
 use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::CoreDisks;
-use crate::error::SliceError;
+use crate::error::{BadBlock, ReadFailure, SliceError};
 use crate::extent::ExtentRun;
 use crate::log::{LogHandle, LogSlice};
+use crate::lost::{self, Lost};
 use crate::ram::RamSlice;
 use crate::thick::ThickSlice;
 
@@ -72,11 +73,11 @@ impl SliceSpec {
     /// # Panics
     /// If it lies in a log that is open on another core.
     pub fn open(self, disks: &CoreDisks) -> Slice {
-        match &self.kind {
-            SpecKind::Thick { .. } => Slice::Thick(ThickSlice::new(self, disks.clone())),
-            SpecKind::Log { .. } => Slice::Log(LogSlice::new(self, disks.clone())),
-            SpecKind::Ram { .. } => Slice::Ram(RamSlice::new(self)),
-        }
+        Slice::of(match &self.kind {
+            SpecKind::Thick { .. } => Layout::Thick(ThickSlice::new(self, disks.clone())),
+            SpecKind::Log { .. } => Layout::Log(LogSlice::new(self, disks.clone())),
+            SpecKind::Ram { .. } => Layout::Ram(RamSlice::new(self)),
+        })
     }
 }
 
@@ -85,7 +86,15 @@ impl SliceSpec {
 /// Offsets are bytes within the slice, multiples of the volume's block. Two writes to the same block at the same
 /// time leave one of the two, in no particular order; a read at the same time sees the one or the other, by block.
 /// Each operation is driven to its end: a future that is dropped leaves a write that may still happen.
-pub enum Slice {
+///
+/// That of a copy may have lost blocks ([`Slice::lose`]): they cannot be read until they are written.
+pub struct Slice {
+    pub(crate) layout: Layout,
+    lost: Lost,
+}
+
+/// How a slice's blocks lie.
+pub(crate) enum Layout {
     /// On the pool's disks, in place.
     Thick(ThickSlice),
     /// On the pool's disks, never in place.
@@ -98,24 +107,29 @@ impl Slice {
     /// A slice in memory that belongs to no pool: for a scratch volume, and for tests.
     pub fn in_memory(index: u16, len: ByteLen, grant: RamGrant) -> Slice {
         let kind = SpecKind::Ram { grants: vec![Arc::new(grant)] };
-        Slice::Ram(RamSlice::new(SliceSpec { index, len, map_pages: 0, kind, in_use: Arc::default() }))
+        let spec = SliceSpec { index, len, map_pages: 0, kind, in_use: Arc::default() };
+        Slice::of(Layout::Ram(RamSlice::new(spec)))
+    }
+
+    fn of(layout: Layout) -> Slice {
+        Slice { layout, lost: Lost::default() }
     }
 
     /// The number of the slice in its volume.
     pub fn index(&self) -> u16 {
-        match self {
-            Slice::Thick(slice) => slice.index(),
-            Slice::Log(slice) => slice.index(),
-            Slice::Ram(slice) => slice.index(),
+        match &self.layout {
+            Layout::Thick(slice) => slice.index(),
+            Layout::Log(slice) => slice.index(),
+            Layout::Ram(slice) => slice.index(),
         }
     }
 
     /// How long the slice is.
     pub fn len(&self) -> ByteLen {
-        match self {
-            Slice::Thick(slice) => slice.len(),
-            Slice::Log(slice) => slice.len(),
-            Slice::Ram(slice) => slice.len(),
+        match &self.layout {
+            Layout::Thick(slice) => slice.len(),
+            Layout::Log(slice) => slice.len(),
+            Layout::Ram(slice) => slice.len(),
         }
     }
 
@@ -126,15 +140,15 @@ impl Slice {
 
     /// Whether it is empty after each start, its map as well.
     pub fn is_volatile(&self) -> bool {
-        matches!(self, Slice::Ram(_))
+        matches!(self.layout, Layout::Ram(_))
     }
 
     /// How many pages its dirty map has; none if the volume is not a copy. They are apart from the slice's bytes.
     pub fn map_pages(&self) -> usize {
-        let pages = match self {
-            Slice::Thick(slice) => slice.map_pages(),
-            Slice::Log(slice) => slice.map_pages(),
-            Slice::Ram(slice) => slice.map_pages(),
+        let pages = match &self.layout {
+            Layout::Thick(slice) => slice.map_pages(),
+            Layout::Log(slice) => slice.map_pages(),
+            Layout::Ram(slice) => slice.map_pages(),
         };
         // A slice of the largest volume has 2^27.
         pages as usize
@@ -146,9 +160,9 @@ impl Slice {
     /// # Errors
     /// [`SliceError::Offline`]: the log could not be opened; why was logged.
     pub async fn ready(&self) -> Result<(), SliceError> {
-        match self {
-            Slice::Log(slice) => slice.ready().await,
-            Slice::Thick(_) | Slice::Ram(_) => Ok(()),
+        match &self.layout {
+            Layout::Log(slice) => slice.ready().await,
+            Layout::Thick(_) | Layout::Ram(_) => Ok(()),
         }
     }
 
@@ -161,10 +175,10 @@ impl Slice {
     /// If the map has no such page.
     pub async fn read_map_page(&self, page: usize) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
         self.check_page(page);
-        match self {
-            Slice::Thick(slice) => slice.read_map_page(page as u64).await,
-            Slice::Log(slice) => slice.read_map_page(page as u64).await,
-            Slice::Ram(slice) => Ok(slice.map_page(page)),
+        match &self.layout {
+            Layout::Thick(slice) => slice.read_page(1 + page as u64).await,
+            Layout::Log(slice) => slice.read_page(1 + page as u64).await,
+            Layout::Ram(slice) => Ok(slice.map_page(page)),
         }
     }
 
@@ -179,10 +193,10 @@ impl Slice {
     pub async fn write_map_page(&self, page: usize, image: &[u8]) -> Result<(), SliceError> {
         self.check_page(page);
         assert_eq!(image.len(), MAP_PAGE_BYTES, "a page is written as a whole");
-        match self {
-            Slice::Thick(slice) => slice.write_map_page(page as u64, image).await,
-            Slice::Log(slice) => slice.write_map_page(page as u64, image).await,
-            Slice::Ram(slice) => {
+        match &self.layout {
+            Layout::Thick(slice) => slice.write_page(1 + page as u64, image).await,
+            Layout::Log(slice) => slice.write_page(1 + page as u64, image).await,
+            Layout::Ram(slice) => {
                 slice.set_map_page(page, image);
                 Ok(())
             }
@@ -192,22 +206,28 @@ impl Slice {
     /// Reads `len` bytes at `offset`.
     ///
     /// # Errors
-    /// [`SliceError::Unreadable`] with the first block that cannot be read, [`SliceError::Offline`].
+    /// [`SliceError::Unreadable`] with the first block that cannot be read, or is lost; [`SliceError::Offline`].
     ///
     /// # Panics
     /// If the range is not inside the slice: whoever maps a volume to slices has checked. So do all the others.
     pub async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
         self.check(offset, len);
-        match self {
-            Slice::Thick(slice) => slice.read(offset, len).await,
-            Slice::Log(slice) => slice.read(offset, len).await,
-            Slice::Ram(slice) => Ok(slice.memory().read(offset, len)),
-        }
+        self.know_lost().await?;
+        // Before, since a write may end the loss while the disk is still giving what it held before that.
+        self.check_lost(offset, len)?;
+        let data = match &self.layout {
+            Layout::Thick(slice) => slice.read(offset, len).await?,
+            Layout::Log(slice) => slice.read(offset, len).await?,
+            Layout::Ram(slice) => slice.memory().read(offset, len),
+        };
+        // And afterwards: it may have been lost meanwhile.
+        self.check_lost(offset, len)?;
+        Ok(data)
     }
 
     /// The range is about to be written. Memory comes to the processor meanwhile; a disk needs no such word.
     pub fn prefetch(&self, offset: ByteOffset, len: ByteLen) {
-        if let Slice::Ram(slice) = self {
+        if let Layout::Ram(slice) = &self.layout {
             slice.memory().prefetch(offset, len);
         }
     }
@@ -216,36 +236,41 @@ impl Slice {
     ///
     /// # Errors
     /// All of [`SliceError`] that layouts say. [`SliceError::Unreadable`]: a part of that block was to be
-    /// written, and its rest cannot be read; of the range some blocks may be written, and the others hold
-    /// what they did. Of all others: what the range holds is unknown.
+    /// written, and its rest cannot be read or is lost; of the range some blocks may be written, and the
+    /// others hold what they did. Of all others: what the range holds is unknown.
     pub async fn write(
         &self,
         offset: ByteOffset,
         data: Chain,
         durability: Durability,
     ) -> Result<(), SliceError> {
-        self.check(offset, ByteLen(data.len() as u64));
-        match self {
-            Slice::Thick(slice) => slice.write(offset, data, durability).await,
-            Slice::Log(slice) => slice.write(offset, data, durability).await,
-            Slice::Ram(slice) => {
-                slice.memory().write(offset, &data);
-                Ok(())
-            }
+        let len = ByteLen(data.len() as u64);
+        self.check(offset, len);
+        self.know_lost().await?;
+        self.check_torn(offset, len)?;
+        let finds = self.has_lost_in(offset, len);
+        let durability = if finds { Durability::Durable } else { durability };
+        match &self.layout {
+            Layout::Thick(slice) => slice.write(offset, data, durability).await?,
+            Layout::Log(slice) => slice.write(offset, data, durability).await?,
+            Layout::Ram(slice) => slice.memory().write(offset, &data),
         }
+        if finds { self.end_loss(offset, len).await } else { Ok(()) }
     }
 
     /// Reads what a write to the range must read first: the rest of the disks' blocks that it changes in
-    /// part.
+    /// part. Blocks of 4096 bytes that are lost as a whole count as such.
     ///
     /// # Errors
     /// As for [`Slice::read`].
     pub async fn read_edges(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
-        match self {
-            Slice::Thick(slice) => slice.read_edges(offset, len).await,
-            Slice::Log(slice) => slice.read_edges(offset, len).await,
-            Slice::Ram(_) => Ok(()),
+        self.know_lost().await?;
+        self.check_torn(offset, len)?;
+        match &self.layout {
+            Layout::Thick(slice) => slice.read_edges(offset, len).await,
+            Layout::Log(slice) => slice.read_edges(offset, len).await,
+            Layout::Ram(_) => Ok(()),
         }
     }
 
@@ -254,23 +279,24 @@ impl Slice {
     /// # Errors
     /// [`SliceError::Unwritable`], [`SliceError::Full`]: the range is as bad as it was; other blocks are not concerned. [`SliceError::Offline`].
     pub async fn rewrite(&self, offset: ByteOffset, data: Chain) -> Result<(), SliceError> {
-        self.check(offset, ByteLen(data.len() as u64));
-        match self {
-            Slice::Thick(slice) => slice.rewrite(offset, data).await,
-            Slice::Log(slice) => slice.rewrite(offset, data).await,
-            Slice::Ram(slice) => {
-                slice.memory().write(offset, &data);
-                Ok(())
-            }
+        let len = ByteLen(data.len() as u64);
+        self.check(offset, len);
+        self.know_lost().await?;
+        let finds = self.has_lost_in(offset, len);
+        match &self.layout {
+            Layout::Thick(slice) => slice.rewrite(offset, data).await?,
+            Layout::Log(slice) => slice.rewrite(offset, data).await?,
+            Layout::Ram(slice) => slice.memory().write(offset, &data),
         }
+        if finds { self.end_loss(offset, len).await } else { Ok(()) }
     }
 
     /// What its disks write at once at least, in bytes: they read all of it, or nothing.
     pub fn write_unit(&self) -> u64 {
-        match self {
-            Slice::Thick(slice) => slice.write_unit(),
-            Slice::Log(slice) => slice.write_unit(),
-            Slice::Ram(_) => 1,
+        match &self.layout {
+            Layout::Thick(slice) => slice.write_unit(),
+            Layout::Log(slice) => slice.write_unit(),
+            Layout::Ram(_) => 1,
         }
     }
 
@@ -281,20 +307,20 @@ impl Slice {
     /// [`SliceError::Full`]; else as for [`Slice::write`].
     pub async fn reserve(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
-        match self {
-            Slice::Thick(slice) => slice.reserve(offset, len).await,
-            Slice::Log(slice) => slice.reserve(offset, len).await,
-            Slice::Ram(_) => Ok(()),
+        match &self.layout {
+            Layout::Thick(slice) => slice.reserve(offset, len).await,
+            Layout::Log(slice) => slice.reserve(offset, len).await,
+            Layout::Ram(_) => Ok(()),
         }
     }
 
     /// What is left for the slice: of the file system that has least, or of its log, with what the pool lends
     /// for that. `None` where space cannot run out, or nobody knows.
     pub async fn room(&self) -> Option<Room> {
-        match self {
-            Slice::Thick(slice) => slice.room(),
-            Slice::Log(slice) => slice.room().await,
-            Slice::Ram(_) => None,
+        match &self.layout {
+            Layout::Thick(slice) => slice.room(),
+            Layout::Log(slice) => slice.room().await,
+            Layout::Ram(_) => None,
         }
     }
 
@@ -305,14 +331,19 @@ impl Slice {
     /// As for [`Slice::write`].
     pub async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
-        match self {
-            Slice::Thick(slice) => slice.zero(offset, len).await,
-            Slice::Log(slice) => slice.zero(offset, len).await,
-            Slice::Ram(slice) => {
-                slice.memory().zero(offset, len);
-                Ok(())
-            }
+        self.know_lost().await?;
+        self.check_torn(offset, len)?;
+        let finds = self.has_lost_in(offset, len);
+        match &self.layout {
+            Layout::Thick(slice) => slice.zero(offset, len).await?,
+            Layout::Log(slice) => slice.zero(offset, len).await?,
+            Layout::Ram(slice) => slice.memory().zero(offset, len),
         }
+        if finds {
+            self.flush().await?;
+            self.end_loss(offset, len).await?;
+        }
+        Ok(())
     }
 
     /// Makes all writes and zeroings that have completed durable.
@@ -320,25 +351,26 @@ impl Slice {
     /// # Errors
     /// [`SliceError::Unwritable`] if the disk failed now, [`SliceError::Offline`] if it had before.
     pub async fn flush(&self) -> Result<(), SliceError> {
-        match self {
-            Slice::Thick(slice) => slice.flush().await,
-            Slice::Log(slice) => slice.flush().await,
-            Slice::Ram(_) => Ok(()),
+        match &self.layout {
+            Layout::Thick(slice) => slice.flush().await,
+            Layout::Log(slice) => slice.flush().await,
+            Layout::Ram(_) => Ok(()),
         }
     }
 
     /// Whether a disk that it lies on is out of service: what is written there is answered [`SliceError::Offline`], until the
     /// pool is reopened.
     pub fn is_offline(&self) -> bool {
-        match self {
-            Slice::Thick(slice) => slice.is_offline(),
-            Slice::Log(slice) => slice.is_offline(),
-            Slice::Ram(_) => false,
+        match &self.layout {
+            Layout::Thick(slice) => slice.is_offline(),
+            Layout::Log(slice) => slice.is_offline(),
+            Layout::Ram(_) => false,
         }
     }
 
     /// The parts of the range that take space, in order, `max` of them at most; touching parts are one. All else before
-    /// the last one reads as zeros; so does what comes after it, if there are fewer than `max`.
+    /// the last one reads as zeros; so does what comes after it, if there are fewer than `max`. Where a block of
+    /// the range is lost, all from there on counts as taking space: a lost block does not read as zeros.
     ///
     /// # Errors
     /// [`SliceError::Unreadable`], [`SliceError::Offline`].
@@ -349,10 +381,101 @@ impl Slice {
         max: usize,
     ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
         self.check(offset, len);
-        match self {
-            Slice::Thick(slice) => slice.allocated(offset, len, max).await,
-            Slice::Log(slice) => slice.allocated(offset, len, max).await,
-            Slice::Ram(slice) => Ok(slice.memory().allocated(offset, len, max)),
+        self.know_lost().await?;
+        let end = offset.0 + len.0;
+        let lost = self.lost.first_in(&(offset.0..end)).map(|lost| lost.max(offset.0));
+        let before = ByteLen(lost.unwrap_or(end) - offset.0);
+        let mut found = match &self.layout {
+            Layout::Thick(slice) => slice.allocated(offset, before, max).await?,
+            Layout::Log(slice) => slice.allocated(offset, before, max).await?,
+            Layout::Ram(slice) => slice.memory().allocated(offset, before, max),
+        };
+        if let Some(lost) = lost.filter(|_| found.len() < max) {
+            join(&mut found, lost, end - lost);
+        }
+        Ok(found)
+    }
+
+    /// Notes durably that the range is lost: what the disk holds there is not what the slice holds. It is so
+    /// until all of it has been written. `false`: the list is full ([`crate::LOST_UNITS_MAX`]), and nothing
+    /// has changed.
+    ///
+    /// # Errors
+    /// As for [`Slice::read_map_page`] and [`Slice::write_map_page`].
+    ///
+    /// # Panics
+    /// If the volume is not a copy.
+    pub async fn lose(&self, offset: ByteOffset, len: ByteLen) -> Result<bool, SliceError> {
+        self.check(offset, len);
+        assert!(self.map_pages() > 0, "only a copy loses blocks");
+        self.know_lost().await?;
+        let _change = self.lost.change().await;
+        if !self.lost.add(&(offset.0..offset.0 + len.0)) {
+            return Ok(false);
+        }
+        self.write_lost(&self.lost.page()).await?;
+        Ok(true)
+    }
+
+    /// What is lost, in order; touching ranges are one. Empty before [`Slice::know_lost`].
+    pub fn lost(&self) -> Vec<(ByteOffset, ByteLen)> {
+        self.lost.ranges()
+    }
+
+    /// Whether something is lost.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Reads what is lost, unless that is known. Nobody has to: other operations do so by themselves.
+    ///
+    /// # Errors
+    /// [`SliceError::Unreadable`]: the disk does not read the list, or it is damaged. [`SliceError::Offline`].
+    pub async fn know_lost(&self) -> Result<(), SliceError> {
+        if self.map_pages() == 0 || self.lost.is_known() {
+            return Ok(());
+        }
+        let (page, (disk, disk_offset)) = match &self.layout {
+            Layout::Thick(slice) => (slice.read_page(0).await?, slice.page_place(0)),
+            Layout::Log(slice) => (slice.read_page(0).await?, slice.page_place(0)),
+            Layout::Ram(_) => ([0; MAP_PAGE_BYTES], (0, 0)),
+        };
+        if self.lost.load(&page) {
+            return Ok(());
+        }
+        tracing::error!(disk, disk_offset, "the list of lost blocks of a slice is damaged");
+        let (offset, cause) = (ByteOffset(0), ReadFailure::Medium);
+        Err(SliceError::Unreadable(BadBlock { offset, disk, disk_offset, cause }))
+    }
+
+    fn has_lost_in(&self, offset: ByteOffset, len: ByteLen) -> bool {
+        self.lost.first_in(&(offset.0..offset.0 + len.0)).is_some()
+    }
+
+    fn check_lost(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        let range = offset.0..offset.0 + len.0;
+        self.lost.first_in(&range).map_or(Ok(()), |lost| Err(lost_error(lost.max(range.start))))
+    }
+
+    fn check_torn(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        let range = offset.0..offset.0 + len.0;
+        self.lost.torn_by(&range, self.len().0).map_or(Ok(()), |lost| Err(lost_error(lost)))
+    }
+
+    /// What was lost in the range has been written, durably.
+    async fn end_loss(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        let _change = self.lost.change().await;
+        let left = self.lost.without(&(offset.0..offset.0 + len.0));
+        self.write_lost(&lost::encode(&left)).await?;
+        self.lost.set(left);
+        Ok(())
+    }
+
+    async fn write_lost(&self, page: &[u8; MAP_PAGE_BYTES]) -> Result<(), SliceError> {
+        match &self.layout {
+            Layout::Thick(slice) => slice.write_page(0, page).await,
+            Layout::Log(slice) => slice.write_page(0, page).await,
+            Layout::Ram(_) => Ok(()),
         }
     }
 
@@ -364,10 +487,10 @@ impl Slice {
     pub fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
         assert!(spec.index == self.index() && spec.len >= self.len(), "{spec:?} is not this slice, grown");
         assert!(spec.map_pages as usize >= self.map_pages(), "a copy stays one: {spec:?}");
-        match self {
-            Slice::Thick(slice) => slice.grow(spec, disks),
-            Slice::Log(slice) => slice.grow(spec, disks),
-            Slice::Ram(slice) => slice.grow(spec),
+        match &self.layout {
+            Layout::Thick(slice) => slice.grow(spec, disks),
+            Layout::Log(slice) => slice.grow(spec, disks),
+            Layout::Ram(slice) => slice.grow(spec),
         }
     }
 
@@ -384,6 +507,12 @@ impl Slice {
             self.len()
         );
     }
+}
+
+/// No disk is to blame for it: that of another copy was.
+fn lost_error(offset: u64) -> SliceError {
+    let (offset, cause) = (ByteOffset(offset), ReadFailure::Lost);
+    SliceError::Unreadable(BadBlock { offset, disk: 0, disk_offset: 0, cause })
 }
 
 /// Adds a range behind the others, to the last one if it touches that.

@@ -247,8 +247,9 @@ impl ThickSlice {
         self.spec.borrow().map_pages
     }
 
-    pub(crate) async fn read_map_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
-        let (place, disk_offset) = self.map_place(page);
+    /// Reads a page of the slice's map: the first is the list of lost blocks.
+    pub(crate) async fn read_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
+        let (place, disk_offset) = self.page_place(page);
         let disk = self.disk(place);
         let read = disk.read(disk_offset, Buf::uncleared(MAP_PAGE_BYTES)).await;
         let bytes =
@@ -256,15 +257,15 @@ impl ThickSlice {
         Ok(bytes[..].try_into().expect("as long as was asked for"))
     }
 
-    pub(crate) async fn write_map_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
-        let (place, disk_offset) = self.map_place(page);
+    pub(crate) async fn write_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
+        let (place, disk_offset) = self.page_place(page);
         let disk = self.disk(place);
         let written = disk.write(disk_offset, Buf::copy_of(image).share(), Durability::Durable).await;
         written.map_err(|error| write_error(&error, Some(MapPlaces::covered_from(page))))
     }
 
     /// Where a page of the slice's map is.
-    fn map_place(&self, page: u64) -> (u16, u64) {
+    pub(crate) fn page_place(&self, page: u64) -> (u16, u64) {
         let spec = self.spec.borrow();
         let SpecKind::Thick { map, .. } = &spec.kind else { panic!("the specification of a thick slice") };
         map.place(spec.index, page)

@@ -82,6 +82,7 @@ pub(super) struct Region {
     pub payload: Payload,
     pub known: Vec<(Blocks, Timestamp)>,
     pub moving: Vec<(Blocks, Timestamp)>,
+    pub lost: Vec<Blocks>,
     pub inherit: Slots,
 }
 
@@ -240,7 +241,7 @@ impl Replica {
         if !self.joiner.is_from(from, sync) || !wanted || brought.region >= self.geometry.regions() {
             return;
         }
-        let Region { region, payload, known, moving, inherit } = brought;
+        let Region { region, payload, known, moving, lost, inherit } = brought;
         let blocks = self.geometry.blocks_of(region);
         let inherit = inherit.without(self.me);
         self.map.mark(region..region + 1, inherit);
@@ -257,14 +258,21 @@ impl Replica {
             };
             pieces.extend(older.into_iter().map(|piece| (piece, ts)));
         }
+        let pieces = split(&pieces, &lost);
         // What touches is written at once: a write of parts of blocks that the disk does not read would fail,
         // and one of whole blocks heals them.
-        for run in pieces.chunk_by(|(one, _), (next, _)| one.end == next.start) {
-            let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else { continue };
-            let whole = Blocks::new(first.start, last.end);
-            let apply = self.media.submit(whole, payload.part(blocks, whole, &self.geometry), inherit);
+        for run in pieces.chunk_by(|one, next| one.blocks.end == next.blocks.start && one.lost == next.lost) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let whole = Blocks::new(first.blocks.start, last.blocks.end);
+            // A lost block counts for what it held in all but that nobody is shown it: nothing older takes its
+            // place, and what is newer ends the loss (R27).
+            let apply = match first.lost {
+                true if left_out(Canary::LostUnnoted) => continue,
+                true => self.media.submit_loss(whole, inherit),
+                false => self.media.submit(whole, payload.part(blocks, whole, &self.geometry), inherit),
+            };
             if stage == Stage::Final {
-                for (piece, ts) in run {
+                for Brought { blocks: piece, ts, .. } in run {
                     if let Some(ts) = ts {
                         self.table.take_over(*piece, *ts);
                     }
@@ -398,6 +406,33 @@ impl Replica {
         };
         self.joiner.deferred.iter().find(is_over).map(|write| write.ts)
     }
+}
+
+/// A part of a region, as the joiner takes it.
+struct Brought {
+    blocks: Blocks,
+    ts: Option<Timestamp>,
+    lost: bool,
+}
+
+/// The pieces, each of them lost or not. `lost` is in order and apart.
+fn split(pieces: &[(Blocks, Option<Timestamp>)], lost: &[Blocks]) -> Vec<Brought> {
+    let mut parts = Vec::new();
+    for (piece, ts) in pieces {
+        let mut add = |start: u64, end: u64, lost: bool| {
+            if start < end {
+                parts.push(Brought { blocks: Blocks { start, end }, ts: *ts, lost });
+            }
+        };
+        let mut at = piece.start;
+        for gone in lost.iter().filter_map(|lost| lost.intersection(*piece)) {
+            add(at, gone.start, false);
+            add(gone.start, gone.end, true);
+            at = gone.end;
+        }
+        add(at, piece.end, false);
+    }
+    parts
 }
 
 /// The blocks in order, each part with the write that is known of it, or is under way in it.

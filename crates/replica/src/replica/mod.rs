@@ -75,7 +75,8 @@ pub enum Output {
     Apply(Apply),
     /// Write a page of the dirty map, durably, then [`Replica::handle_page_written`].
     WritePage(PageWrite),
-    /// Read a region from the local disk, then [`Replica::handle_region_read`].
+    /// Read a region from the local disk, then [`Replica::handle_region_read`] or, if the read says so,
+    /// [`Replica::handle_region_read_by_block`].
     ReadRegion(RegionRead),
     /// Read a region from the local disk when all writes to it that were handed out before have ended, make durable what an earlier life may have
     /// left there, then [`Replica::handle_region_compared`].
@@ -95,6 +96,9 @@ pub struct RegionRead {
     pub region: u64,
     /// Its blocks.
     pub blocks: Blocks,
+    /// Not as a whole, but each block of the disk by itself: what no copy in sync reads is found so (R27), and told by
+    /// [`Replica::handle_region_read_by_block`].
+    pub by_block: bool,
     /// Which read: a disk may answer one of an earlier sync when the region is read anew, and the syncs of another life have the same numbers.
     pub number: u64,
 }
@@ -184,6 +188,8 @@ pub struct Replica {
     synced: Slots,
     /// Syncs from here, by who gets them.
     sources: [Option<Source>; Slot::MAX],
+    /// Regions that could not be read for a sync, and how often in a row.
+    unread: BTreeMap<u64, u32>,
     /// Bytes that syncs from here have brought, by who got them.
     brought: [u64; Slot::MAX],
     /// Bytes that writes have added to what copies outside are to be given.
@@ -233,6 +239,7 @@ impl Replica {
             linked: Slots::NONE,
             synced: Slots::NONE,
             sources: Default::default(),
+            unread: BTreeMap::new(),
             brought: [0; Slot::MAX],
             dirtied: [0; Slot::MAX],
             joiner: Joiner::default(),
@@ -320,6 +327,7 @@ impl Replica {
             self.table.clear();
         }
         self.media.abandon();
+        self.unread.clear();
         self.last_mark = 0;
     }
 
@@ -420,8 +428,8 @@ impl Replica {
             Message::Floor { floor } => self.floors[from.index()] = Some(floor),
             Message::SyncOpen { sync, dirty } => self.handle_sync_open(from, sync, dirty),
             Message::SyncClean { sync, known, inherit } => self.handle_sync_clean(from, sync, known, inherit),
-            Message::SyncRegion { sync, region, payload, known, moving, inherit } => {
-                let brought = joiner::Region { region, payload, known, moving, inherit };
+            Message::SyncRegion { sync, region, payload, known, moving, lost, inherit } => {
+                let brought = joiner::Region { region, payload, known, moving, lost, inherit };
                 self.handle_sync_region(from, sync, brought);
             }
             Message::SyncProbe { sync, region, digest, inherit } => {

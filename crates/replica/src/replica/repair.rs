@@ -160,7 +160,7 @@ mod tests {
     use crate::canary::leave_out;
     use crate::message::{Envelope, Message};
     use crate::{
-        Activation, Command, Config, DirtyMap, Epoch, Geometry, Incarnation, NodeId, Output, PAGE_BYTES,
+        Activation, ApplyKind, Command, Config, DirtyMap, Epoch, Geometry, Incarnation, NodeId, Output, PAGE_BYTES,
         Revision, Slot, Terms, Timestamp,
     };
 
@@ -202,7 +202,7 @@ mod tests {
         assert!(next_disk_write(&mut replica).is_none(), "nothing is written before that");
         replica.handle_page_written(page.page, Ok(()));
         let Some(Output::Apply(apply)) = next_disk_write(&mut replica) else { panic!("not written") };
-        assert_eq!((apply.id, apply.blocks, apply.repair), (id, BLOCK, true));
+        assert_eq!((apply.id, apply.blocks, apply.kind), (id, BLOCK, ApplyKind::Repair));
         replica.handle_applied(id, Ok(()));
         assert!(replica.is_at_rest());
 

@@ -5,12 +5,13 @@
 //! members have finished what they began before. Then the copy joins, new writes go to it, too, and one short pass brings the rest. To a
 //! copy outside a region is sent only when all of it is valid; what is written to it meanwhile comes with the next pass. A joiner gets what is under way by itself, as any member does: its regions are sent without that, so that one which is written to all the time can be sent, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use crate::canary::{Canary, left_out};
 use crate::message::{Message, SyncId};
 use crate::table::Entry;
-use crate::{Blocks, Epoch, Payload, Regions, Slot, Slots, Standing, Timestamp};
+use crate::{Blocks, Epoch, Geometry, Payload, Regions, Slot, Slots, Standing, Timestamp};
 
 use super::{DiskFailed, Output, RegionRead, Replica};
 
@@ -26,6 +27,18 @@ const STEADY_REGIONS_MAX: u64 = 16 << 10;
 
 /// For so many ticks a joiner waits for regions that the disk does not read: 10 seconds. While it joins no copy forgets any write, and those tables grow.
 const STARVED_TICKS: u32 = 40;
+
+/// A region that could not be read so often, in two seconds at least, is read block by block, and given without those
+/// that nobody in sync reads (R27): most of what keeps a disk from reading passes.
+const READS_BEFORE_LOST: u32 = 8;
+
+/// What a copy may note as lost has room for so many units of so many bytes.
+const LOST_UNITS_MAX: usize = 62;
+const LOST_UNIT: u64 = 4096;
+
+/// Who waits for a read that takes so many ticks is told that it goes on: a disk may take seconds for each block that it does not read. From one second on,
+/// up to a minute: one that takes longer hangs.
+const SLOW_READ_TICKS: RangeInclusive<u32> = 4..=240;
 
 /// Regions that are given without being asked about at most, while those that are asked about are never equal.
 const UNASKED_MAX: u32 = 256;
@@ -43,6 +56,8 @@ pub(super) struct Source {
     unread: Regions,
     /// For how many ticks there have been such, while the copy joins.
     unread_ticks: u32,
+    /// How many units were given as lost, by region.
+    lost: BTreeMap<u64, usize>,
     passes: u32,
     /// Regions that this pass began with.
     pass_began: u64,
@@ -73,6 +88,8 @@ struct InFlight {
     touched: bool,
     /// Whether it is on its way; else it is being read.
     sent: bool,
+    /// For how many ticks it has been read.
+    ticks: u32,
     /// What was asked about and not given yet.
     asked: Option<Payload>,
 }
@@ -192,6 +209,13 @@ impl Source {
     }
 }
 
+/// How many units the blocks, which are in order, are in.
+fn units(blocks: &[Blocks], geometry: &Geometry) -> usize {
+    let unit = |block: u64| block * u64::from(geometry.block_bytes) / LOST_UNIT;
+    let units = blocks.iter().flat_map(|blocks| unit(blocks.start)..=unit(blocks.end - 1));
+    units.collect::<BTreeSet<u64>>().len()
+}
+
 impl Replica {
     /// How far the copy in the slot is, if it is brought up to date from here.
     pub fn sync_to(&self, slot: Slot) -> Option<SyncState> {
@@ -242,6 +266,7 @@ impl Replica {
             contended: Regions::default(),
             unread: Regions::default(),
             unread_ticks: 0,
+            lost: BTreeMap::new(),
             passes: 0,
             caught_up: false,
             misses: 0,
@@ -317,9 +342,10 @@ impl Replica {
             if source.phase == Phase::Final || self.table.is_quiet(blocks) {
                 self.last_read += 1;
                 let (mark, number) = (self.table.mark(), self.last_read);
-                let in_flight = InFlight { read: number, mark, touched: false, sent: false, asked: None };
+                let in_flight = InFlight { read: number, mark, touched: false, sent: false, ticks: 0, asked: None };
                 source.in_flight.insert(region, in_flight);
-                let read = RegionRead { to, sync: source.sync, region, blocks, number };
+                let by_block = self.unread.get(&region).is_some_and(|reads| *reads >= READS_BEFORE_LOST);
+                let read = RegionRead { to, sync: source.sync, region, blocks, by_block, number };
                 self.outputs.push_back(Output::ReadRegion(read));
                 *left -= 1;
             } else {
@@ -355,18 +381,40 @@ impl Replica {
     /// The region has been read for a sync, by the driver with the help of other copies in sync where the disk did not (R25). If it cannot be read, all others are given, and
     /// it is read again: the next write there heals it, or a disk or a copy that comes back.
     pub fn handle_region_read(&mut self, read: RegionRead, result: Result<Payload, DiskFailed>) {
-        let RegionRead { to, sync, region, blocks, number } = read;
+        self.handle_region_read_by_block(read, result.map(|payload| (payload, Vec::new())));
+    }
+
+    /// The same of a region that was read block by block: some of its blocks, in order and apart, no copy in sync reads (R27). The payload says
+    /// nothing of these. An error: a copy in sync could not be asked, or it is more than some blocks.
+    pub fn handle_region_read_by_block(
+        &mut self,
+        read: RegionRead,
+        result: Result<(Payload, Vec<Blocks>), DiskFailed>,
+    ) {
+        let RegionRead { to, sync, region, blocks, number, .. } = read;
         let Some(source) = self.sources[to.index()].as_mut().filter(|source| source.sync == sync) else {
             return;
         };
         let is_this = |in_flight: &&mut InFlight| in_flight.read == number || left_out(Canary::AnyRead);
         let Some(in_flight) = source.in_flight.get_mut(&region).filter(is_this) else { return };
-        let Ok(payload) = result else {
+        // More than the joiner can note is none of a few bad blocks, either.
+        let fits = |lost: &[Blocks]| {
+            let others = source.lost.iter().filter(|(other, _)| **other != region);
+            others.map(|(_, units)| units).sum::<usize>() + units(lost, &self.geometry) <= LOST_UNITS_MAX
+        };
+        let Some((payload, lost)) = result.ok().filter(|(_, lost)| fits(lost)) else {
             source.in_flight.remove(&region);
             source.unread.insert(region);
+            *self.unread.entry(region).or_default() += 1;
             return;
         };
         in_flight.sent = true;
+        source.lost.remove(&region);
+        if lost.is_empty() {
+            self.unread.remove(&region);
+        } else {
+            source.lost.insert(region, units(&lost, &self.geometry));
+        }
         // As for a host's read: what was read counts where nothing has happened to it since.
         let moving = self.table.moving_since(in_flight.mark, blocks);
         let epoch = self.config.as_ref().map_or(Epoch(0), |config| config.epoch);
@@ -395,7 +443,7 @@ impl Replica {
         // What this copy has not written to since the other was in sync is most probably equal: the other's own map says that it may not be.
         let suspect = !self.map.get(region).contains(to);
         let short = matches!(payload, Payload::Zeros);
-        if source.phase == Phase::Bulk && suspect && !short && source.asks() {
+        if source.phase == Phase::Bulk && suspect && !short && lost.is_empty() && source.asks() {
             let digest = payload.digest(blocks, &self.geometry);
             if let Some(in_flight) = source.in_flight.get_mut(&region) {
                 in_flight.asked = Some(payload);
@@ -403,7 +451,7 @@ impl Replica {
             self.send(to, Message::SyncProbe { sync, region, digest, inherit });
             return;
         }
-        self.send(to, Message::SyncRegion { sync, region, payload, known, moving, inherit });
+        self.send(to, Message::SyncRegion { sync, region, payload, known, moving, lost, inherit });
     }
 
     /// The other copy does not hold what it was asked about. It is given what was read then: what has been written since is given again.
@@ -416,8 +464,8 @@ impl Replica {
         source.misses += 1;
         source.unasked = 2u32.saturating_pow(source.misses).min(UNASKED_MAX);
         let inherit = self.map.get(region).without(from).without(self.me);
-        let (known, moving) = (Vec::new(), Vec::new());
-        self.send(from, Message::SyncRegion { sync, region, payload, known, moving, inherit });
+        let (known, moving, lost) = (Vec::new(), Vec::new(), Vec::new());
+        self.send(from, Message::SyncRegion { sync, region, payload, known, moving, lost, inherit });
     }
 
     pub(super) fn handle_sync_done(&mut self, from: Slot, sync: SyncId, region: u64) {
@@ -463,7 +511,12 @@ impl Replica {
         let starves = source.phase == Phase::Final && !source.unread.is_empty();
         source.unread_ticks = if starves { source.unread_ticks + 1 } else { 0 };
         let again = !source.contended.is_empty() || !source.unread.is_empty();
-        let waiting = (again || source.is_held_back()).then_some(source.sync);
+        let mut reads_long = false;
+        for read in source.in_flight.values_mut().filter(|in_flight| !in_flight.sent) {
+            read.ticks += 1;
+            reads_long |= SLOW_READ_TICKS.contains(&read.ticks);
+        }
+        let waiting = (again || reads_long || source.is_held_back()).then_some(source.sync);
         source.todo.append(&mut source.contended);
         if source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty() {
             source.todo = self.map.dirty(Slots::NONE.with(to)).collect();

@@ -1,6 +1,7 @@
 //! Blocks that a disk does not read: asked of another copy, and written again (R25).
 
 use super::*;
+use crate::Payload;
 
 /// Blocks that a node asks of others, since its own disk does not read them.
 pub(super) struct Fetch {
@@ -54,6 +55,36 @@ impl World {
         let number = node.last_fetch;
         node.fetches.push(Fetch { number, blocks, mark, rest, until: now + FETCH_MAX, called });
         self.ask_next(index, number);
+    }
+
+    /// What a node can give of a region of which its disk does not read all: without the blocks that no copy
+    /// in sync reads, if others have all the rest; what they have is on its way.
+    pub(super) fn without_lost(
+        &mut self,
+        index: usize,
+        region: Blocks,
+        values: Vec<u64>,
+    ) -> Result<(Payload, Vec<Blocks>), DiskFailed> {
+        let in_sync = self.nodes[index].replica.config().ok_or(DiskFailed)?.in_sync();
+        let is_bad = |of: usize, block: &Blocks| self.nodes[of].disk.is_bad(*block);
+        let bad = (region.start..region.end).map(|block| Blocks::new(block, block + 1));
+        let bad: Vec<Blocks> = bad.filter(|block| is_bad(index, block)).collect();
+        let is_lost = |block: &Blocks| in_sync.iter().all(|slot| is_bad(slot.index(), block));
+        if bad.len() as u64 == region.count() || !bad.iter().all(is_lost) {
+            return Err(DiskFailed);
+        }
+        self.count("given without lost blocks");
+        Ok((disk::from_values(&values), bad))
+    }
+
+    /// What is lost here another copy in sync may read by now.
+    pub(super) fn look_for_lost(&mut self, index: usize) {
+        let node = &self.nodes[index];
+        let Some(block) = node.disk.lost().first().copied() else { return };
+        let blocks = Blocks::new(block, block + 1);
+        if let Ok(mark) = node.replica.readable(node.clock(self.now), &node.leases, blocks) {
+            self.fetch(index, blocks, mark, None);
+        }
     }
 
     fn ask_next(&mut self, index: usize, number: u64) {

@@ -1,11 +1,11 @@
 //! A copy's disk: what was written in the order in which it was asked for, and what a crash makes of the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Chain, Instant, Rng};
 
 use crate::dirty_map::{PAGE_BYTES, PageWrite};
-use crate::{Apply, ApplyId, Blocks, DirtyMap, Geometry, Payload, Slots};
+use crate::{Apply, ApplyId, ApplyKind, Blocks, DirtyMap, Geometry, Payload, Slots};
 
 /// What every block holds before it is written.
 pub const EMPTY: u64 = 0;
@@ -18,6 +18,8 @@ pub struct Disk {
     writes: Vec<Write>,
     /// Blocks that cannot be read, and whether a write makes them readable again.
     bad: BTreeMap<u64, bool>,
+    /// Blocks that are noted as lost.
+    lost: BTreeSet<u64>,
 }
 
 struct Write {
@@ -26,7 +28,7 @@ struct Write {
 }
 
 enum What {
-    Data { id: ApplyId, blocks: Blocks, values: Vec<u64>, repair: bool },
+    Data { id: ApplyId, blocks: Blocks, values: Vec<u64>, kind: ApplyKind },
     Page(PageWrite),
 }
 
@@ -47,6 +49,7 @@ impl Disk {
             pages: vec![[0; PAGE_BYTES]; pages],
             writes: Vec::new(),
             bad: BTreeMap::new(),
+            lost: BTreeSet::new(),
         }
     }
 
@@ -62,8 +65,8 @@ impl Disk {
     }
 
     pub fn apply(&mut self, due: Instant, apply: Apply) {
-        let Apply { id, blocks, payload, repair } = apply;
-        let what = What::Data { id, blocks, values: values(&payload, blocks), repair };
+        let Apply { id, blocks, payload, kind } = apply;
+        let what = What::Data { id, blocks, values: values(&payload, blocks), kind };
         self.writes.push(Write { due, what });
     }
 
@@ -78,10 +81,14 @@ impl Disk {
                 && self.writes[..*index].iter().all(|older| !older.what.overlaps(&self.writes[*index].what))
         })?;
         Some(match self.writes.remove(index).what {
-            What::Data { id, blocks, values, repair } => {
-                self.blocks[blocks.start as usize..blocks.end as usize].copy_from_slice(&values);
-                self.bad.retain(|block, heals| !(*heals && (blocks.start..blocks.end).contains(block)));
-                if repair && self.is_bad(blocks) { Ended::Unrepaired(id) } else { Ended::Data(id) }
+            What::Data { id, blocks, kind: ApplyKind::Lose, .. } => {
+                self.lost.extend(blocks.start..blocks.end);
+                Ended::Data(id)
+            }
+            What::Data { id, blocks, values, kind } => {
+                (blocks.start..blocks.end).zip(values).for_each(|(block, value)| self.put(block, value));
+                let is_repair = kind == ApplyKind::Repair;
+                if is_repair && self.is_bad(blocks) { Ended::Unrepaired(id) } else { Ended::Data(id) }
             }
             What::Page(PageWrite { page, image }) => {
                 self.pages[page].copy_from_slice(&image);
@@ -94,11 +101,15 @@ impl Disk {
     pub fn crash(&mut self, rng: &mut Rng) {
         for write in std::mem::take(&mut self.writes) {
             match write.what {
+                What::Data { blocks, kind: ApplyKind::Lose, .. } => {
+                    if rng.one_in(2) {
+                        self.lost.extend(blocks.start..blocks.end);
+                    }
+                }
                 What::Data { blocks, values, .. } => {
                     for (block, value) in (blocks.start..).zip(values) {
                         if rng.one_in(2) {
-                            self.blocks[block as usize] = value;
-                            self.bad.retain(|bad, heals| !(*heals && *bad == block));
+                            self.put(block, value);
                         }
                     }
                 }
@@ -117,12 +128,23 @@ impl Disk {
             .any(|write| matches!(&write.what, What::Data { blocks: other, .. } if other.overlaps(blocks)))
     }
 
+    fn put(&mut self, block: u64, value: u64) {
+        self.blocks[block as usize] = value;
+        self.bad.retain(|bad, heals| !(*heals && *bad == block));
+        self.lost.remove(&block);
+    }
+
+    /// The blocks that are noted as lost.
+    pub fn lost(&self) -> &BTreeSet<u64> {
+        &self.lost
+    }
+
     /// The block cannot be read from now on.
     pub fn spoil(&mut self, block: u64, heals: bool) {
         self.bad.insert(block, heals);
     }
 
-    /// Everything can be read again.
+    /// Everything can be read again but what is lost.
     pub fn mend(&mut self) {
         self.bad.clear();
     }
@@ -130,6 +152,7 @@ impl Disk {
     /// Whether some of the blocks cannot be read.
     pub fn is_bad(&self, blocks: Blocks) -> bool {
         self.bad.range(blocks.start..blocks.end).next().is_some()
+            || self.lost.range(blocks.start..blocks.end).next().is_some()
     }
 
     /// What the blocks hold, be it readable or not.

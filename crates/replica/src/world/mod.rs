@@ -423,13 +423,20 @@ impl World {
         let ended: Vec<RegionReading> = ended;
         let mut bad_regions = Vec::new();
         for RegionReading { read, values, .. } in ended {
+            let node = &mut self.nodes[index];
             if node.disk.is_bad(read.blocks) {
                 bad_regions.push(read.blocks);
-                node.replica.handle_region_read(read, Err(DiskFailed));
+                if !read.by_block {
+                    node.replica.handle_region_read(read, Err(DiskFailed));
+                    continue;
+                }
+                let found = self.without_lost(index, read.blocks, values.unwrap());
+                self.nodes[index].replica.handle_region_read_by_block(read, found);
             } else {
                 node.replica.handle_region_read(read, Ok(disk::from_values(&values.unwrap())));
             }
         }
+        let node = &mut self.nodes[index];
         let early = self.canary == Some(Canary::CompareEarly);
         let (due, later) = std::mem::take(&mut node.region_compares)
             .into_iter()
@@ -499,6 +506,7 @@ impl World {
             if self.stewards {
                 self.steward(index);
             }
+            self.look_for_lost(index);
             if let Some(page) = self.nodes[index].replica.poll_idle() {
                 let due = self.later(self.disk);
                 self.nodes[index].disk.write_page(due, page);

@@ -246,6 +246,68 @@ fn a_restarted_node_waits_out_the_promises_of_its_last_life() {
     a_restart_within_a_lease(Some(Canary::NoBootWait)).expect_err("a stale read");
 }
 
+/// Two copies; while 1 is out a host writes a block through 0, whose disk does not read it after that. 1 comes
+/// in sync without it, 0 is lost, and hosts read the block through 1.
+fn what_no_copy_can_read(seed: u64, canary: Option<Canary>) -> Result<u64, linear::Violation> {
+    const BLOCK: u64 = 2;
+    let mut world = World::new(seed, 2, canary);
+    (world.hot, world.calm) = (4, true);
+    world.steps(300);
+    (0..10).for_each(|_| {
+        world.host_write(0);
+        world.steps(10);
+    });
+    world.remove(0, 1);
+    world.steps(200);
+    (0..20).for_each(|_| {
+        world.host_write(0);
+        world.steps(10);
+    });
+    world.spoil(0, BLOCK, true);
+    world.stewards = true;
+    let mut steps = 0;
+    while world.record.last().unwrap().in_sync().len() < 2 {
+        world.step();
+        steps += 1;
+        assert!(steps < 4000, "the copy stays out of sync for one block: {}", world.nodes[0].replica.unrest());
+    }
+    world.steps(100);
+    world.stewards = false;
+    if canary.is_none() {
+        world.check_map();
+    }
+    world.crash(0);
+    for _ in 0..400 {
+        world.step();
+        world.remove(1, 0);
+        world.host_read_of(1, Blocks::new(BLOCK, BLOCK + 1));
+    }
+    let failed = world.count_of("read fails");
+    // A host's write ends the loss.
+    world.hot = 3;
+    (0..60).for_each(|_| {
+        world.host_write(1);
+        world.steps(10);
+    });
+    if canary.is_none() {
+        assert!(world.nodes[1].disk.lost().is_empty(), "seed {seed}");
+    }
+    world.host_read_of(1, Blocks::new(BLOCK, BLOCK + 1));
+    world.steps(100);
+    world.try_history().map(|()| failed)
+}
+
+#[test]
+fn what_no_copy_can_read_keeps_none_out_of_sync() {
+    let (mut failed, mut wrong) = (0, 0);
+    for seed in 0..20 {
+        failed += what_no_copy_can_read(seed, None).unwrap();
+        wrong += u32::from(what_no_copy_can_read(seed, Some(Canary::LostUnnoted)).is_err());
+    }
+    assert!(failed > 0, "hosts are told that the block cannot be read");
+    assert!(wrong > 0, "nobody reads anything stale without the rule");
+}
+
 /// Three copies; 2 joins and is given a region by 0 while 1 writes to it all the time and loses its link with 2 after `steps`. 2 is promoted while its lease of
 /// 1 still lasts, and must not be before it has the write that was under way, or it reads what lay below that.
 fn a_write_under_way_when_its_region_is_given(

@@ -282,8 +282,9 @@ impl LogSlice {
         self.spec.borrow().map_pages
     }
 
-    pub(crate) async fn read_map_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
-        let (place, disk_offset) = self.map_place(page);
+    /// As for a thick one.
+    pub(crate) async fn read_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
+        let (place, disk_offset) = self.page_place(page);
         let disk = Rc::clone(self.disks.borrow().disk(place));
         let read = disk.read(disk_offset, Buf::uncleared(MAP_PAGE_BYTES)).await;
         let first = MapPlaces::covered_from(page);
@@ -291,14 +292,14 @@ impl LogSlice {
         Ok(bytes[..].try_into().expect("as long as was asked for"))
     }
 
-    pub(crate) async fn write_map_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
-        let (place, disk_offset) = self.map_place(page);
+    pub(crate) async fn write_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
+        let (place, disk_offset) = self.page_place(page);
         let disk = Rc::clone(self.disks.borrow().disk(place));
         let written = disk.write(disk_offset, Buf::copy_of(image).share(), Durability::Durable).await;
         written.map_err(|error| write_error(&error, Some(MapPlaces::covered_from(page))))
     }
 
-    fn map_place(&self, page: u64) -> (u16, u64) {
+    pub(crate) fn page_place(&self, page: u64) -> (u16, u64) {
         let spec = self.spec.borrow();
         let SpecKind::Log { map, .. } = &spec.kind else { panic!("the specification of a log slice") };
         map.place(spec.index, page)

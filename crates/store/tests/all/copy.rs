@@ -5,8 +5,8 @@ use replica::{Damaged, DirtyMap, Geometry, Slots};
 use rt::Durability;
 use rt::sim::{DiskFaults, DiskImage, NodeId, World};
 use store::{
-    ClusterId, CopyOf, CopyState, CreateOptions, OpenPool, Pool, RamBudget, Slice, SliceError, StoreError,
-    VolumeId, VolumeKind, VolumeSpec,
+    ClusterId, CopyOf, CopyState, CreateOptions, OpenPool, Pool, RamBudget, ReadFailure, Slice, SliceError,
+    StoreError, VolumeId, VolumeKind, VolumeSpec,
 };
 
 use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, thick};
@@ -327,5 +327,123 @@ fn a_page_that_cannot_be_read_is_told_by_the_first_byte_that_it_is_about() {
         assert_eq!((bad.offset, bad.disk_offset), (ByteOffset(508 * MIB), at));
         assert_eq!(slice.read_map_page(0).await.unwrap(), page_of(0, 0));
         assert_eq!(slice.read_map_page(2).await.unwrap(), page_of(0, 2));
+    });
+}
+
+async fn write(slice: &Slice, offset: u64, byte: u8, len: usize) -> Result<(), SliceError> {
+    slice.write(ByteOffset(offset), Chain::copy_of(&vec![byte; len]), Durability::Cached).await
+}
+
+/// The byte of which all of the range is, or the first one there that is lost.
+async fn found(slice: &Slice, offset: u64, len: u64) -> Result<u8, u64> {
+    match slice.read(ByteOffset(offset), ByteLen(len)).await {
+        Ok(data) => {
+            let data = data.to_vec();
+            assert!(data.iter().all(|byte| *byte == data[0]));
+            Ok(data[0])
+        }
+        Err(SliceError::Unreadable(bad)) if bad.cause == ReadFailure::Lost => Err(bad.offset.0),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn what_is_lost_cannot_be_read_until_it_is_written() {
+    for (kind, block) in [(VolumeKind::Thick, 512), (VolumeKind::Thick, 4096), (VolumeKind::Log, 4096)] {
+        let world = World::new(1);
+        let node = machine(&world, &[(64 << 20, block)]);
+        let slice = |mut volume: Volume| volume.slices.remove(0);
+        world.block_on(node, CORE, move || async move {
+            let pool = Pool::create(existing(1), creating()).await.unwrap();
+            pool.create_volume(VolumeSpec { kind, slices: Some(1), ..copy("mail", MIB) }).await.unwrap();
+            let slice = slice(Volume::open(&pool, ID));
+            assert_eq!(slice.read_map_page(0).await.unwrap(), [0; 4096]);
+            write(&slice, 0, 7, 64 << 10).await.unwrap();
+            assert!(slice.lose(ByteOffset(8192), ByteLen(4096)).await.unwrap());
+            assert!(slice.lose(ByteOffset(20480 + 512), ByteLen(512)).await.unwrap());
+            assert!(slice.lose(ByteOffset(512 << 10), ByteLen(8192)).await.unwrap());
+            slice.write_map_page(0, &page_of(0, 0)).await.unwrap();
+        });
+        world.crash(node);
+        world.restart(node, |_| std::future::pending());
+        world.block_on(node, CORE, move || async move {
+            let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+            let slice = slice(Volume::open(&pool, ID));
+            assert_eq!(found(&slice, 0, 64 << 10).await, Err(8192));
+            assert_eq!(found(&slice, 8192 + 1024, 512).await, Err(8192 + 1024));
+            assert_eq!(found(&slice, 20480, 4096).await, Err(20480 + 512));
+            for (offset, len) in [(0, 8192), (12288, 8192), (20480, 512), (20480 + 1024, 3072)] {
+                assert_eq!(found(&slice, offset, len).await, Ok(7), "{offset}");
+            }
+            assert_eq!(slice.read_map_page(0).await.unwrap(), page_of(0, 0), "that is another page");
+            // It does not pass for zeros, either, where nothing was ever written.
+            let parts = slice.allocated(ByteOffset(256 << 10), ByteLen(512 << 10), 9).await.unwrap();
+            assert_eq!(parts.last(), Some(&(ByteOffset(512 << 10), ByteLen(256 << 10))));
+
+            // A part of a block that is lost as a whole cannot be written, nor one of two.
+            let edges = slice.read_edges(ByteOffset(4096), ByteLen(4096 + 512)).await;
+            let written = write(&slice, 4096, 8, 4096 + 512).await;
+            for torn in [edges, written] {
+                let Err(SliceError::Unreadable(bad)) = torn else { panic!("{torn:?}") };
+                assert_eq!((bad.cause, bad.offset.0), (ReadFailure::Lost, 8192 + 512));
+            }
+            let zeroed = slice.zero(ByteOffset(8192 + 512), ByteLen(4096)).await;
+            assert!(matches!(zeroed, Err(SliceError::Unreadable(_))), "{zeroed:?}");
+            assert_eq!(found(&slice, 4096, 4096).await, Ok(7));
+            write(&slice, 8192, 8, 4096).await.unwrap();
+            assert_eq!(found(&slice, 8192, 4096).await, Ok(8));
+            write(&slice, 20480, 8, 512).await.unwrap();
+            assert_eq!(found(&slice, 20480, 4096).await, Err(20480 + 512), "it was beside that");
+            write(&slice, 20480 + 512, 7, 512).await.unwrap();
+            assert_eq!(found(&slice, 20480 + 512, 3584).await, Ok(7));
+            slice.zero(ByteOffset(512 << 10), ByteLen(4096)).await.unwrap();
+            assert_eq!(found(&slice, 512 << 10, 8192).await, Err((512 << 10) + 4096));
+            let again = Chain::copy_of(&[9; 4096]);
+            slice.rewrite(ByteOffset((512 << 10) + 4096), again).await.unwrap();
+            assert!(!slice.has_lost());
+        });
+        // What was written is as durable as the end of the loss.
+        world.crash(node);
+        world.restart(node, |_| std::future::pending());
+        world.block_on(node, CORE, move || async move {
+            let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+            let slice = slice(Volume::open(&pool, ID));
+            slice.know_lost().await.unwrap();
+            assert!(!slice.has_lost());
+            let at = [(8192, 4096, 8), (20480 + 512, 512, 7), (512 << 10, 4096, 0)];
+            for (offset, len, byte) in at.into_iter().chain([((512 << 10) + 4096, 4096, 9)]) {
+                assert_eq!(found(&slice, offset, len).await, Ok(byte), "{offset}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_damaged_list_of_lost_blocks_keeps_all_from_being_read() {
+    let world = World::new(1);
+    let node = large(&world, 64 * MIB);
+    world.block_on(node, CORE, || async {
+        let pool = Pool::create(existing(1), creating()).await.unwrap();
+        pool.create_volume(VolumeSpec { slices: Some(1), ..copy("mail", MIB) }).await.unwrap();
+        let volume = Volume::open(&pool, ID);
+        assert!(volume.slices[0].lose(ByteOffset(8192), ByteLen(4096)).await.unwrap());
+    });
+    let mut image = world.disk_image(node, path(0));
+    let mut start = [0; 8];
+    let list = (0..image.size()).step_by(4096).find(|at| {
+        image.read(*at, &mut start);
+        start == *b"URSALOST"
+    });
+    image.write(list.expect("it is on the disk") + 20, &[1]);
+    world.crash(node);
+    world.remove_disk(node, path(0));
+    world.put_disk(node, path(0), image);
+    world.restart(node, |_| std::future::pending());
+    world.block_on(node, CORE, || async {
+        let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+        let volume = Volume::open(&pool, ID);
+        let slice = &volume.slices[0];
+        let read = slice.read(ByteOffset(0), ByteLen(4096)).await;
+        assert!(matches!(&read, Err(SliceError::Unreadable(_))), "{read:?}");
     });
 }

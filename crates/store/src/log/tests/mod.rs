@@ -14,7 +14,7 @@ use crate::disks::CoreDisks;
 use crate::error::SliceError;
 use crate::id::{HostId, VolumeId};
 use crate::pool::{CreateOptions, NewDisk, OpenPool, Pool, VolumeSpec};
-use crate::slice::Slice;
+use crate::slice::{Layout, Slice};
 
 mod basic;
 mod crash;
@@ -105,8 +105,8 @@ async fn one_slice(capacity: u64) -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
 }
 
 fn log_of(slice: &Slice) -> &Rc<Log> {
-    match slice {
-        Slice::Log(slice) => slice.log(),
+    match &slice.layout {
+        Layout::Log(slice) => slice.log(),
         _ => panic!("a log slice"),
     }
 }
