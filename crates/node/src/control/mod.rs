@@ -83,7 +83,8 @@ pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
 pub use self::read_errors::DiskReadErrors;
 use self::read_errors::ReadErrors;
 pub(crate) use self::read_errors::{
-    note_bad_block, note_bad_block_of_copy, note_repaired_block_of_copy, note_unrepaired_of_copy,
+    note_bad_block, note_bad_block_of_copy, note_lost_of_copy, note_repaired_block_of_copy,
+    note_unrepaired_of_copy,
 };
 pub use self::record_place::RecordPlace;
 pub use self::relocation::AddedCopy;

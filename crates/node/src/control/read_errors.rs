@@ -17,7 +17,7 @@ use store::{BadBlock, Pool, PoolId, ReadFailure, VolumeInfo};
 
 use super::{Control, Fault, FaultKind, UnreadBlock, VolumeStatus};
 use crate::copies::DiskRange;
-use crate::events::code::{BLOCK_REPAIRED, READ_FAILED};
+use crate::events::code::{BLOCK_REPAIRED, BLOCKS_LOST, READ_FAILED};
 use crate::events::{Event, tell};
 use crate::volume::VolumeId;
 
@@ -175,11 +175,24 @@ pub(crate) fn note_bad_block_of_copy(number: u32, of_volume: ByteOffset, bad: Ba
 /// What a disk did not read of such a copy could not be repaired, and so a copy leaves: `len` bytes from
 /// there on. From any core.
 pub(crate) fn note_unrepaired_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen, bad: BadBlock) {
+    if bad.cause == ReadFailure::Lost {
+        return;
+    }
     with_control(move |control| {
         let Some(keeper) = control.keeper() else { return };
         let Some(id) = keeper.id_of(number) else { return };
         let Ok((pool, info)) = control.volume_named(&id.to_string()) else { return };
         keeper.note_unread(id, control.range_of(&pool, &info, of_volume.0, len.0, bad));
+    });
+}
+
+/// So many bytes of such a copy, from there on, are lost until they are written: no copy in sync could read
+/// them. From any core.
+pub(crate) fn note_lost_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen) {
+    with_control(move |control| {
+        if let Some(id) = control.keeper().and_then(|keeper| keeper.id_of(number)) {
+            control.note_lost(id, of_volume.0, len.0);
+        }
     });
 }
 
@@ -195,6 +208,9 @@ pub(crate) fn note_repaired_block_of_copy(number: u32, bad: BadBlock) {
 impl Control {
     /// A disk has failed a read of the volume, at this byte of it.
     fn note_bad_block(&self, volume: VolumeId, of_volume: u64, bad: BadBlock) {
+        if bad.cause == ReadFailure::Lost {
+            return; // No disk has failed: that was told when the block was lost.
+        }
         let Ok((pool, info)) = self.volume_named(&volume.to_string()) else { return };
         let lba = of_volume / u64::from(info.block_size.bytes());
         let news = {
@@ -214,7 +230,7 @@ impl Control {
             News::Many => format!("disk {disk} of pool {name} cannot read more than {BLOCKS_MAX} blocks"),
         };
         let cause = match bad.cause {
-            ReadFailure::Medium => "medium_error",
+            ReadFailure::Medium | ReadFailure::Lost => "medium_error",
             ReadFailure::Device => "device_error",
         };
         let range = self.range_of(&pool, &info, of_volume, u64::from(info.block_size.bytes()), bad);
@@ -242,8 +258,27 @@ impl Control {
         }
     }
 
+    /// Part of the volume is lost on this node's copy.
+    fn note_lost(&self, volume: VolumeId, of_volume: u64, len: u64) {
+        let Ok((_, info)) = self.volume_named(&volume.to_string()) else { return };
+        let block = u64::from(info.block_size.bytes());
+        let (first, last) = (of_volume / block, (of_volume + len).div_ceil(block) - 1);
+        let name = self.shown_name(&info);
+        let (count, lbas) = match last - first + 1 {
+            1 => ("1 block".to_owned(), format!("LBA {first}")),
+            count => (format!("{count} blocks"), format!("LBA {first} to {last}")),
+        };
+        let text = format!(
+            "{count} of volume {name} lost ({lbas}): no copy in sync could read them while this node's copy resynced"
+        );
+        tell(Event::new(BLOCKS_LOST, name, text).of_volume(volume));
+    }
+
     /// A block that could not be read was written again, and can be read.
     fn note_repaired_block(&self, volume: VolumeId, bad: BadBlock) {
+        if bad.cause == ReadFailure::Lost {
+            return;
+        }
         let Ok((pool, info)) = self.volume_named(&volume.to_string()) else { return };
         let found = {
             let mut disks = self.read_errors.disks.borrow_mut();

@@ -366,3 +366,42 @@ fn a_physical_block_is_written_again_as_a_whole() {
         assert_eq!(cluster.failed_reads(), failed, "all of it can be read");
     });
 }
+
+/// A block of the disk that is lost on one copy, since the other one could not read it, is written as a whole or not
+/// at all: the other one's disk still does not read its rest.
+#[test]
+fn a_part_of_a_lost_block_is_not_written() {
+    let cluster = cluster(1, 2, 2);
+    let at = cluster.place_of(0, marked(BAD));
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    let one = |lba: u64, values: Vec<u64>| {
+        move |session: Rc<Session>| async move { write_small(&session, lba, &values).await }
+    };
+    cluster.on(0, one(BAD, vec![7])).unwrap();
+    cluster.spoil_at(0, at);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.told_of(1, &["blocks_lost"]).len(), 1);
+    for by in 0..2 {
+        named_bad(cluster.on(by, one(BAD + 2, vec![8])));
+        named_bad(cluster.on(by, one(BAD - 1, vec![8, 9])));
+        assert_eq!(cluster.in_sync(by), 2, "by node {by}");
+    }
+    // Nor when the other node is lost, whose copy would not come in sync with a part of it.
+    cluster.world.crash(cluster.servers[0]);
+    cluster.world.run_for(Duration::from_secs(3));
+    named_bad(cluster.on(1, one(BAD + 2, vec![8])));
+    cluster.on(1, one(BAD + IN_ONE, vec![9])).unwrap();
+    cluster.start(0);
+    cluster.wait_until_in_sync(1, 2);
+    cluster.wait_until_all_serve();
+    let whole = Vec::from_iter((0..IN_ONE).map(|n| 100 + n));
+    cluster.on(0, one(BAD, whole.clone())).unwrap();
+    let mut expected = Vec::from_iter((0..BLOCKS).map(marked));
+    expected[BAD as usize..][..IN_ONE as usize].copy_from_slice(&whole);
+    expected[(BAD + IN_ONE) as usize] = 9;
+    cluster.assert_holds(0..2, &expected);
+    cluster.assert_equal();
+}

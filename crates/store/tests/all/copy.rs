@@ -359,6 +359,7 @@ fn what_is_lost_cannot_be_read_until_it_is_written() {
             let slice = slice(Volume::open(&pool, ID));
             assert_eq!(slice.read_map_page(0).await.unwrap(), [0; 4096]);
             write(&slice, 0, 7, 64 << 10).await.unwrap();
+            slice.flush().await.unwrap();
             assert!(slice.lose(ByteOffset(8192), ByteLen(4096)).await.unwrap());
             assert!(slice.lose(ByteOffset(20480 + 512), ByteLen(512)).await.unwrap());
             assert!(slice.lose(ByteOffset(512 << 10), ByteLen(8192)).await.unwrap());
@@ -378,7 +379,8 @@ fn what_is_lost_cannot_be_read_until_it_is_written() {
             assert_eq!(slice.read_map_page(0).await.unwrap(), page_of(0, 0), "that is another page");
             // It does not pass for zeros, either, where nothing was ever written.
             let parts = slice.allocated(ByteOffset(256 << 10), ByteLen(512 << 10), 9).await.unwrap();
-            assert_eq!(parts.last(), Some(&(ByteOffset(512 << 10), ByteLen(256 << 10))));
+            let (start, len) = parts.last().copied().unwrap();
+            assert!(start.0 <= 512 << 10 && start.0 + len.0 == 768 << 10, "{parts:?}");
 
             // A part of a block that is lost as a whole cannot be written, nor one of two.
             let edges = slice.read_edges(ByteOffset(4096), ByteLen(4096 + 512)).await;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use base::{BlockSize, ByteLen};
 use replica::Epoch;
-use store::{CopyOf, CopyState, Pool, VolumeSpec};
+use store::{CopyOf, CopyState, Pool, ReadFailure, VolumeSpec};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
@@ -60,7 +60,10 @@ impl Control {
                     Ok(digests) => Answer::Digests(digests),
                     Err(bad) => Answer::Unreadable {
                         offset: bad.offset.0,
-                        disk: disk_path(&pool.paths(), bad.disk),
+                        disk: match bad.cause {
+                            ReadFailure::Lost => "none: the block is lost".to_owned(),
+                            ReadFailure::Medium | ReadFailure::Device => disk_path(&pool.paths(), bad.disk),
+                        },
                         disk_offset: bad.disk_offset,
                     },
                 });

@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::{ByteLen, ByteOffset, Chain};
 use replica::{Incarnation, NodeId, Slot, Standing};
 use rt::sync::{Sender, oneshot};
-use store::SliceError;
+use store::{ReadFailure, SliceError};
 
 pub use self::message::FetchMessage;
 use super::SliceCopy;
@@ -176,7 +176,10 @@ impl SliceCopy {
                 Ok(Ok(data)) => FetchMessage::Data { number, data },
                 Ok(Err(SliceError::Unreadable(bad))) => {
                     copy.note_bad(bad);
-                    copy.repair_soon(bad, range.end);
+                    // For what is lost here it asks by itself now and then: one may have asked because of that.
+                    if bad.cause != ReadFailure::Lost {
+                        copy.repair_soon(bad, range.end);
+                    }
                     FetchMessage::Unreadable { number, first: bad.offset }
                 }
                 Ok(Err(_)) | Err(rt::Elapsed) => FetchMessage::Refused(number),

@@ -38,7 +38,7 @@ impl SliceCopy {
     }
 
     /// Has the disk do something and tells the protocol when it is done. What needs no waiting (memory) is done at once.
-    fn work<T: 'static>(
+    pub(super) fn work<T: 'static>(
         self: &Rc<Self>,
         work: impl Future<Output = Result<T, SliceError>> + 'static,
         then: impl FnOnce(&mut Replica, Result<T, DiskFailed>) + 'static,
@@ -91,6 +91,9 @@ impl SliceCopy {
     }
 
     pub(super) fn read_region(self: &Rc<Self>, read: RegionRead) {
+        if read.by_block {
+            return self.read_region_by_block(read);
+        }
         let (offset, len) = self.bytes(read.blocks);
         let copy = Rc::clone(self);
         let work = async move {
@@ -179,6 +182,19 @@ pub(super) async fn read_map(
         }
     }
     Ok(map)
+}
+
+/// Reads which blocks of the slice are lost. Without that it is not served: what is lost there would pass for
+/// data.
+pub(super) async fn know_lost(layout: &store::Slice) -> Result<(), SliceError> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match layout.know_lost().await {
+            Err(SliceError::Unreadable(_)) if attempts < MAP_READS_MAX => rt::sleep(MAP_READ_AGAIN).await,
+            read => return read,
+        }
+    }
 }
 
 /// A [`BadBlock`] if the disk does not give it: better to copy too much than to have no copy of the slice here

@@ -53,7 +53,7 @@ impl SliceCopy {
         offset: ByteOffset,
         len: ByteLen,
     ) -> Result<(), SliceError> {
-        let is_whole = self.layout.write_unit() <= u64::from(self.block_bytes());
+        let is_whole = self.layout.write_unit() <= u64::from(self.block_bytes()) && !self.layout.has_lost();
         if is_whole || !self.has_other_members() || makes(Canary::RestUnasked) {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl SliceCopy {
         while start < written.end {
             let edges = self.layout.read_edges(ByteOffset(start), ByteLen(written.end - start));
             let bad = match self.unless_late(start..written.end, pin!(edges)).await {
-                Some(Err(SliceError::Unreadable(bad))) if bad.cause == ReadFailure::Medium => bad,
+                Some(Err(SliceError::Unreadable(bad))) if bad.cause != ReadFailure::Device => bad,
                 // Of all other errors the write itself is told.
                 Some(_) => return Ok(()),
                 None => {
@@ -117,7 +117,7 @@ impl SliceCopy {
             let written = self.with_room(|| self.write_durably(offset, len, payload.clone())).await;
             let bad = match written {
                 Err(SliceError::Unreadable(bad))
-                    if bad.cause == ReadFailure::Medium
+                    if bad.cause != ReadFailure::Device
                         && merged < MERGED_MAX
                         && !makes(Canary::MergeFails) =>
                 {

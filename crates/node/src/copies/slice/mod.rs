@@ -6,6 +6,7 @@ mod cache_policy;
 mod confirming;
 mod disk;
 mod hosts;
+mod lost;
 mod merge;
 mod repair;
 mod room;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{
-    Activation, Blocks, Command, Config, Envelope, Geometry, Incarnation, Leases, Message, NodeId, Outcome,
+    Activation, ApplyKind, Blocks, Command, Config, Envelope, Geometry, Incarnation, Leases, Message, NodeId, Outcome,
     Output, Receivers, Replica, Slot, Slots, Standing, VALIDATE_AFTER, wire,
 };
 use rt::sync::{Notify, Sender};
@@ -26,7 +27,7 @@ use store::{BadBlock, SliceError, Stripe};
 
 pub use self::cache_policy::CachePolicy;
 use self::confirming::Confirming;
-use self::disk::read_map;
+use self::disk::{know_lost, read_map};
 use self::repair::Repairs;
 use self::room::Shortage;
 use super::Address;
@@ -89,6 +90,8 @@ pub struct SliceCopy {
     pub(super) repairs: Repairs,
     /// Blocks of the disk that are being written as a whole, for writes of parts of them.
     merging: RefCell<BTreeSet<u64>>,
+    /// When other copies are asked next for blocks that are lost; `None`: they are being asked.
+    ask_for_lost_at: Cell<Option<Instant>>,
 }
 
 /// A host's write that is under way.
@@ -140,6 +143,7 @@ impl SliceCopy {
         // What a write of an earlier life has left can be read from now on, and must not be gone after the next loss of power. Costs nothing from the second slice on.
         layout.flush().await?;
         let map = read_map(&layout, &geometry, (address, stripe), blank).await?;
+        know_lost(&layout).await?;
         Ok(Rc::new(SliceCopy {
             address,
             layout,
@@ -166,6 +170,7 @@ impl SliceCopy {
             fetches: Fetches::default(),
             repairs: Repairs::default(),
             merging: RefCell::default(),
+            ask_for_lost_at: Cell::new(Some(Instant(0))),
         }))
     }
 
@@ -457,6 +462,7 @@ impl SliceCopy {
     pub fn tick(self: &Rc<SliceCopy>) {
         self.tell(Replica::handle_tick);
         self.look_for_room();
+        self.look_for_lost();
         self.release_reads();
         let page = self.replica.borrow_mut().poll_idle();
         if let Some(page) = page {
@@ -506,8 +512,11 @@ impl SliceCopy {
             match next {
                 None => break,
                 Some(Output::Send(slot, envelope)) => self.send(slot, envelope),
-                Some(Output::Apply(apply)) if apply.repair => self.apply_again(apply),
-                Some(Output::Apply(apply)) => self.apply(apply),
+                Some(Output::Apply(apply)) => match apply.kind {
+                    ApplyKind::Write => self.apply(apply),
+                    ApplyKind::Repair => self.apply_again(apply),
+                    ApplyKind::Lose => self.lose(apply),
+                },
                 Some(Output::WritePage(page)) => self.write_page(page),
                 Some(Output::ReadRegion(read)) => self.read_region(read),
                 Some(Output::CompareRegion(compare)) => self.compare_region(compare),

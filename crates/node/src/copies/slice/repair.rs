@@ -12,7 +12,7 @@ use std::time::Duration;
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{Apply, ApplyId, DiskFault, Payload, Unreadable};
 use rt::sync::{Sender, oneshot};
-use store::{BadBlock, SliceError};
+use store::{BadBlock, ReadFailure, SliceError};
 
 use super::super::SILENT_MAX;
 use super::super::fetch::NotFetched;
@@ -255,9 +255,13 @@ impl SliceCopy {
         self.layout.write_unit().max(u64::from(self.block_bytes()))
     }
 
-    /// What of the slice is read and written at once, around a block that the disk does not read.
+    /// What of the slice is read and written at once, around a block that the disk does not read. What is
+    /// lost may be lost since the block of another disk was as large as one can be.
     pub(super) fn unit_of(&self, bad: BadBlock) -> Range<u64> {
-        self.unit_at(bad.offset.0)
+        match bad.cause {
+            ReadFailure::Lost => self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK)),
+            ReadFailure::Medium | ReadFailure::Device => self.unit_at(bad.offset.0),
+        }
     }
 
     pub(super) fn unit_at(&self, offset: u64) -> Range<u64> {
@@ -304,7 +308,7 @@ impl SliceCopy {
 
     /// Writes a physical block again as a whole; or less, if nobody else has all of it. Says up to where it
     /// was written.
-    async fn repair_one(self: &Rc<Self>, bad: BadBlock) -> Option<u64> {
+    pub(super) async fn repair_one(self: &Rc<Self>, bad: BadBlock) -> Option<u64> {
         let mut range = self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK));
         let _rewriting = Rewriting::begin(&self.repairs.units, range.start)?;
         let mut is_counted = false;
@@ -326,7 +330,12 @@ impl SliceCopy {
             let data = match self.fetch(range.clone()).await {
                 Ok(data) => data,
                 Err(NotFetched::Nowhere) => {
-                    range = self.unit_of(bad);
+                    let unit = self.unit_at(bad.offset.0);
+                    // If nobody has it, that is so: each further read may take the disk seconds.
+                    if range == unit || !self.replica.borrow().has_others_in_sync() {
+                        return None;
+                    }
+                    range = unit;
                     continue;
                 }
                 Err(NotFetched::Later) => continue,
@@ -355,6 +364,9 @@ impl SliceCopy {
     /// One more block is bad, and others in sync have it. If these are too many this copy leaves; says
     /// whether it does.
     pub(super) fn leaves_for_bad(self: &Rc<Self>, bad: BadBlock) -> bool {
+        if bad.cause == ReadFailure::Lost {
+            return false;
+        }
         let leaves = self.repairs.add_bad(rt::now());
         if leaves {
             tracing::error!(copy = %self.address, "too many bad blocks: this copy gives up being in sync");
