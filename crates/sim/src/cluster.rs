@@ -603,6 +603,15 @@ impl Cluster {
         cores.sum()
     }
 
+    /// Of a node that has started: whether blocks are lost on its copies (R27).
+    pub fn has_lost(&self, index: usize) -> bool {
+        (0..self.cores).any(|core| {
+            self.world.inspect(self.servers[index].machine, CoreId(core as u16), || {
+                Copies::current().slices().iter().any(|slice| slice.has_lost())
+            })
+        })
+    }
+
     /// Whether the volume's copy of a node that has started says that another may differ there.
     pub fn notes(&self, volume: &Volume, index: usize, offset: ByteOffset) -> bool {
         let region_bytes = u64::from(replica::Geometry::REGION_BYTES);

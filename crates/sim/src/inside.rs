@@ -39,6 +39,8 @@ pub struct Inside<'a> {
     acted: RefCell<BTreeMap<Place, (Incarnation, u64)>>,
     /// Volumes with which a node has continued alone, and in which epoch.
     forked: RefCell<BTreeSet<(usize, u64)>>,
+    /// Sectors of the volume that are lost on a slice's copy, as it was when it was last looked at.
+    lost: RefCell<BTreeMap<Place, BTreeSet<u64>>>,
 }
 
 /// A copy of a slice at one moment.
@@ -56,6 +58,8 @@ struct Seen {
 struct Sector {
     /// Hosts would be given what the disk holds.
     readable: bool,
+    /// No copy could read it when this one was brought up to date: what the disk holds is something else (R27).
+    lost: bool,
     /// Which other copies may hold something else, says this one.
     dirty: Slots,
     bytes: [u8; SECTOR],
@@ -70,8 +74,8 @@ impl<'a> Inside<'a> {
         block: BlockSize,
         counts: &'a Counts,
     ) -> Inside<'a> {
-        let (acted, forked) = (RefCell::default(), RefCell::default());
-        Inside { cluster, media, epochs, counts, block: block.bytes(), acted, forked }
+        let (acted, forked, lost) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Inside { cluster, media, epochs, counts, block: block.bytes(), acted, forked, lost }
     }
 
     /// Lets time pass, and looks again and again.
@@ -96,6 +100,7 @@ impl<'a> Inside<'a> {
         let running = nodes.filter(|node| self.cluster.status(*node) == NodeStatus::Running);
         let seen: Vec<Seen> = running.flat_map(|node| self.copies_of(node)).collect();
         seen.iter().for_each(|copy| self.check_acts(copy));
+        seen.iter().for_each(|copy| self.note_lost(copy));
         for (x, y) in seen.iter().flat_map(|x| seen.iter().map(move |y| (x, y))) {
             if (x.volume, x.slice) == (y.volume, y.slice) && x.node != y.node {
                 self.check_alone(x, y);
@@ -103,6 +108,21 @@ impl<'a> Inside<'a> {
                 self.check_noted(x, y);
             }
         }
+    }
+
+    fn note_lost(&self, copy: &Seen) {
+        let lost = copy.sectors.iter().filter(|(_, at)| at.lost).map(|(sector, _)| *sector);
+        let lost: BTreeSet<u64> = lost.collect();
+        if !lost.is_empty() {
+            self.counts.count("copy with lost blocks looked at");
+        }
+        self.lost.borrow_mut().insert((copy.node, copy.volume, copy.slice), lost);
+    }
+
+    /// Sectors of the volume that were lost on the node's copy when it was last looked at.
+    pub fn lost(&self, node: usize, volume: usize) -> BTreeSet<u64> {
+        let lost = self.lost.borrow();
+        lost.range((node, volume, 0)..=(node, volume, u16::MAX)).flat_map(|(_, lost)| lost).copied().collect()
     }
 
     fn copies_of(&self, node: usize) -> Vec<Seen> {
@@ -121,7 +141,8 @@ impl<'a> Inside<'a> {
                 let dirty = replica.map().get(offset.0 / u64::from(replica::Geometry::REGION_BYTES));
                 let block = u64::from(self.block);
                 let readable = copy.is_readable(ByteOffset(offset.0 - offset.0 % block), ByteLen(block));
-                Some((*sector, Sector { readable, dirty, bytes }))
+                let lost = copy.has_lost_in(offset, ByteLen(SECTOR as u64));
+                Some((*sector, Sector { readable: readable && !lost, lost, dirty, bytes }))
             };
             let sectors = places.iter().filter_map(sector).collect();
             let (slot, life) = (replica.me(), Copies::current().incarnation());
@@ -247,7 +268,8 @@ impl<'a> Inside<'a> {
         if !in_sync(x) {
             return;
         }
-        for (sector, at_x, at_y) in both(x, y).filter(|(_, at_x, at_y)| at_x.bytes != at_y.bytes) {
+        let differ = |at_x: &Sector, at_y: &Sector| at_x.bytes != at_y.bytes && !at_x.lost && !at_y.lost;
+        for (sector, at_x, at_y) in both(x, y).filter(|(_, at_x, at_y)| differ(at_x, at_y)) {
             self.counts.count(looked(
                 x.volume,
                 "difference of two copies looked at",

@@ -5,7 +5,7 @@
 //! nothing is known of them.
 
 use std::cell::{Ref, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rt::sim::DiskImage;
 use store::VolumeKind;
@@ -61,13 +61,22 @@ impl Media {
         self.0[volume.index][index].borrow_mut().clear();
     }
 
-    /// A node that was in sync has lost power: all that was acknowledged is on its disk, or something newer.
+    /// A node that was in sync has lost power: all that was acknowledged is on its disk, or something newer. But
+    /// for the sectors that are `lost` there, which no host is shown (R27).
     ///
     /// # Panics
     /// If not.
-    pub fn check(&self, cluster: &Cluster, volume: &Volume, index: usize, history: &History) {
+    pub fn check(
+        &self,
+        cluster: &Cluster,
+        volume: &Volume,
+        index: usize,
+        history: &History,
+        lost: &BTreeSet<u64>,
+    ) {
         let images = cluster.disks(index, volume.pool);
-        for (sector, place) in &*self.places(volume, index) {
+        let places = self.places(volume, index);
+        for (sector, place) in places.iter().filter(|(sector, _)| !lost.contains(sector)) {
             let found = value_of(&place.read(&images));
             let checked = found.map(|value| history.check_found(*sector, value));
             assert!(

@@ -208,6 +208,8 @@ fn come_in_sync(plan: &Plan, harms: &mut Harms<'_>) {
             && !harms.has_hung()
             && nodes.clone().all(|index| cluster.has_all(index))
             && nodes.clone().all(|index| cluster.is_started(index) && cluster.serves(index))
+            // What was lost is read again by a disk that works, or hosts write there.
+            && !nodes.clone().any(|index| cluster.has_lost(index))
             && nodes.clone().all(|index| cluster.has_fork(index) == Some(false))
     };
     if !wait(&cluster.world, IN_SYNC_MAX, all_serve) {

@@ -427,6 +427,11 @@ impl Slice {
         !self.lost.is_empty()
     }
 
+    /// Whether some of the range is lost.
+    pub fn has_lost_in(&self, offset: ByteOffset, len: ByteLen) -> bool {
+        self.lost.first_in(&(offset.0..offset.0 + len.0)).is_some()
+    }
+
     /// Reads what is lost, unless that is known. Nobody has to: other operations do so by themselves.
     ///
     /// # Errors
@@ -446,10 +451,6 @@ impl Slice {
         tracing::error!(disk, disk_offset, "the list of lost blocks of a slice is damaged");
         let (offset, cause) = (ByteOffset(0), ReadFailure::Medium);
         Err(SliceError::Unreadable(BadBlock { offset, disk, disk_offset, cause }))
-    }
-
-    fn has_lost_in(&self, offset: ByteOffset, len: ByteLen) -> bool {
-        self.lost.first_in(&(offset.0..offset.0 + len.0)).is_some()
     }
 
     fn check_lost(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {

@@ -32,7 +32,8 @@ impl Harms<'_> {
         indices.iter().for_each(|index| cluster.world.crash(self.machine(*index)));
         for (volume, index) in in_sync {
             self.counts.count("disk of a copy in sync after a power loss");
-            self.media.check(cluster, volume, index, &self.histories[volume.index]);
+            let lost = self.inside.lost(index, volume.index);
+            self.media.check(cluster, volume, index, &self.histories[volume.index], &lost);
         }
     }
 }

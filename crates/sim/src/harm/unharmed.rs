@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Harms<'_> {
-    /// Nothing is wrong that was not from the beginning: all nodes run, reach each other and the record, have disks that work, are in sync and serve.
+    /// Nothing is wrong that was not from the beginning: all nodes run, reach each other and the record, have disks that work, are in sync, have lost no block and serve.
     pub(super) fn is_calm(&self) -> bool {
         let cluster = self.cluster;
         let all = || 0..cluster.servers.len();
@@ -40,7 +40,10 @@ impl Harms<'_> {
             && !self.has_hung()
             && self.gone.is_empty()
             && all().all(|index| {
-                cluster.is_started(index) && cluster.has_all(index) && !self.holds_older_data(index)
+                cluster.is_started(index)
+                    && cluster.has_all(index)
+                    && !cluster.has_lost(index)
+                    && !self.holds_older_data(index)
             })
             && all().all(|index| cluster.is_started(index) && cluster.serves(index))
     }

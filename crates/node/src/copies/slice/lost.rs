@@ -49,6 +49,11 @@ impl SliceCopy {
         self.layout.has_lost()
     }
 
+    /// Whether some of these bytes are lost: the disk holds something else there.
+    pub fn has_lost_in(&self, offset: ByteOffset, len: ByteLen) -> bool {
+        self.layout.has_lost_in(offset, len)
+    }
+
     /// Reads a region for a sync, each of the disk's blocks by itself.
     pub(super) fn read_region_by_block(self: &Rc<Self>, read: RegionRead) {
         let (copy, blocks) = (Rc::clone(self), read.blocks);
