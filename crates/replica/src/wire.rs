@@ -595,7 +595,15 @@ mod tests {
     fn with_lost(lost: Vec<Blocks>) -> Message {
         let (known, moving) = (Vec::new(), Vec::new());
         let inherit = Slots::NONE;
-        Message::SyncRegion { sync: SyncId(1), region: 62, payload: Payload::Zeros, known, moving, lost, inherit }
+        Message::SyncRegion {
+            sync: SyncId(1),
+            region: 62,
+            payload: Payload::Zeros,
+            known,
+            moving,
+            lost,
+            inherit,
+        }
     }
 
     /// Peers are ours, but not always of our version, nor always sane.

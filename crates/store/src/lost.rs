@@ -227,7 +227,10 @@ mod tests {
         assert_eq!(lost.first_in(&(5120..9000)), Some(5120));
         lost.set(lost.without(&(4608..5632)));
         assert_eq!(lost.first_in(&(4608..5632)), None);
-        assert_eq!(lost.ranges(), [(4096, 512), (5632, 2560)].map(|(at, len)| (ByteOffset(at), ByteLen(len))));
+        assert_eq!(
+            lost.ranges(),
+            [(4096, 512), (5632, 2560)].map(|(at, len)| (ByteOffset(at), ByteLen(len)))
+        );
         lost.set(lost.without(&(0..8192)));
         assert!(lost.is_empty());
     }

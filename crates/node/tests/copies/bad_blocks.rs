@@ -419,10 +419,13 @@ fn a_source_with_a_bad_block_gives_what_another_copy_has() {
 }
 
 /// One of two copies comes back, and the other one's disk does not read a block that it missed: it comes in sync without that.
-pub(super) fn lost_block(seed: u64, kind: VolumeKind, faults: DiskFaults) -> Cluster {
+fn lost_block(seed: u64, kind: VolumeKind, faults: DiskFaults) -> Cluster {
     let cluster = Cluster::new(seed, 2, 2);
     cluster.add_volume(kind, 2);
-    cluster.write_marked([64]);
+    let (client, portal) = (cluster.client("before"), cluster.portal(0));
+    cluster.world.block_on(client, CoreId(0), move || async move {
+        write(&log_in(portal, "before").await.unwrap(), 64, 7).await.unwrap();
+    });
     cluster.world.crash(cluster.servers[1]);
     cluster.world.run_for(Duration::from_secs(2));
     cluster.write_marked((0..40).map(|n| n * 32));

@@ -160,8 +160,8 @@ mod tests {
     use crate::canary::leave_out;
     use crate::message::{Envelope, Message};
     use crate::{
-        Activation, ApplyKind, Command, Config, DirtyMap, Epoch, Geometry, Incarnation, NodeId, Output, PAGE_BYTES,
-        Revision, Slot, Terms, Timestamp,
+        Activation, ApplyKind, Command, Config, DirtyMap, Epoch, Geometry, Incarnation, NodeId, Output,
+        PAGE_BYTES, Revision, Slot, Terms, Timestamp,
     };
 
     const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };

@@ -36,7 +36,7 @@ const READS_BEFORE_LOST: u32 = 8;
 const LOST_UNITS_MAX: usize = 62;
 const LOST_UNIT: u64 = 4096;
 
-/// Who waits for a read that takes so many ticks is told that it goes on: a disk may take seconds for each block that it does not read. From one second on,
+/// Who waits for a read that takes so many ticks is told that it continues: a disk may take seconds for each block that it does not read. From one second on,
 /// up to a minute: one that takes longer hangs.
 const SLOW_READ_TICKS: RangeInclusive<u32> = 4..=240;
 
@@ -342,7 +342,8 @@ impl Replica {
             if source.phase == Phase::Final || self.table.is_quiet(blocks) {
                 self.last_read += 1;
                 let (mark, number) = (self.table.mark(), self.last_read);
-                let in_flight = InFlight { read: number, mark, touched: false, sent: false, ticks: 0, asked: None };
+                let in_flight =
+                    InFlight { read: number, mark, touched: false, sent: false, ticks: 0, asked: None };
                 source.in_flight.insert(region, in_flight);
                 let by_block = self.unread.get(&region).is_some_and(|reads| *reads >= READS_BEFORE_LOST);
                 let read = RegionRead { to, sync: source.sync, region, blocks, by_block, number };

@@ -269,7 +269,11 @@ fn what_no_copy_can_read(seed: u64, canary: Option<Canary>) -> Result<u64, linea
     while world.record.last().unwrap().in_sync().len() < 2 {
         world.step();
         steps += 1;
-        assert!(steps < 4000, "the copy stays out of sync for one block: {}", world.nodes[0].replica.unrest());
+        assert!(
+            steps < 4000,
+            "the copy stays out of sync for one block: {}",
+            world.nodes[0].replica.unrest()
+        );
     }
     world.steps(100);
     world.stewards = false;

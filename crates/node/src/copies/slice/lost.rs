@@ -105,7 +105,9 @@ impl SliceCopy {
                 Err(_) => return Err(DiskFailed),
             }
         }
-        if parts > 1 && lost == [region] {
+        let reads_nothing = parts > 1 && lost == [region];
+        // Of a region of a log-structured volume most may be zeros, for which no disk is asked.
+        if reads_nothing || !lost.is_empty() && self.layout.read_map_page(0).await.is_err() {
             return Err(DiskFailed);
         }
         Ok((Payload::Data(data), lost))

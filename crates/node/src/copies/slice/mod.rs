@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{
-    Activation, ApplyKind, Blocks, Command, Config, Envelope, Geometry, Incarnation, Leases, Message, NodeId, Outcome,
-    Output, Receivers, Replica, Slot, Slots, Standing, VALIDATE_AFTER, wire,
+    Activation, ApplyKind, Blocks, Command, Config, Envelope, Geometry, Incarnation, Leases, Message, NodeId,
+    Outcome, Output, Receivers, Replica, Slot, Slots, Standing, VALIDATE_AFTER, wire,
 };
 use rt::sync::{Notify, Sender};
 use store::{BadBlock, SliceError, Stripe};
