@@ -30,7 +30,8 @@ pub struct Apply {
 pub enum ApplyKind {
     /// The blocks are to hold something new.
     Write,
-    /// They cannot be read: they are written once more, and read again after that ([`crate::Replica::repair`]).
+    /// They cannot be read: they are written once more, and read again after that
+    /// ([`crate::Replica::repair`]).
     Repair,
     /// No copy in sync can read them (R27): they are not written, but noted as lost, until something else is
     /// written there. The payload means nothing.

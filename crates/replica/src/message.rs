@@ -100,7 +100,8 @@ pub enum Message {
         known: Vec<(Blocks, Timestamp)>,
         /// Writes of this epoch that are under way in it: the payload says nothing there, and the receiver gets them as any member does.
         moving: Vec<(Blocks, Timestamp)>,
-        /// Blocks of it that no copy in sync can read, in order and apart: the payload says nothing there, either (R27).
+        /// Blocks of it that no copy in sync can read, in order and apart: the payload says nothing there,
+        /// either (R27).
         lost: Vec<Blocks>,
         /// The sender's bits for third copies (R17).
         inherit: Slots,

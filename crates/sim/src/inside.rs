@@ -58,7 +58,8 @@ struct Seen {
 struct Sector {
     /// Hosts would be given what the disk holds.
     readable: bool,
-    /// No copy could read it when this one was brought up to date: what the disk holds is something else (R27).
+    /// No copy could read it when this one was brought up to date: what the disk holds is something else
+    /// (R27).
     lost: bool,
     /// Which other copies may hold something else, says this one.
     dirty: Slots,

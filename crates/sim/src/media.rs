@@ -61,8 +61,8 @@ impl Media {
         self.0[volume.index][index].borrow_mut().clear();
     }
 
-    /// A node that was in sync has lost power: all that was acknowledged is on its disk, or something newer. But
-    /// for the sectors that are `lost` there, which no host is shown (R27).
+    /// A node that was in sync has lost power: all that was acknowledged is on its disk, or something newer.
+    /// But for the sectors that are `lost` there, which no host is shown (R27).
     ///
     /// # Panics
     /// If not.

@@ -3,8 +3,8 @@
 //! A copy's slices have a dirty map each (`docs/formats/dirty-map.md`): pages that say in which regions another copy may hold something
 //! else. What the bits mean is not known here, only where the pages are: apart from the slices' own extents, so that a copy's bytes
 //! lie as those of any volume, and page `p` of slice `s` of `n` is page `p * n + s` of the map. All slices of a volume are as long as
-//! the first or shorter, so pages have their places for ever, however the volume grows. Page 0 of each slice is its list of lost
-//! blocks (`lost.rs`), and the pages of its dirty map follow.
+//! the first or shorter, so pages have their places for ever, however the volume grows. Page 0 of each slice
+//! is its list of lost blocks (`lost.rs`), and the pages of its dirty map follow.
 
 use std::sync::Arc;
 

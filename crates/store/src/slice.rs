@@ -206,7 +206,8 @@ impl Slice {
     /// Reads `len` bytes at `offset`.
     ///
     /// # Errors
-    /// [`SliceError::Unreadable`] with the first block that cannot be read, or is lost; [`SliceError::Offline`].
+    /// [`SliceError::Unreadable`] with the first block that cannot be read, or is lost;
+    /// [`SliceError::Offline`].
     ///
     /// # Panics
     /// If the range is not inside the slice: whoever maps a volume to slices has checked. So do all the others.
@@ -369,8 +370,8 @@ impl Slice {
     }
 
     /// The parts of the range that take space, in order, `max` of them at most; touching parts are one. All else before
-    /// the last one reads as zeros; so does what comes after it, if there are fewer than `max`. Where a block of
-    /// the range is lost, all from there on counts as taking space: a lost block does not read as zeros.
+    /// the last one reads as zeros; so does what comes after it, if there are fewer than `max`. Where a block
+    /// of the range is lost, all from there on counts as taking space: a lost block does not read as zeros.
     ///
     /// # Errors
     /// [`SliceError::Unreadable`], [`SliceError::Offline`].
@@ -435,7 +436,8 @@ impl Slice {
     /// Reads what is lost, unless that is known. Nobody has to: other operations do so by themselves.
     ///
     /// # Errors
-    /// [`SliceError::Unreadable`]: the disk does not read the list, or it is damaged. [`SliceError::Offline`].
+    /// [`SliceError::Unreadable`]: the disk does not read the list, or it is damaged.
+    /// [`SliceError::Offline`].
     pub async fn know_lost(&self) -> Result<(), SliceError> {
         if self.map_pages() == 0 || self.lost.is_known() {
             return Ok(());

@@ -136,7 +136,8 @@ codes! {
     READ_FAILED = "read_failed", Warning, "check the disk (SMART, kernel log) and replace it if errors continue; acknowledge with `ursa pool acknowledge`";
     /// A block that could not be read was rewritten with another copy's data, and can be read.
     BLOCK_REPAIRED = "block_repaired", Info;
-    /// No copy in sync could read blocks of a volume while a copy was brought up to date: that one is in sync without them.
+    /// No copy in sync could read blocks of a volume while a copy was brought up to date: that one is in sync
+    /// without them.
     BLOCKS_LOST = "blocks_lost", Critical, "restore these blocks from a backup: they can be read again when a host has written them";
     /// A disk is in service again.
     DISK_RETURNED = "disk_returned", Info;

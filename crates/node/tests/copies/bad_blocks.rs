@@ -418,7 +418,8 @@ fn a_source_with_a_bad_block_gives_what_another_copy_has() {
     });
 }
 
-/// One of two copies comes back, and the other one's disk does not read a block that it missed: it comes in sync without that.
+/// One of two copies comes back, and the other one's disk does not read a block that it missed: it comes in
+/// sync without that.
 fn lost_block(seed: u64, kind: VolumeKind, faults: DiskFaults) -> Cluster {
     let cluster = Cluster::new(seed, 2, 2);
     cluster.add_volume(kind, 2);

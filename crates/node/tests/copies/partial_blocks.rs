@@ -367,8 +367,8 @@ fn a_physical_block_is_written_again_as_a_whole() {
     });
 }
 
-/// A block of the disk that is lost on one copy, since the other one could not read it, is written as a whole or not
-/// at all: the other one's disk still does not read its rest.
+/// A block of the disk that is lost on one copy, since the other one could not read it, is written as a whole
+/// or not at all: the other one's disk still does not read its rest.
 #[test]
 fn a_part_of_a_lost_block_is_not_written() {
     let cluster = cluster(1, 2, 2);

@@ -264,8 +264,8 @@ impl Replica {
         for run in pieces.chunk_by(|one, next| one.blocks.end == next.blocks.start && one.lost == next.lost) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let whole = Blocks::new(first.blocks.start, last.blocks.end);
-            // A lost block counts for what it held in all but that nobody is shown it: nothing older takes its
-            // place, and what is newer ends the loss (R27).
+            // A lost block counts for what it held in all but that nobody is shown it: nothing older takes
+            // its place, and what is newer ends the loss (R27).
             let apply = match first.lost {
                 true if left_out(Canary::LostUnnoted) => continue,
                 true => self.media.submit_loss(whole, inherit),

@@ -96,8 +96,8 @@ pub struct RegionRead {
     pub region: u64,
     /// Its blocks.
     pub blocks: Blocks,
-    /// Not as a whole, but each block of the disk by itself: what no copy in sync reads is found so (R27), and told by
-    /// [`Replica::handle_region_read_by_block`].
+    /// Not as a whole, but each block of the disk by itself: what no copy in sync reads is found so (R27),
+    /// and told by [`Replica::handle_region_read_by_block`].
     pub by_block: bool,
     /// Which read: a disk may answer one of an earlier sync when the region is read anew, and the syncs of another life have the same numbers.
     pub number: u64,

@@ -28,16 +28,16 @@ const STEADY_REGIONS_MAX: u64 = 16 << 10;
 /// For so many ticks a joiner waits for regions that the disk does not read: 10 seconds. While it joins no copy forgets any write, and those tables grow.
 const STARVED_TICKS: u32 = 40;
 
-/// A region that could not be read so often, in two seconds at least, is read block by block, and given without those
-/// that nobody in sync reads (R27): most of what keeps a disk from reading passes.
+/// A region that could not be read so often, in two seconds at least, is read block by block, and given
+/// without those that nobody in sync reads (R27): most of what keeps a disk from reading passes.
 const READS_BEFORE_LOST: u32 = 8;
 
 /// What a copy may note as lost has room for so many units of so many bytes.
 const LOST_UNITS_MAX: usize = 62;
 const LOST_UNIT: u64 = 4096;
 
-/// Who waits for a read that takes so many ticks is told that it continues: a disk may take seconds for each block that it does not read. From one second on,
-/// up to a minute: one that takes longer hangs.
+/// Who waits for a read that takes so many ticks is told that it continues: a disk may take seconds for each
+/// block that it does not read. From one second on, up to a minute: one that takes longer hangs.
 const SLOW_READ_TICKS: RangeInclusive<u32> = 4..=240;
 
 /// Regions that are given without being asked about at most, while those that are asked about are never equal.
@@ -385,8 +385,9 @@ impl Replica {
         self.handle_region_read_by_block(read, result.map(|payload| (payload, Vec::new())));
     }
 
-    /// The same of a region that was read block by block: some of its blocks, in order and apart, no copy in sync reads (R27). The payload says
-    /// nothing of these. An error: a copy in sync could not be asked, or it is more than some blocks.
+    /// The same of a region that was read block by block: some of its blocks, in order and apart, no copy in
+    /// sync reads (R27). The payload says nothing of these. An error: a copy in sync could not be asked, or
+    /// it is more than some blocks.
     pub fn handle_region_read_by_block(
         &mut self,
         read: RegionRead,

@@ -246,8 +246,8 @@ fn a_restarted_node_waits_out_the_promises_of_its_last_life() {
     a_restart_within_a_lease(Some(Canary::NoBootWait)).expect_err("a stale read");
 }
 
-/// Two copies; while 1 is out a host writes a block through 0, whose disk does not read it after that. 1 comes
-/// in sync without it, 0 is lost, and hosts read the block through 1.
+/// Two copies; while 1 is out a host writes a block through 0, whose disk does not read it after that. 1
+/// comes in sync without it, 0 is lost, and hosts read the block through 1.
 fn what_no_copy_can_read(seed: u64, canary: Option<Canary>) -> Result<u64, linear::Violation> {
     const BLOCK: u64 = 2;
     let mut world = World::new(seed, 2, canary);

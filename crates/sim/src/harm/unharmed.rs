@@ -28,7 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Harms<'_> {
-    /// Nothing is wrong that was not from the beginning: all nodes run, reach each other and the record, have disks that work, are in sync, have lost no block and serve.
+    /// Nothing is wrong that was not from the beginning: all nodes run, reach each other and the record, have
+    /// disks that work, are in sync, have lost no block and serve.
     pub(super) fn is_calm(&self) -> bool {
         let cluster = self.cluster;
         let all = || 0..cluster.servers.len();

@@ -176,7 +176,8 @@ impl SliceCopy {
                 Ok(Ok(data)) => FetchMessage::Data { number, data },
                 Ok(Err(SliceError::Unreadable(bad))) => {
                     copy.note_bad(bad);
-                    // For what is lost here it asks by itself now and then: one may have asked because of that.
+                    // For what is lost here it asks by itself now and then: one may have asked because of
+                    // that.
                     if bad.cause != ReadFailure::Lost {
                         copy.repair_soon(bad, range.end);
                     }

@@ -1,5 +1,5 @@
-//! Blocks that no copy in sync can read (R27 in `docs/why/replication.md`): a copy that is brought up to date gets
-//! all else, and notes these as lost.
+//! Blocks that no copy in sync can read (R27 in `docs/why/replication.md`): a copy that is brought up to date
+//! gets all else, and notes these as lost.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -66,8 +66,8 @@ impl SliceCopy {
     /// What the region holds, and which of its blocks no copy in sync reads.
     ///
     /// # Errors
-    /// Another copy in sync cannot be asked now; or the disk reads nothing at all: it has failed, and not some of
-    /// its blocks.
+    /// Another copy in sync cannot be asked now; or the disk reads nothing at all: it has failed, and not
+    /// some of its blocks.
     async fn without_lost(self: &Rc<Self>, region: Blocks) -> Result<(Payload, Vec<Blocks>), DiskFailed> {
         let (offset, len) = self.bytes(region);
         let end = offset.0 + len.0;
