@@ -70,7 +70,11 @@ impl World {
         let bad = (region.start..region.end).map(|block| Blocks::new(block, block + 1));
         let bad: Vec<Blocks> = bad.filter(|block| is_bad(index, block)).collect();
         let is_lost = |block: &Blocks| in_sync.iter().all(|slot| is_bad(slot.index(), block));
-        if bad.len() as u64 == region.count() || !bad.iter().all(is_lost) {
+        let found = |block: u64| {
+            values[(block - region.start) as usize] == LOST && !bad.contains(&Blocks::new(block, block + 1))
+        };
+        let is_found = (region.start..region.end).any(found);
+        if bad.len() as u64 == region.count() || !bad.iter().all(is_lost) || is_found {
             return Err(DiskFailed);
         }
         self.count("given without lost blocks");
@@ -80,7 +84,10 @@ impl World {
     /// What is lost here another copy in sync may read by now.
     pub(super) fn look_for_lost(&mut self, index: usize) {
         let node = &self.nodes[index];
-        let Some(block) = node.disk.lost().first().copied() else { return };
+        // One after the other: some are lost on all copies.
+        let lost = node.disk.lost();
+        let turn = (self.now.0 / TICK_EVERY.as_nanos() as u64).checked_rem(lost.len() as u64);
+        let Some(block) = turn.and_then(|turn| lost.iter().nth(turn as usize).copied()) else { return };
         let blocks = Blocks::new(block, block + 1);
         if let Ok(mark) = node.replica.readable(node.clock(self.now), &node.leases, blocks) {
             self.fetch(index, blocks, mark, None);
@@ -124,7 +131,8 @@ impl World {
             let node = &self.nodes[index];
             let still = node.replica.still_readable(mark, node.clock(now), &node.leases, blocks)
                 || self.canary == Some(Canary::FetchOnce);
-            let good = still && !node.disk.is_bad(blocks);
+            let was_lost = values.iter().flatten().any(|value| *value == LOST);
+            let good = still && !node.disk.is_bad(blocks) && !was_lost;
             self.send(index, to, Packet::Fetched(number, values.filter(|_| good)));
         }
     }

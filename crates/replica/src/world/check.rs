@@ -2,7 +2,7 @@
 
 use crate::{Command, Slot, Slots, Standing};
 
-use super::{EMPTY, GEOMETRY, NEVER, Node, World, linear, slot};
+use super::{EMPTY, GEOMETRY, LOST, NEVER, Node, World, linear, slot};
 
 impl World {
     /// A4: where the disks of an in-sync copy and of another differ, one of them has a bit for the other on its disk.
@@ -16,11 +16,8 @@ impl World {
                     let said = a.bits(region).contains(slot(y)) || b.bits(region).contains(slot(x));
                     // What is lost on a disk is not what it holds (R27).
                     let are_equal = || {
-                        (blocks.start..blocks.end).zip(a.read(blocks).iter().zip(b.read(blocks))).all(
-                            |(block, (one, other))| {
-                                *one == other || a.lost().contains(&block) || b.lost().contains(&block)
-                            },
-                        )
+                        let (a, b) = (a.read(blocks), b.read(blocks));
+                        a.into_iter().zip(b).all(|(a, b)| a == b || a == LOST || b == LOST)
                     };
                     assert!(
                         said || are_equal(),
@@ -74,6 +71,8 @@ impl World {
                 .nodes
                 .iter()
                 .all(|node| node.up && node.membership.active() == Some(newest) && node.replica.is_at_rest())
+            // What is lost on one copy others can read by now, unless all have lost it.
+            && self.nodes.iter().all(|node| node.disk.lost() == self.nodes[0].disk.lost())
             && (0..self.nodes.len())
                 .all(|index| self.nodes[index].replica.map().dirty(Slots::ALL).next().is_none())
     }

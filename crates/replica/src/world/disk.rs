@@ -10,6 +10,9 @@ use crate::{Apply, ApplyId, ApplyKind, Blocks, DirtyMap, Geometry, Payload, Slot
 /// What every block holds before it is written.
 pub const EMPTY: u64 = 0;
 
+/// What a read gives of a block that is lost.
+pub const LOST: u64 = u64::MAX;
+
 /// One value a block, and the pages of the dirty map.
 pub struct Disk {
     geometry: Geometry,
@@ -155,9 +158,10 @@ impl Disk {
             || self.lost.range(blocks.start..blocks.end).next().is_some()
     }
 
-    /// What the blocks hold, be it readable or not.
+    /// What the blocks hold, be it readable or not; [`LOST`] where that is something else.
     pub fn read(&self, blocks: Blocks) -> Vec<u64> {
-        self.blocks[blocks.start as usize..blocks.end as usize].to_vec()
+        let value = |block| if self.lost.contains(&block) { LOST } else { self.blocks[block as usize] };
+        (blocks.start..blocks.end).map(value).collect()
     }
 
     /// The dirty map as a restarted process finds it.

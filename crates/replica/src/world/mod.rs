@@ -22,7 +22,7 @@ use crate::{
     Membership, NodeId, Outcome, Output, ReadMark, Reason, Receivers, RegionCompare, RegionRead, Replica,
     Revision, Slot, Standing, Steward, Unreadable, View, wire,
 };
-use disk::{Disk, EMPTY, Ended};
+use disk::{Disk, EMPTY, Ended, LOST};
 use rt::sim::linear::{self, Kind, NEVER, Op};
 
 const TERMS: Terms = Terms { length: Duration::from_millis(60), drift_permille: 10 };
@@ -424,7 +424,9 @@ impl World {
         let mut bad_regions = Vec::new();
         for RegionReading { read, values, .. } in ended {
             let node = &mut self.nodes[index];
-            if node.disk.is_bad(read.blocks) {
+            // What was lost when the disk looked may be found by now.
+            let was_lost = values.iter().flatten().any(|value| *value == LOST);
+            if node.disk.is_bad(read.blocks) || was_lost {
                 bad_regions.push(read.blocks);
                 if !read.by_block {
                     node.replica.handle_region_read(read, Err(DiskFailed));
@@ -478,7 +480,7 @@ impl World {
             let void = |of| node.replica.confirmation(of) == Confirmed::Void;
             if read.confirmation.is_some_and(void) {
                 self.count("read that nobody confirmed in its epoch");
-            } else if node.disk.is_bad(read.blocks) {
+            } else if node.disk.is_bad(read.blocks) || read.values.iter().flatten().any(|it| *it == LOST) {
                 self.count("read fails");
                 self.fetch(index, read.blocks, read.mark, Some(read.called));
             } else if node.replica.still_readable(read.mark, node.clock(now), &node.leases, read.blocks) {

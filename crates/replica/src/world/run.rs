@@ -175,13 +175,10 @@ impl World {
         }
     }
 
-    /// A block goes bad on one of several copies in sync, where hosts are or elsewhere, and somebody wants it.
+    /// A block goes bad on a copy in sync, where hosts are or elsewhere, and somebody wants it.
     fn spoil_some(&mut self, plan: &mut Rng) {
         let in_sync: Vec<usize> =
             self.record.last().unwrap().in_sync().iter().map(crate::Slot::index).collect();
-        if in_sync.len() < 2 {
-            return;
-        }
         let index = in_sync[plan.below(in_sync.len() as u64) as usize];
         let block = if plan.one_in(2) { plan.below(self.hot) } else { plan.below(GEOMETRY.blocks) };
         self.spoil(index, block, !plan.one_in(12));
@@ -260,7 +257,7 @@ impl World {
                 for node in &self.nodes {
                     assert_eq!(node.disk.read(all), first, "all are in sync, and their disks differ");
                 }
-                for block in 0..GEOMETRY.blocks {
+                for block in (0..GEOMETRY.blocks).filter(|block| first[*block as usize] != LOST) {
                     let now = self.tick_moment();
                     let value = first[block as usize];
                     self.history[block as usize].push(Op { kind: Kind::Read, value, call: now, reply: now });

@@ -23,6 +23,9 @@ use crate::control::note_bad_block_of_copy;
 const MAP_READS_MAX: u32 = 4;
 const MAP_READ_AGAIN: Duration = Duration::from_millis(250);
 
+/// How often the list of lost blocks is tried: nothing can stand for it.
+const LIST_READS_MAX: u32 = 20;
+
 impl SliceCopy {
     pub(super) fn apply(self: &Rc<Self>, Apply { id, blocks, payload, .. }: Apply) {
         Copies::current().count_write();
@@ -186,13 +189,22 @@ pub(super) async fn read_map(
 
 /// Reads which blocks of the slice are lost. Without that it is not served: what is lost there would pass for
 /// data.
-pub(super) async fn know_lost(layout: &store::Slice) -> Result<(), SliceError> {
+pub(super) async fn know_lost(
+    layout: &store::Slice,
+    (address, stripe): (Address, Stripe),
+) -> Result<(), SliceError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
         match layout.know_lost().await {
-            Err(SliceError::Unreadable(_)) if attempts < MAP_READS_MAX => rt::sleep(MAP_READ_AGAIN).await,
-            read => return read,
+            Err(SliceError::Unreadable(_)) if attempts < LIST_READS_MAX => rt::sleep(MAP_READ_AGAIN).await,
+            read => {
+                if let Err(SliceError::Unreadable(bad)) = read {
+                    tracing::error!(copy = %address, "the list of lost blocks cannot be read: the copy is not served");
+                    note_bad_block_of_copy(address.volume, stripe.volume_offset(address.slice, bad.offset), bad);
+                }
+                return read;
+            }
         }
     }
 }

@@ -143,7 +143,7 @@ impl SliceCopy {
         // What a write of an earlier life has left can be read from now on, and must not be gone after the next loss of power. Costs nothing from the second slice on.
         layout.flush().await?;
         let map = read_map(&layout, &geometry, (address, stripe), blank).await?;
-        know_lost(&layout).await?;
+        know_lost(&layout, (address, stripe)).await?;
         Ok(Rc::new(SliceCopy {
             address,
             layout,
