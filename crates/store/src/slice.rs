@@ -237,8 +237,8 @@ impl Slice {
     ///
     /// # Errors
     /// All of [`SliceError`] that layouts say. [`SliceError::Unreadable`]: a part of that block was to be
-    /// written, and its rest cannot be read or is lost; of the range some blocks may be written, and the
-    /// others hold what they did. Of all others: what the range holds is unknown.
+    /// written, and its rest cannot be read; of the range some blocks may be written, and the others hold
+    /// what they did. Of all others: what the range holds is unknown.
     pub async fn write(
         &self,
         offset: ByteOffset,
@@ -248,7 +248,6 @@ impl Slice {
         let len = ByteLen(data.len() as u64);
         self.check(offset, len);
         self.know_lost().await?;
-        self.check_torn(offset, len)?;
         let finds = self.has_lost_in(offset, len);
         let durability = if finds { Durability::Durable } else { durability };
         match &self.layout {
@@ -260,14 +259,17 @@ impl Slice {
     }
 
     /// Reads what a write to the range must read first: the rest of the disks' blocks that it changes in
-    /// part. Blocks of 4096 bytes that are lost as a whole count as such.
+    /// part. Blocks of 4096 bytes that are lost as a whole count as such: the disk that did not read them may
+    /// have no smaller ones.
     ///
     /// # Errors
     /// As for [`Slice::read`].
     pub async fn read_edges(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
         self.know_lost().await?;
-        self.check_torn(offset, len)?;
+        if let Some(lost) = self.lost.torn_by(&(offset.0..offset.0 + len.0), self.len().0) {
+            return Err(lost_error(lost));
+        }
         match &self.layout {
             Layout::Thick(slice) => slice.read_edges(offset, len).await,
             Layout::Log(slice) => slice.read_edges(offset, len).await,
@@ -333,7 +335,6 @@ impl Slice {
     pub async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
         self.know_lost().await?;
-        self.check_torn(offset, len)?;
         let finds = self.has_lost_in(offset, len);
         match &self.layout {
             Layout::Thick(slice) => slice.zero(offset, len).await?,
@@ -458,11 +459,6 @@ impl Slice {
     fn check_lost(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         let range = offset.0..offset.0 + len.0;
         self.lost.first_in(&range).map_or(Ok(()), |lost| Err(lost_error(lost.max(range.start))))
-    }
-
-    fn check_torn(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
-        let range = offset.0..offset.0 + len.0;
-        self.lost.torn_by(&range, self.len().0).map_or(Ok(()), |lost| Err(lost_error(lost)))
     }
 
     /// What was lost in the range has been written, durably.

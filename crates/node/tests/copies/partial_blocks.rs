@@ -405,3 +405,43 @@ fn a_part_of_a_lost_block_is_not_written() {
     cluster.assert_holds(0..2, &expected);
     cluster.assert_equal();
 }
+
+/// Disks with blocks of 512 bytes, one of which has lost eight beside each other: each can be written by itself.
+#[test]
+fn small_blocks_that_are_lost_are_written_one_by_one() {
+    let cluster = Cluster::with_disks(1, 2, 2, &Config::default(), 512);
+    cluster.add_shaped(Shape { block: SMALL, ..Shape::thick() }, 2);
+    let one = |lba: u64, values: Vec<u64>| {
+        move |session: Rc<Session>| async move { write_small(&session, lba, &values).await }
+    };
+    cluster.on(0, one(0, Vec::from_iter((0..BLOCKS).map(|_| 5)))).unwrap();
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.on(0, one(0, Vec::from_iter((0..BLOCKS).map(marked)))).unwrap();
+    cluster.spoil(0, BAD..BAD + IN_ONE, DiskFaults::default().remapping());
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    let mut expected = Vec::from_iter((0..BLOCKS).map(marked));
+    for (round, lba) in (BAD..BAD + IN_ONE).enumerate() {
+        match round {
+            // While the second copy is out.
+            2 => {
+                cluster.world.crash(cluster.servers[1]);
+                cluster.world.run_for(Duration::from_secs(2));
+            }
+            4 => {
+                cluster.start(1);
+                cluster.wait_until_in_sync(0, 2);
+                cluster.wait_until_all_serve();
+            }
+            _ => {}
+        }
+        expected[lba as usize] = 100 + lba;
+        cluster.on(usize::from(round > 4), one(lba, vec![100 + lba])).unwrap();
+        assert_eq!(cluster.in_sync(0), if (2..4).contains(&round) { 1 } else { 2 }, "round {round}");
+    }
+    cluster.assert_holds(0..2, &expected);
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster.assert_equal();
+}

@@ -53,8 +53,11 @@ impl SliceCopy {
         offset: ByteOffset,
         len: ByteLen,
     ) -> Result<(), SliceError> {
-        let is_whole = self.layout.write_unit() <= u64::from(self.block_bytes()) && !self.layout.has_lost();
-        if is_whole || !self.has_other_members() || makes(Canary::RestUnasked) {
+        let is_whole = self.layout.write_unit() <= u64::from(self.block_bytes());
+        // A part of a block that is lost must not be written alone, whoever else is there: the copy whose disk does
+        // not read it could not be brought up to date with that part (R27).
+        let need_not = (is_whole || !self.has_other_members()) && !self.layout.has_lost();
+        if need_not || makes(Canary::RestUnasked) {
             return Ok(());
         }
         let written = offset.0..offset.0 + len.0;
@@ -117,7 +120,7 @@ impl SliceCopy {
             let written = self.with_room(|| self.write_durably(offset, len, payload.clone())).await;
             let bad = match written {
                 Err(SliceError::Unreadable(bad))
-                    if bad.cause != ReadFailure::Device
+                    if bad.cause == ReadFailure::Medium
                         && merged < MERGED_MAX
                         && !makes(Canary::MergeFails) =>
                 {
