@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_range_is_found_and_taken_out_by_sectors() {
-        let lost = list(&[4096..8192]);
+        let lost = list(&[4096..6144, 6144..8192]);
         assert_eq!(lost.first_in(&(0..4096)), None);
         assert_eq!(lost.first_in(&(0..4097)), Some(4096));
         assert_eq!(lost.first_in(&(5120..9000)), Some(5120));

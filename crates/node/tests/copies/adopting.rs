@@ -205,7 +205,8 @@ fn what_was_written_before_is_on_the_disk_when_it_is_flushed() {
                 write(&session, written, 5).await.unwrap();
                 written += 1;
             }
-            // The first command after the volume has become a copy may be told of the path's new state instead.
+            // The first command after the volume has become a copy may be told of the path's new state
+            // instead.
             match session.flush(LUN).await {
                 Err(error) if error.is_unit_attention() => session.flush(LUN).await.unwrap(),
                 flushed => flushed.unwrap(),

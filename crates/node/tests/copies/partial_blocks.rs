@@ -406,7 +406,8 @@ fn a_part_of_a_lost_block_is_not_written() {
     cluster.assert_equal();
 }
 
-/// Disks with blocks of 512 bytes, one of which has lost eight beside each other: each can be written by itself.
+/// Disks with blocks of 512 bytes, one of which has lost eight beside each other: each can be written by
+/// itself.
 #[test]
 fn small_blocks_that_are_lost_are_written_one_by_one() {
     let cluster = Cluster::with_disks(1, 2, 2, &Config::default(), 512);

@@ -201,7 +201,11 @@ pub(super) async fn know_lost(
             read => {
                 if let Err(SliceError::Unreadable(bad)) = read {
                     tracing::error!(copy = %address, "the list of lost blocks cannot be read: the copy is not served");
-                    note_bad_block_of_copy(address.volume, stripe.volume_offset(address.slice, bad.offset), bad);
+                    note_bad_block_of_copy(
+                        address.volume,
+                        stripe.volume_offset(address.slice, bad.offset),
+                        bad,
+                    );
                 }
                 return read;
             }

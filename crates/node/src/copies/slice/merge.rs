@@ -54,8 +54,8 @@ impl SliceCopy {
         len: ByteLen,
     ) -> Result<(), SliceError> {
         let is_whole = self.layout.write_unit() <= u64::from(self.block_bytes());
-        // A part of a block that is lost must not be written alone, whoever else is there: the copy whose disk does
-        // not read it could not be brought up to date with that part (R27).
+        // A part of a block that is lost must not be written alone, whoever else is there: the copy whose
+        // disk does not read it could not be brought up to date with that part (R27).
         let need_not = (is_whole || !self.has_other_members()) && !self.layout.has_lost();
         if need_not || makes(Canary::RestUnasked) {
             return Ok(());
