@@ -419,7 +419,9 @@ fn small_blocks_that_are_lost_are_written_one_by_one() {
     cluster.world.crash(cluster.servers[1]);
     cluster.world.run_for(Duration::from_secs(2));
     cluster.on(0, one(0, Vec::from_iter((0..BLOCKS).map(marked)))).unwrap();
-    cluster.spoil(0, BAD..BAD + IN_ONE, DiskFaults::default().remapping());
+    let at = cluster.place_of(0, marked(BAD));
+    let faults = DiskFaults::default().remapping().with_unreadable(at..at + 512 * IN_ONE);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
     cluster.start(1);
     cluster.wait_until_in_sync(0, 2);
     cluster.wait_until_all_serve();
