@@ -82,6 +82,8 @@ pub enum FindingCode {
     ContinuedAlone,
     /// Copies that are in sync differ.
     CopiesMismatch,
+    /// A copy lacks blocks that no copy in sync could read.
+    BlocksLost,
     /// A volume is not in the cluster's record, which has another one of its name.
     VolumeNameTaken,
     /// Copies are out of sync, and no node reports a resync.

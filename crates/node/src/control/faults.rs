@@ -160,6 +160,17 @@ pub enum FaultKind {
         /// The nodes that have these copies.
         nodes: BTreeSet<u16>,
     },
+    /// The node's copy of a volume lacks blocks that no copy in sync could read.
+    BlocksLost {
+        /// The volume's ID.
+        id: String,
+        /// Its name.
+        volume: String,
+        /// How many blocks of the volume.
+        blocks: u64,
+        /// The first of these.
+        lba: u64,
+    },
 }
 
 /// A block of a volume that a disk cannot read.
@@ -206,6 +217,7 @@ impl Control {
         faults.extend(self.set_back());
         faults.extend(self.life_used());
         faults.extend(self.differing_copies());
+        faults.extend(self.lost_blocks());
         faults.extend(self.unrecorded());
         faults
     }

@@ -20,6 +20,7 @@ mod forgetting;
 mod forks;
 mod life;
 mod links;
+mod lost_blocks;
 mod members;
 mod overcommit;
 mod passing;
@@ -74,6 +75,7 @@ pub use self::foreseen::Importable;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::forks::{ForkDecision, StrategyChange};
 pub use self::links::LinkStatus;
+pub(crate) use self::lost_blocks::set_lost_of_copy;
 pub use self::members::{NodeStatus, Removal};
 pub use self::overcommit::Overcommit;
 pub use self::passing::{CARRY_DEADLINE, Passage, Request};
@@ -150,6 +152,7 @@ pub struct Control {
     events: Events,
     verifications: Verifications,
     read_errors: ReadErrors,
+    lost_blocks: lost_blocks::LostBlocks,
     /// File systems that have less free than pools in them may still take.
     overcommitted: RefCell<BTreeSet<u64>>,
     /// The level that each pool with log volumes has reached, if it has one.

@@ -239,7 +239,7 @@ impl Control {
     }
 
     /// What people call a volume of which a pool of this node has this.
-    fn shown_name(&self, info: &VolumeInfo) -> String {
+    pub(super) fn shown_name(&self, info: &VolumeInfo) -> String {
         self.volume(&info.id.to_string()).map_or_else(|_| info.name.clone(), |status| status.info.name)
     }
 

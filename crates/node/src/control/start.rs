@@ -131,6 +131,7 @@ impl Control {
             events: Events::default(),
             verifications: Verifications::default(),
             read_errors,
+            lost_blocks: Default::default(),
             overcommitted: RefCell::default(),
             levels: RefCell::default(),
             ended: EndedJobs::default(),

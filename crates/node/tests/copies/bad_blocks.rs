@@ -80,6 +80,17 @@ impl Cluster {
         kinds.filter_map(read_failed).collect()
     }
 
+    /// How many blocks its copies lack, and the first of them.
+    fn lost_blocks(&self, index: usize) -> Vec<(u64, u64)> {
+        self.world.run_for(Duration::from_secs(1));
+        let faults = self.control(index, |control| async move { control.faults() });
+        let lost = |kind: FaultKind| match kind {
+            FaultKind::BlocksLost { blocks, lba, .. } => Some((blocks, lba)),
+            _ => None,
+        };
+        faults.into_iter().filter_map(|fault| lost(fault.kind)).collect()
+    }
+
     /// Writes what [`marked`] says to these blocks through the first node.
     pub(super) fn write_marked(&self, lbas: impl IntoIterator<Item = u64> + 'static) {
         let (client, portal) = (self.client("writer"), self.portal(0));
@@ -448,6 +459,7 @@ fn a_bad_block_of_the_only_source_is_lost_and_keeps_no_copy_out_of_sync() {
         let [event] = &told[..] else { panic!("{told:?}") };
         assert!(event.text.starts_with("1 block of volume") && event.text.contains("(LBA 64)"), "{event:?}");
         assert!(cluster.read_faults(1).is_empty(), "the other node's disk failed");
+        assert_eq!((cluster.lost_blocks(0), cluster.lost_blocks(1)), (vec![], vec![(1, 64)]));
         assert_eq!(cluster.read_faults(0)[0].2, Some(64));
         for by in 0..2 {
             let found = cluster.read_all(by, [32, 64, 96]);
@@ -458,6 +470,7 @@ fn a_bad_block_of_the_only_source_is_lost_and_keeps_no_copy_out_of_sync() {
         cluster.start(1);
         cluster.wait_until_in_sync(0, 2);
         cluster.wait_until_all_serve();
+        assert_eq!(cluster.lost_blocks(1), [(1, 64)]);
         cluster.world.crash(cluster.servers[0]);
         cluster.world.run_for(Duration::from_secs(3));
         assert_eq!(cluster.read_all(1, [32, 64, 96]), [Ok(marked(32)), UNREAD, Ok(marked(96))]);
@@ -466,6 +479,7 @@ fn a_bad_block_of_the_only_source_is_lost_and_keeps_no_copy_out_of_sync() {
         cluster.wait_until_all_serve();
         // A host's write ends it.
         cluster.write_marked([64]);
+        assert_eq!(cluster.lost_blocks(1), []);
         for by in 0..2 {
             cluster.assert_reads(by, [32, 64, 96]);
         }

@@ -10,7 +10,7 @@ use store::{BadBlock, ReadFailure, SliceError};
 
 use super::super::fetch::NotFetched;
 use super::SliceCopy;
-use crate::control::note_lost_of_copy;
+use crate::control::{note_lost_of_copy, set_lost_of_copy};
 
 /// How often other copies are asked for what is lost here: their disks may read it by now.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -111,6 +111,18 @@ impl SliceCopy {
             return Err(DiskFailed);
         }
         Ok((Payload::Data(data), lost))
+    }
+
+    /// Reports how much is lost here, if that has changed.
+    pub(super) fn report_lost(&self) {
+        let lost = self.layout.lost();
+        if self.reported_lost.borrow().as_ref() == Some(&lost) {
+            return;
+        }
+        let bytes = ByteLen(lost.iter().map(|(_, len)| len.0).sum());
+        let first = lost.iter().map(|(offset, _)| self.place_in_volume(*offset)).min();
+        set_lost_of_copy(self.address, first.map(|first| (first, bytes)));
+        self.reported_lost.replace(Some(lost));
     }
 
     /// Asks other copies in sync now and then for what is lost here, and writes what they can read.

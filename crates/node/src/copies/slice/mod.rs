@@ -92,6 +92,8 @@ pub struct SliceCopy {
     merging: RefCell<BTreeSet<u64>>,
     /// When other copies are asked next for blocks that are lost; `None`: they are being asked.
     ask_for_lost_at: Cell<Option<Instant>>,
+    /// What was reported last as lost; `None`: nothing yet.
+    reported_lost: RefCell<Option<Vec<(ByteOffset, ByteLen)>>>,
 }
 
 /// A host's write that is under way.
@@ -171,6 +173,7 @@ impl SliceCopy {
             repairs: Repairs::default(),
             merging: RefCell::default(),
             ask_for_lost_at: Cell::new(Some(Instant(0))),
+            reported_lost: RefCell::default(),
         }))
     }
 
@@ -463,6 +466,7 @@ impl SliceCopy {
         self.tell(Replica::handle_tick);
         self.look_for_room();
         self.look_for_lost();
+        self.report_lost();
         self.release_reads();
         let page = self.replica.borrow_mut().poll_idle();
         if let Some(page) = page {

@@ -28,7 +28,7 @@ pub(super) fn severity(what: &What<'_>) -> Severity {
 /// How bad a node's own fault is. What it costs volumes is said of the volumes.
 pub fn severity_of(kind: &FaultKind) -> Severity {
     match kind {
-        FaultKind::CopiesMismatch { .. } => Severity::Critical,
+        FaultKind::CopiesMismatch { .. } | FaultKind::BlocksLost { .. } => Severity::Critical,
         _ => Severity::Warning,
     }
 }
@@ -103,6 +103,10 @@ pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
         FaultKind::VolumeNameTaken { id, volume, .. } => {
             let volume = named(SubjectKind::Volume, volume, report.node);
             (Code::VolumeNameTaken, Subject { id: Some(id.clone()), ..volume })
+        }
+        FaultKind::BlocksLost { id, volume, .. } => {
+            let volume = named(SubjectKind::Volume, volume, report.node);
+            (Code::BlocksLost, Subject { id: Some(id.clone()), ..volume })
         }
         FaultKind::CopiesMismatch { id, volume, .. } => {
             let volume = named(SubjectKind::Volume, volume, None);

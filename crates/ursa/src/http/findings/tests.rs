@@ -330,6 +330,18 @@ fn copies_that_differ_are_critical() {
 }
 
 #[test]
+fn lost_blocks_are_critical() {
+    let kind = FaultKind::BlocksLost { id: "7".into(), volume: "db".into(), blocks: 2, lba: 40 };
+    let found = findings(&Observed { reports: vec![report(1, kind)], ..cluster() });
+    let [finding] = found.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((finding.severity, finding.code), (Critical, Code::BlocksLost));
+    let cause = "The copy of volume db on node 1 (server1) lacks 2 blocks, first LBA 40: no copy in sync could read them when it resynced.";
+    assert_eq!(finding.cause, cause);
+    let (id, name) = (Some("7".into()), Some("db".into()));
+    assert_eq!(finding.subject, Subject { kind: SubjectKind::Volume, name, id, node: Some(1) });
+}
+
+#[test]
 fn a_node_that_does_not_report_is_a_finding() {
     let silent = (Warning, Code::NodeSilent);
     finds(Observed { silent: vec![missing(2)], incomplete: vec![missing(2)], ..cluster() }, &[silent]);

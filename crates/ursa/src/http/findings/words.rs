@@ -447,6 +447,15 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "See where they differ, then remove the wrong copy and add it again; the finding ends when a full verify finds the copies equal".into(),
             command: format!("ursa volume verify {volume}"),
         },
+        FaultKind::BlocksLost { volume, blocks, lba, .. } => Words {
+            cause: format!(
+                "The copy of volume {volume}{on} lacks {blocks} {}, first LBA {lba}: no copy in sync could read {} when it resynced.",
+                if *blocks == 1 { "block" } else { "blocks" },
+                if *blocks == 1 { "it" } else { "them" },
+            ),
+            action: "Keep the copy whose disk could not read this: it is asked again every few seconds. If it cannot read it any more, restore the data from a backup; the finding ends when it is overwritten".into(),
+            command: format!("ursa volume show {volume}"),
+        },
     }
 }
 

@@ -1,0 +1,47 @@
+//! Blocks that copies of this node lack: no copy in sync could read them (R27 in `docs/why/replication.md`).
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use base::{ByteLen, ByteOffset};
+
+use super::read_errors::with_control;
+use super::{Control, Fault, FaultKind};
+use crate::copies::Address;
+
+/// By slice, what is lost of it, in places of the volume: the first byte, and how much in all.
+#[derive(Default)]
+pub(super) struct LostBlocks(RefCell<BTreeMap<Address, (ByteOffset, ByteLen)>>);
+
+/// So much of a copy's slice is lost now, from there on; `None`: nothing. From any core.
+pub(crate) fn set_lost_of_copy(slice: Address, lost: Option<(ByteOffset, ByteLen)>) {
+    with_control(move |control| {
+        let mut all = control.lost_blocks.0.borrow_mut();
+        match lost {
+            Some(lost) => all.insert(slice, lost),
+            None => all.remove(&slice),
+        };
+    });
+}
+
+impl Control {
+    /// The volumes of whose copies on this node blocks are lost.
+    pub(super) fn lost_blocks(&self) -> Vec<Fault> {
+        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let mut volumes = BTreeMap::<u32, (u64, u64)>::new();
+        for (slice, (first, len)) in &*self.lost_blocks.0.borrow() {
+            let (lowest, bytes) = volumes.entry(slice.volume).or_insert((u64::MAX, 0));
+            (*lowest, *bytes) = (first.0.min(*lowest), *bytes + len.0);
+        }
+        let fault = |(number, (first, bytes)): (u32, (u64, u64))| {
+            let id = keeper.id_of(number)?;
+            // What a copy lacked that is no longer here does not matter.
+            let (_, info) = self.volume_named(&id.to_string()).ok()?;
+            let block = u64::from(info.block_size.bytes());
+            let volume = self.shown_name(&info);
+            let (blocks, lba) = (bytes / block, first / block);
+            Some(FaultKind::BlocksLost { id: id.to_string(), volume, blocks, lba }.into())
+        };
+        volumes.into_iter().filter_map(fault).collect()
+    }
+}
