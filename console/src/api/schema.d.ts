@@ -2141,7 +2141,7 @@ export interface components {
          * @description Codes of findings.
          * @enum {string}
          */
-        FindingCode: "split-brain" | "volume-unavailable" | "continued-alone" | "copies-mismatch" | "volume-name-taken" | "copy-out-of-sync" | "resync-running" | "resync-waiting" | "resync-paused" | "node-down" | "node-cut-off" | "node-maintenance" | "node-silent" | "node-set-back" | "node-removed" | "cluster-failed" | "link-address-missing" | "floating-ip-lost" | "logins-refused" | "no-quorum" | "no-witness" | "record-lost" | "record-stalled" | "record-entries-unreadable" | "record-fault" | "record-latched" | "disk-failed" | "read-failed" | "pool-closed" | "pool-read-only" | "pool-set-back" | "pool-overcommitted" | "pool-nearly-full" | "change-stuck" | "audit-unavailable" | "certificate-unavailable";
+        FindingCode: "split-brain" | "volume-unavailable" | "continued-alone" | "copies-mismatch" | "blocks-lost" | "volume-name-taken" | "copy-out-of-sync" | "resync-running" | "resync-waiting" | "resync-paused" | "node-down" | "node-cut-off" | "node-maintenance" | "node-silent" | "node-set-back" | "node-removed" | "cluster-failed" | "link-address-missing" | "floating-ip-lost" | "logins-refused" | "no-quorum" | "no-witness" | "record-lost" | "record-stalled" | "record-entries-unreadable" | "record-fault" | "record-latched" | "disk-failed" | "read-failed" | "pool-closed" | "pool-read-only" | "pool-set-back" | "pool-overcommitted" | "pool-nearly-full" | "change-stuck" | "audit-unavailable" | "certificate-unavailable";
         /**
          * @description A floating IP: one node of the cluster holds it at a time, and another node takes it over on failure.
          *     Initiators can always connect to it.
