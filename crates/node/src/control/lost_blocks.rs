@@ -8,6 +8,9 @@ use base::{ByteLen, ByteOffset};
 use super::read_errors::with_control;
 use super::{Control, Fault, FaultKind};
 use crate::copies::Address;
+use crate::events::code::BLOCKS_LOST;
+use crate::events::{Event, tell};
+use crate::volume::VolumeId;
 
 /// By slice, what is lost of it, in places of the volume: the first byte, and how much in all.
 #[derive(Default)]
@@ -21,6 +24,16 @@ pub(crate) fn set_lost_of_copy(slice: Address, lost: Option<(ByteOffset, ByteLen
             Some(lost) => all.insert(slice, lost),
             None => all.remove(&slice),
         };
+    });
+}
+
+/// Tells that so many bytes of a copy of the volume with this number, from there on, have been lost. From any
+/// core.
+pub(crate) fn note_lost_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen) {
+    with_control(move |control| {
+        if let Some(id) = control.keeper().and_then(|keeper| keeper.id_of(number)) {
+            control.note_lost(id, of_volume.0, len.0);
+        }
     });
 }
 
@@ -43,5 +56,21 @@ impl Control {
             Some(FaultKind::BlocksLost { id: id.to_string(), volume, blocks, lba }.into())
         };
         volumes.into_iter().filter_map(fault).collect()
+    }
+
+    /// Part of the volume is lost on this node's copy.
+    fn note_lost(&self, volume: VolumeId, of_volume: u64, len: u64) {
+        let Ok((_, info)) = self.volume_named(&volume.to_string()) else { return };
+        let block = u64::from(info.block_size.bytes());
+        let (first, last) = (of_volume / block, (of_volume + len).div_ceil(block) - 1);
+        let name = self.shown_name(&info);
+        let (count, lbas) = match last - first + 1 {
+            1 => ("1 block".to_owned(), format!("LBA {first}")),
+            count => (format!("{count} blocks"), format!("LBA {first} to {last}")),
+        };
+        let text = format!(
+            "{count} of volume {name} lost ({lbas}): no copy in sync could read them while this node's copy resynced"
+        );
+        tell(Event::new(BLOCKS_LOST, name, text).of_volume(volume));
     }
 }

@@ -75,7 +75,7 @@ pub use self::foreseen::Importable;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::forks::{ForkDecision, StrategyChange};
 pub use self::links::LinkStatus;
-pub(crate) use self::lost_blocks::set_lost_of_copy;
+pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};
 pub use self::members::{NodeStatus, Removal};
 pub use self::overcommit::Overcommit;
 pub use self::passing::{CARRY_DEADLINE, Passage, Request};
@@ -85,8 +85,7 @@ pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
 pub use self::read_errors::DiskReadErrors;
 use self::read_errors::ReadErrors;
 pub(crate) use self::read_errors::{
-    note_bad_block, note_bad_block_of_copy, note_lost_of_copy, note_repaired_block_of_copy,
-    note_unrepaired_of_copy,
+    note_bad_block, note_bad_block_of_copy, note_repaired_block_of_copy, note_unrepaired_of_copy,
 };
 pub use self::record_place::RecordPlace;
 pub use self::relocation::AddedCopy;

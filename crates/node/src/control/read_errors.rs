@@ -17,7 +17,7 @@ use store::{BadBlock, Pool, PoolId, ReadFailure, VolumeInfo};
 
 use super::{Control, Fault, FaultKind, UnreadBlock, VolumeStatus};
 use crate::copies::DiskRange;
-use crate::events::code::{BLOCK_REPAIRED, BLOCKS_LOST, READ_FAILED};
+use crate::events::code::{BLOCK_REPAIRED, READ_FAILED};
 use crate::events::{Event, tell};
 use crate::volume::VolumeId;
 
@@ -186,16 +186,6 @@ pub(crate) fn note_unrepaired_of_copy(number: u32, of_volume: ByteOffset, len: B
     });
 }
 
-/// So many bytes of such a copy, from there on, are lost until they are written: no copy in sync could read
-/// them. From any core.
-pub(crate) fn note_lost_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen) {
-    with_control(move |control| {
-        if let Some(id) = control.keeper().and_then(|keeper| keeper.id_of(number)) {
-            control.note_lost(id, of_volume.0, len.0);
-        }
-    });
-}
-
 /// A block of such a copy was written again and can be read. From any core.
 pub(crate) fn note_repaired_block_of_copy(number: u32, bad: BadBlock) {
     with_control(move |control| {
@@ -256,22 +246,6 @@ impl Control {
             lba,
             blocks: (of_volume + len).div_ceil(block) - lba,
         }
-    }
-
-    /// Part of the volume is lost on this node's copy.
-    fn note_lost(&self, volume: VolumeId, of_volume: u64, len: u64) {
-        let Ok((_, info)) = self.volume_named(&volume.to_string()) else { return };
-        let block = u64::from(info.block_size.bytes());
-        let (first, last) = (of_volume / block, (of_volume + len).div_ceil(block) - 1);
-        let name = self.shown_name(&info);
-        let (count, lbas) = match last - first + 1 {
-            1 => ("1 block".to_owned(), format!("LBA {first}")),
-            count => (format!("{count} blocks"), format!("LBA {first} to {last}")),
-        };
-        let text = format!(
-            "{count} of volume {name} lost ({lbas}): no copy in sync could read them while this node's copy resynced"
-        );
-        tell(Event::new(BLOCKS_LOST, name, text).of_volume(volume));
     }
 
     /// A block that could not be read was written again, and can be read.
