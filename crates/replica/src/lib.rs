@@ -32,12 +32,12 @@ pub use id::{Epoch, Incarnation, NodeId, Revision, Slot, Slots};
 pub use lease::{LEASE_LENGTH, LeaseGrant, LeaseRequest, Leases, Terms};
 pub use media::{Apply, ApplyId, ApplyKind};
 pub use membership::{Activation, BEYOND_RECORD, Membership};
-pub use message::{Envelope, Message, ProbeId, RoundId, SyncId};
+pub use message::{Envelope, LostUnits, Message, ProbeId, RoundId, SyncId};
 pub use regions::Regions;
 pub use replica::{
-    Around, Command, Confirmation, Confirmed, DiskFailed, DiskFault, NotAround, Outcome, Output, ReadMark,
-    Receivers, RegionCompare, RegionRead, Replica, SyncFrom, SyncNext, SyncState, TICK, Unreadable,
-    Unwritable, VALIDATE_AFTER,
+    Around, Command, Confirmation, Confirmed, DiskFailed, DiskFault, LOST_UNIT, LOST_UNITS_MAX, NotAround,
+    Outcome, Output, ReadMark, Receivers, RegionCompare, RegionRead, Replica, SyncFrom, SyncNext, SyncState,
+    TICK, Unreadable, Unwritable, VALIDATE_AFTER,
 };
 pub use steward::{Proposal, Reason, SILENCE_MAX, Steward, View};
 pub use timestamp::Timestamp;

@@ -3,6 +3,8 @@
 //! The link between two nodes keeps the order of what it carries and never delivers twice; what was on its way when it broke is lost,
 //! and nothing of the old link arrives after the new one is up ([`crate::Replica::handle_link_up`]).
 
+use std::collections::BTreeMap;
+
 use crate::{Blocks, Digest, Epoch, Incarnation, Payload, Regions, Slot, Slots, Timestamp};
 
 /// A message with what is said in each.
@@ -27,6 +29,9 @@ pub struct ProbeId(pub u64);
 /// One attempt to bring a copy up to date; the joiner counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SyncId(pub u64);
+
+/// By region, how many of its units of [`crate::LOST_UNIT`] bytes have lost blocks (R27).
+pub type LostUnits = BTreeMap<u64, u32>;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -78,6 +83,8 @@ pub enum Message {
         sync: SyncId,
         /// The regions in which the sender may hold what the receiver does not (R17).
         dirty: Regions,
+        /// What is lost at the sender, who can note [`crate::LOST_UNITS_MAX`] units at most.
+        lost: LostUnits,
     },
     /// To a joiner, first: outside of what follows, it holds what the sender does (R18).
     SyncClean {

@@ -109,8 +109,11 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
             body.timestamp(*floor);
             kind::FLOOR
         }
-        Message::SyncOpen { sync, dirty } => {
-            body.u64(sync.0).regions(dirty);
+        Message::SyncOpen { sync, dirty, lost } => {
+            body.u64(sync.0).regions(dirty).u32(lost.len() as u32);
+            for (region, units) in lost {
+                body.u64(*region).u32(*units);
+            }
             kind::SYNC_OPEN
         }
         Message::SyncClean { sync, known, inherit } => {
@@ -243,7 +246,12 @@ pub fn decode(
         kind::SYNC_OPEN => {
             let sync = SyncId(reader.u64()?);
             let dirty = reader.regions(geometry)?;
-            Message::SyncOpen { sync, dirty }
+            let lost = reader.list(12, |reader| Ok((reader.region(geometry)?, reader.u32()?)))?;
+            if !lost.is_sorted_by(|(one, _), (next, _)| one < next) {
+                return Err(Malformed::Value);
+            }
+            let lost = lost.into_iter().collect();
+            Message::SyncOpen { sync, dirty, lost }
         }
         kind::SYNC_CLEAN => {
             let sync = SyncId(reader.u64()?);
@@ -481,6 +489,7 @@ mod tests {
     use base::Rng;
 
     use super::*;
+    use crate::LostUnits;
 
     const GEOMETRY: Geometry = Geometry { blocks: 1000, block_bytes: 4, region_blocks: 16 };
 
@@ -517,7 +526,11 @@ mod tests {
             },
             Message::SyncWant { sync: SyncId(5), region: 62 },
             Message::Floor { floor: ts() },
-            Message::SyncOpen { sync: SyncId(1), dirty: [0, 7, 62].into_iter().collect() },
+            Message::SyncOpen {
+                sync: SyncId(1),
+                dirty: [0, 7, 62].into_iter().collect(),
+                lost: [(7, 3), (62, 1)].into(),
+            },
             Message::SyncClean {
                 sync: SyncId(1),
                 known: known.clone(),
@@ -612,7 +625,12 @@ mod tests {
         let wrong = [
             Message::Validate { writes: vec![(Blocks::new(999, 1001), ts())] },
             Message::SyncDone { sync: SyncId(1), region: 63 },
-            Message::SyncOpen { sync: SyncId(1), dirty: std::iter::once(63).collect() },
+            Message::SyncOpen {
+                sync: SyncId(1),
+                dirty: std::iter::once(63).collect(),
+                lost: LostUnits::new(),
+            },
+            Message::SyncOpen { sync: SyncId(1), dirty: Regions::default(), lost: [(63, 1)].into() },
             with_lost(vec![Blocks::new(991, 993)]),
             with_lost(vec![Blocks::new(996, 998), Blocks::new(997, 999)]),
         ];

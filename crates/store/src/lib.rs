@@ -45,7 +45,7 @@ pub use error::{BadBlock, MissingDisk, ReadFailure, SliceError, StoreError};
 pub use geometry::{DISK_BYTES_MIN, DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, EXTENTS_MAX};
 pub use id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
 pub use log::{LogFigures, LogSlice, LogTuning};
-pub use lost::LOST_UNITS_MAX;
+pub use lost::{LOST_UNIT, LOST_UNITS_MAX};
 pub use pool::{
     CreateOptions, DiskUsage, FoundPool, LogSpace, LookedAt, MetadataState, NewDisk, OpenPool, Pool, Probe,
     ProbedContents, Usage, VolumeInfo, VolumeSpec, Zeroing, ZeroingWatch, probe,

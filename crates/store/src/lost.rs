@@ -19,7 +19,7 @@ use crate::slice::join;
 pub const LOST_UNITS_MAX: usize = 62;
 
 /// Bytes of a unit.
-const UNIT: u64 = 4096;
+pub const LOST_UNIT: u64 = 4096;
 /// The smallest block of a volume or a disk.
 const SECTOR: u64 = 512;
 
@@ -28,7 +28,7 @@ const CRC_AT: usize = 12;
 const HEADER_BYTES: usize = 16;
 
 const _: () = assert!(HEADER_BYTES + LOST_UNITS_MAX * 8 == SECTOR as usize, "a list is a sector");
-const _: () = assert!(UNIT / SECTOR == u8::BITS as u64, "a bit a sector");
+const _: () = assert!(LOST_UNIT / SECTOR == u8::BITS as u64, "a bit a sector");
 
 /// By number, the units that have lost sectors: a bit for each sector.
 type Units = BTreeMap<u64, u8>;
@@ -63,7 +63,7 @@ impl Lost {
     /// The first lost byte of the range.
     pub fn first_in(&self, range: &Range<u64>) -> Option<u64> {
         self.with(|units| {
-            let touched = units.range(range.start / UNIT..range.end.div_ceil(UNIT));
+            let touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
             touched.filter_map(|(unit, mask)| first(*unit, mask & mask_of(*unit, range))).next()
         })
     }
@@ -73,7 +73,7 @@ impl Lost {
     /// bytes.
     pub fn torn_by(&self, range: &Range<u64>, len: u64) -> Option<u64> {
         self.with(|units| {
-            let mut touched = units.range(range.start / UNIT..range.end.div_ceil(UNIT));
+            let mut touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
             touched.find_map(|(unit, mask)| {
                 let (all, written) = (mask_of(*unit, &(0..len)), mask_of(*unit, range));
                 first(*unit, all & !written).filter(|_| mask & all == all)
@@ -87,7 +87,7 @@ impl Lost {
         self.with(|units| {
             for (unit, mask) in units {
                 for sector in (0..8).filter(|sector| mask & 1 << sector != 0) {
-                    join(&mut found, unit * UNIT + sector * SECTOR, SECTOR);
+                    join(&mut found, unit * LOST_UNIT + sector * SECTOR, SECTOR);
                 }
             }
             None::<()>
@@ -105,7 +105,7 @@ impl Lost {
     pub fn add(&self, range: &Range<u64>) -> bool {
         let mut known = self.units.borrow_mut();
         let mut units = known.clone().unwrap_or_default();
-        for unit in range.start / UNIT..range.end.div_ceil(UNIT) {
+        for unit in range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT) {
             *units.entry(unit).or_default() |= mask_of(unit, range);
         }
         let fits = units.len() <= LOST_UNITS_MAX;
@@ -118,7 +118,7 @@ impl Lost {
     /// The list without the range. The caller holds [`Lost::change`], writes it, and then has it count.
     pub fn without(&self, range: &Range<u64>) -> Units {
         let mut units = self.units.borrow().clone().unwrap_or_default();
-        for unit in range.start / UNIT..range.end.div_ceil(UNIT) {
+        for unit in range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT) {
             if let Some(mask) = units.get_mut(&unit) {
                 *mask &= !mask_of(unit, range);
             }
@@ -144,14 +144,14 @@ impl Lost {
 
 /// The sectors of the unit that are in the range, if only in part.
 fn mask_of(unit: u64, range: &Range<u64>) -> u8 {
-    let within = |at: u64| at.clamp(unit * UNIT, (unit + 1) * UNIT) - unit * UNIT;
+    let within = |at: u64| at.clamp(unit * LOST_UNIT, (unit + 1) * LOST_UNIT) - unit * LOST_UNIT;
     let (start, end) = (within(range.start) / SECTOR, within(range.end).div_ceil(SECTOR));
     (start..end).fold(0, |mask, sector| mask | 1 << sector)
 }
 
 /// Where the first of these sectors of the unit begins.
 fn first(unit: u64, mask: u8) -> Option<u64> {
-    (mask != 0).then(|| unit * UNIT + u64::from(mask.trailing_zeros()) * SECTOR)
+    (mask != 0).then(|| unit * LOST_UNIT + u64::from(mask.trailing_zeros()) * SECTOR)
 }
 
 /// The page of a list.
@@ -249,10 +249,12 @@ mod tests {
 
     #[test]
     fn a_list_that_is_full_takes_what_it_has() {
-        let all = |count: u64| (0..count).map(|unit| unit * UNIT..unit * UNIT + SECTOR).collect::<Vec<_>>();
+        let all = |count: u64| {
+            (0..count).map(|unit| unit * LOST_UNIT..unit * LOST_UNIT + SECTOR).collect::<Vec<_>>()
+        };
         let lost = list(&all(LOST_UNITS_MAX as u64));
         assert!(!lost.add(&(1 << 30..(1 << 30) + SECTOR)));
-        assert!(lost.add(&(0..UNIT)));
+        assert!(lost.add(&(0..LOST_UNIT)));
         let again = Lost::default();
         assert!(again.load(&lost.page()));
         assert_eq!(again.ranges(), lost.ranges());

@@ -150,7 +150,7 @@ pub fn copy_messages() -> Vec<Vec<u8>> {
         Message::Invalidate { round: RoundId(6), ts, blocks, payload: Payload::Zeros },
         Message::Acknowledge { rounds: vec![RoundId(5), RoundId(6)] },
         Message::Validate { writes: vec![(blocks, ts)] },
-        Message::SyncOpen { sync, dirty: [1, 2, 70].into_iter().collect() },
+        Message::SyncOpen { sync, dirty: [1, 2, 70].into_iter().collect(), lost: [(2, 1), (70, 2)].into() },
         Message::SyncClean {
             sync,
             known: vec![(blocks, ts)],

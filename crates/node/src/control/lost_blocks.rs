@@ -64,13 +64,12 @@ impl Control {
         let block = u64::from(info.block_size.bytes());
         let (first, last) = (of_volume / block, (of_volume + len).div_ceil(block) - 1);
         let name = self.shown_name(&info);
-        let (count, lbas) = match last - first + 1 {
-            1 => ("1 block".to_owned(), format!("LBA {first}")),
-            count => (format!("{count} blocks"), format!("LBA {first} to {last}")),
+        let (lost, lbas) = match last - first + 1 {
+            1 => (format!("1 block of volume {name} is lost"), format!("LBA {first}")),
+            count => (format!("{count} blocks of volume {name} are lost"), format!("LBA {first} to {last}")),
         };
-        let text = format!(
-            "{count} of volume {name} lost ({lbas}): no copy in sync could read them while this node's copy resynced"
-        );
+        let text =
+            format!("{lost} ({lbas}): no copy in sync could read this while this node's copy resynced");
         tell(Event::new(BLOCKS_LOST, name, text).of_volume(volume));
     }
 }

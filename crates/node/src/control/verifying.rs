@@ -441,13 +441,16 @@ async fn compare_once(
         let ask = Ask::Digests { id: id.to_string(), slice, offset: at, len };
         match keeper.ask_within(NodeId(*node), ask, DIGESTS_MAX).await {
             Ok(Answer::Digests(digests)) => Ok((*node, digests)),
-            Ok(Answer::Unreadable { offset, disk, disk_offset }) => {
+            Ok(Answer::Unreadable { offset, disk }) => {
                 let at = volume.volume_offset(slice, ByteOffset(offset));
                 let lba = at.0 / u64::from(volume.block_size().bytes());
                 let node = NodeId(*node);
-                Err(format!(
-                    "{node} cannot read LBA {lba} of its copy (byte {disk_offset} of its disk {disk})"
-                ))
+                Err(match disk {
+                    Some((disk, at)) => {
+                        format!("{node} cannot read LBA {lba} of its copy (byte {at} of its disk {disk})")
+                    }
+                    None => format!("LBA {lba} is lost on {node}: a host must write it first"),
+                })
             }
             Ok(_) => Err(format!("{} gave an unexpected answer", NodeId(*node))),
             Err(error) => Err(error.to_string()),

@@ -126,14 +126,12 @@ pub enum Answer {
     CarriedOut(Result<CarriedOut, String>),
     /// SHA-256 digests, in order.
     Digests(Vec<[u8; 32]>),
-    /// The node's disk does not read a block of it.
+    /// The node's copy does not have a block of it.
     Unreadable {
         /// Where the block begins in the slice.
         offset: u64,
-        /// The disk's path.
-        disk: String,
-        /// Where the block begins on that disk, in bytes.
-        disk_offset: u64,
+        /// The path of the disk, and where the block begins there, in bytes; `None`: the block is lost.
+        disk: Option<(String, u64)>,
     },
 }
 

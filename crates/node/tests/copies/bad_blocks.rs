@@ -81,7 +81,7 @@ impl Cluster {
     }
 
     /// How many blocks its copies lack, and the first of them.
-    fn lost_blocks(&self, index: usize) -> Vec<(u64, u64)> {
+    pub(super) fn lost_blocks(&self, index: usize) -> Vec<(u64, u64)> {
         self.world.run_for(Duration::from_secs(1));
         let faults = self.control(index, |control| async move { control.faults() });
         let lost = |kind: FaultKind| match kind {
@@ -514,6 +514,41 @@ fn a_block_whose_error_comes_late_is_lost_all_the_same() {
     cluster.wait_until_all_serve();
     assert_eq!(cluster.told_of(1, &["blocks_lost"]).len(), 1);
     cluster.assert_reads(1, [32, 96]);
+}
+
+/// Of two copies in sync one fails to read the block at once, the other one's disk tries for seconds.
+#[test]
+fn a_third_copy_comes_in_sync_though_another_ones_error_comes_late() {
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    cluster.write_marked([5]);
+    cluster.world.crash(cluster.servers[2]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.write_marked((0..40).map(|n| n * 32));
+    cluster.spoil(0, [64], DiskFaults::default().remapping());
+    cluster.spoil(1, [64], DiskFaults::default().remapping().failing_after(Duration::from_secs(3)));
+    cluster.start(2);
+    let in_sync = || cluster.in_sync(0) == 3;
+    assert!(cluster.world.run_until(in_sync, Duration::from_secs(120)), "one block keeps a copy out of sync");
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.lost_blocks(2), [(1, 64)]);
+    cluster.assert_reads(2, [32, 96]);
+}
+
+/// What is lost is asked for again and again: not so often that a disk which tries for seconds does nothing
+/// else.
+#[test]
+fn a_disk_that_fails_slowly_is_seldom_asked_for_what_is_lost() {
+    let late = DiskFaults::default().remapping().failing_after(Duration::from_secs(3));
+    let cluster = lost_block(1, VolumeKind::Thick, late);
+    assert!(cluster.world.run_until(|| cluster.in_sync(0) == 2, Duration::from_secs(60)));
+    cluster.wait_until_all_serve();
+    cluster.world.run_for(Duration::from_secs(20));
+    let before = cluster.failed_reads();
+    cluster.world.run_for(Duration::from_secs(300));
+    let failed = cluster.failed_reads() - before;
+    assert!((3..=40).contains(&failed), "{failed} reads of a bad block in five minutes, 3 s each");
+    assert_eq!(cluster.in_sync(0), 2);
 }
 
 /// A disk that reads nothing has not lost a block.

@@ -87,18 +87,18 @@ impl Cluster {
     }
 
     fn with_config(seed: u64, nodes: usize, cores: usize, config: &Config) -> Cluster {
-        Cluster::with_disks(seed, nodes, cores, config, 512)
+        Cluster::with_disks(seed, nodes, cores, config, &[512])
     }
 
-    /// On disks of this block.
-    fn with_disks(seed: u64, nodes: usize, cores: usize, config: &Config, disk_block: u32) -> Cluster {
-        let cluster = Cluster::apart(seed, nodes, cores, config, disk_block);
+    /// On disks of these blocks, of which each node has the next.
+    fn with_disks(seed: u64, nodes: usize, cores: usize, config: &Config, disk_blocks: &[u32]) -> Cluster {
+        let cluster = Cluster::apart(seed, nodes, cores, config, disk_blocks);
         cluster.enter();
         cluster
     }
 
     /// Nodes with pools, each of which is in no cluster yet.
-    fn apart(seed: u64, nodes: usize, cores: usize, config: &Config, disk_block: u32) -> Cluster {
+    fn apart(seed: u64, nodes: usize, cores: usize, config: &Config, disk_blocks: &[u32]) -> Cluster {
         let world = World::new(seed);
         let memory = cluster::memory::Memory::new((1..=nodes as u16).filter_map(cluster::NodeId::new));
         let servers: Vec<NodeId> =
@@ -112,6 +112,7 @@ impl Cluster {
         let cluster = Cluster { world, servers, configs, cores, record: memory };
         for index in 0..nodes {
             cluster.start(index);
+            let disk_block = disk_blocks[index % disk_blocks.len()];
             cluster.world.add_disk(cluster.servers[index], DISK, 64 * MIB, disk_block);
             let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
             cluster.control(index, move |control| async move {

@@ -18,7 +18,7 @@ const BLOCKS: u64 = 4 * IN_ONE;
 const BAD: u64 = IN_ONE;
 
 fn cluster(seed: u64, nodes: usize, copies: u8) -> Cluster {
-    let cluster = Cluster::with_disks(seed, nodes, 2, &Config::default(), 4096);
+    let cluster = Cluster::with_disks(seed, nodes, 2, &Config::default(), &[4096]);
     cluster.add_shaped(Shape { block: SMALL, ..Shape::thick() }, copies);
     cluster.on(0, |session| async move {
         write_small(&session, 0, &Vec::from_iter((0..BLOCKS).map(marked))).await.unwrap();
@@ -88,6 +88,27 @@ fn named_bad(done: Result<(), initiator::Error>) -> u64 {
     let initiator::Error::Status { sense, .. } = &error else { panic!("{error}") };
     assert_eq!(sense[0], 0xf0, "fixed format, with information");
     u64::from(u32::from_be_bytes(sense[3..7].try_into().unwrap()))
+}
+
+/// Of a block of the source's disk another copy, whose disk has smaller blocks, reads all but a part.
+#[test]
+fn only_what_no_copy_reads_of_a_block_of_a_disk_is_lost() {
+    let cluster = Cluster::with_disks(1, 3, 2, &Config::default(), &[4096, 512, 512]);
+    cluster.add_shaped(Shape { block: SMALL, ..Shape::thick() }, 3);
+    cluster.on(0, |session| async move { write_small(&session, 100, &[1]).await.unwrap() });
+    cluster.world.crash(cluster.servers[2]);
+    cluster.world.run_for(Duration::from_secs(2));
+    let written = Vec::from_iter((0..BLOCKS).map(marked));
+    cluster.on(0, |session| async move { write_small(&session, 0, &written).await.unwrap() });
+    cluster.spoil_at(0, cluster.place_of(0, marked(BAD)));
+    cluster.spoil_at(1, cluster.place_of(1, marked(BAD)) + 2 * 512);
+    cluster.start(2);
+    cluster.wait_until_in_sync(0, 3);
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.lost_blocks(2), [(1, BAD + 2)]);
+    let found = cluster
+        .on(2, |session| async move { session.read(LUN, Lba(BAD), BlockCount(2), SMALL).await.unwrap() });
+    assert_eq!(found[..], small(&[marked(BAD), marked(BAD + 1)]).to_vec());
 }
 
 /// One copy's disk does not read a block: hosts that write parts of it, through either node, do not notice.
@@ -410,7 +431,7 @@ fn a_part_of_a_lost_block_is_not_written() {
 /// itself.
 #[test]
 fn small_blocks_that_are_lost_are_written_one_by_one() {
-    let cluster = Cluster::with_disks(1, 2, 2, &Config::default(), 512);
+    let cluster = Cluster::with_disks(1, 2, 2, &Config::default(), &[512]);
     cluster.add_shaped(Shape { block: SMALL, ..Shape::thick() }, 2);
     let one = |lba: u64, values: Vec<u64>| {
         move |session: Rc<Session>| async move { write_small(&session, lba, &values).await }

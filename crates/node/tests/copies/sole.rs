@@ -244,7 +244,7 @@ fn named(name: &str, node: u16) -> (String, Vec<u16>) {
 
 #[test]
 fn what_nodes_had_before_they_were_a_cluster_gets_into_its_record() {
-    let cluster = Cluster::apart(1, 2, 1, &Config::default(), 512);
+    let cluster = Cluster::apart(1, 2, 1, &Config::default(), &[512]);
     for (index, names) in [["db", "logs"], ["db", "mail"]].into_iter().enumerate() {
         cluster.control(index, move |control| async move {
             for name in names {
@@ -317,7 +317,7 @@ fn it_goes_with_its_pool_to_another_node() {
 /// What is asked of a name is meant for the cluster's volume, never for one of the node that is asked.
 #[test]
 fn a_name_of_the_cluster_is_not_that_of_an_unrecorded_volume() {
-    let cluster = Cluster::apart(1, 2, 1, &Config::default(), 512);
+    let cluster = Cluster::apart(1, 2, 1, &Config::default(), &[512]);
     for index in 0..2 {
         cluster.control(index, |control| async move { control.create_volume(own("db")).await.unwrap() });
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::canary::{Canary, left_out};
 use crate::message::{Message, RoundId, SyncId};
-use crate::{Blocks, Config, Digest, Epoch, Payload, Regions, Slot, Slots, Standing, Timestamp};
+use crate::{Blocks, Config, Digest, Epoch, LostUnits, Payload, Regions, Slot, Slots, Standing, Timestamp};
 
 use super::debt::Owed;
 use super::{DiskFailed, DiskFault, Output, RegionCompare, Replica};
@@ -196,7 +196,13 @@ impl Replica {
         // heard late of their end.
         self.table.doubt_valid_before(Timestamp::first_of(self.joiner.joined));
         let dirty = self.map.dirty(Slots::NONE.with(source)).collect();
-        self.send(source, Message::SyncOpen { sync: SyncId(last), dirty });
+        let lost = self.lost.clone();
+        self.send(source, Message::SyncOpen { sync: SyncId(last), dirty, lost });
+    }
+
+    /// What is lost on this copy's disk now: a source gives no more than there is room for beside it (R27).
+    pub fn set_lost(&mut self, lost: LostUnits) {
+        self.lost = lost;
     }
 
     pub(super) fn tick_joiner(&mut self) {

@@ -23,7 +23,7 @@ use crate::canary::{Canary, left_out};
 use crate::dirty_map::{DirtyMap, PageWrite};
 use crate::lease::Leases;
 use crate::media::{Apply, ApplyId, Media};
-use crate::message::{Envelope, Message, RoundId, SyncId};
+use crate::message::{Envelope, LostUnits, Message, RoundId, SyncId};
 use crate::table::Table;
 use crate::{
     Activation, Blocks, Config, Digest, Epoch, Geometry, Incarnation, Slot, Slots, Standing, Timestamp,
@@ -37,7 +37,7 @@ use write::Round;
 pub use confirm::{Confirmation, Confirmed};
 pub use joiner::SyncFrom;
 pub use repair::{Around, NotAround};
-pub use source::{Receivers, SyncNext, SyncState};
+pub use source::{LOST_UNIT, LOST_UNITS_MAX, Receivers, SyncNext, SyncState};
 
 /// How often [`Replica::handle_tick`] wants to be called.
 pub const TICK: Duration = Duration::from_millis(250);
@@ -190,6 +190,8 @@ pub struct Replica {
     sources: [Option<Source>; Slot::MAX],
     /// Regions that could not be read for a sync, and how often in a row.
     unread: BTreeMap<u64, u32>,
+    /// What is lost on this copy's disk.
+    lost: LostUnits,
     /// Bytes that syncs from here have brought, by who got them.
     brought: [u64; Slot::MAX],
     /// Bytes that writes have added to what copies outside are to be given.
@@ -240,6 +242,7 @@ impl Replica {
             synced: Slots::NONE,
             sources: Default::default(),
             unread: BTreeMap::new(),
+            lost: LostUnits::new(),
             brought: [0; Slot::MAX],
             dirtied: [0; Slot::MAX],
             joiner: Joiner::default(),
@@ -426,7 +429,7 @@ impl Replica {
             Message::ConfirmReads { .. } => {} // Answered above.
             Message::ReadsConfirmed { probe } => self.handle_reads_confirmed(from, probe),
             Message::Floor { floor } => self.floors[from.index()] = Some(floor),
-            Message::SyncOpen { sync, dirty } => self.handle_sync_open(from, sync, dirty),
+            Message::SyncOpen { sync, dirty, lost } => self.handle_sync_open(from, sync, dirty, lost),
             Message::SyncClean { sync, known, inherit } => self.handle_sync_clean(from, sync, known, inherit),
             Message::SyncRegion { sync, region, payload, known, moving, lost, inherit } => {
                 let brought = joiner::Region { region, payload, known, moving, lost, inherit };

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use crate::canary::{Canary, left_out};
 use crate::message::{Message, SyncId};
 use crate::table::Entry;
-use crate::{Blocks, Epoch, Geometry, Payload, Regions, Slot, Slots, Standing, Timestamp};
+use crate::{Blocks, Epoch, Geometry, LostUnits, Payload, Regions, Slot, Slots, Standing, Timestamp};
 
 use super::{DiskFailed, Output, RegionRead, Replica};
 
@@ -32,12 +32,14 @@ const STARVED_TICKS: u32 = 40;
 /// without those that nobody in sync reads (R27): most of what keeps a disk from reading passes.
 const READS_BEFORE_LOST: u32 = 8;
 
-/// What a copy may note as lost has room for so many units of so many bytes.
-const LOST_UNITS_MAX: usize = 62;
-const LOST_UNIT: u64 = 4096;
+/// How many units a copy can note as lost.
+pub const LOST_UNITS_MAX: u32 = 62;
+/// Bytes of a unit.
+pub const LOST_UNIT: u64 = 4096;
 
 /// Who waits for a read that takes so many ticks is told that it continues: a disk may take seconds for each
-/// block that it does not read. From one second on, up to a minute: one that takes longer hangs.
+/// block that it does not read. From one second on, up to a minute after the last part of it was read: then
+/// the disk hangs.
 const SLOW_READ_TICKS: RangeInclusive<u32> = 4..=240;
 
 /// Regions that are given without being asked about at most, while those that are asked about are never equal.
@@ -56,8 +58,8 @@ pub(super) struct Source {
     unread: Regions,
     /// For how many ticks there have been such, while the copy joins.
     unread_ticks: u32,
-    /// How many units were given as lost, by region.
-    lost: BTreeMap<u64, usize>,
+    /// What is lost at the other copy, with what was given as lost from here.
+    lost: LostUnits,
     passes: u32,
     /// Regions that this pass began with.
     pass_began: u64,
@@ -88,7 +90,7 @@ struct InFlight {
     touched: bool,
     /// Whether it is on its way; else it is being read.
     sent: bool,
-    /// For how many ticks it has been read.
+    /// For how many ticks it has been read, as [`SLOW_READ_TICKS`] counts.
     ticks: u32,
     /// What was asked about and not given yet.
     asked: Option<Payload>,
@@ -210,10 +212,10 @@ impl Source {
 }
 
 /// How many units the blocks, which are in order, are in.
-fn units(blocks: &[Blocks], geometry: &Geometry) -> usize {
+fn units(blocks: &[Blocks], geometry: &Geometry) -> u32 {
     let unit = |block: u64| block * u64::from(geometry.block_bytes) / LOST_UNIT;
     let units = blocks.iter().flat_map(|blocks| unit(blocks.start)..=unit(blocks.end - 1));
-    units.collect::<BTreeSet<u64>>().len()
+    units.collect::<BTreeSet<u64>>().len() as u32
 }
 
 impl Replica {
@@ -240,7 +242,7 @@ impl Replica {
         self.brought[slot.index()]
     }
 
-    pub(super) fn handle_sync_open(&mut self, from: Slot, sync: SyncId, mut dirty: Regions) {
+    pub(super) fn handle_sync_open(&mut self, from: Slot, sync: SyncId, mut dirty: Regions, lost: LostUnits) {
         let Some(config) = &self.config else { return };
         if !matches!(self.standing(), Standing::InSync(_)) {
             return;
@@ -266,7 +268,7 @@ impl Replica {
             contended: Regions::default(),
             unread: Regions::default(),
             unread_ticks: 0,
-            lost: BTreeMap::new(),
+            lost,
             passes: 0,
             caught_up: false,
             misses: 0,
@@ -373,6 +375,8 @@ impl Replica {
             Phase::Final if source.contended.is_empty() && source.unread.is_empty() => {
                 source.phase = Phase::Ended;
                 let sync = source.sync;
+                // Of the next sync all regions are read as if they had never failed.
+                self.unread.clear();
                 self.send(to, Message::SyncEnd { sync });
             }
             Phase::Final | Phase::Ended => {}
@@ -383,6 +387,15 @@ impl Replica {
     /// it is read again: the next write there heals it, or a disk or a copy that comes back.
     pub fn handle_region_read(&mut self, read: RegionRead, result: Result<Payload, DiskFailed>) {
         self.handle_region_read_by_block(read, result.map(|payload| (payload, Vec::new())));
+    }
+
+    /// Part of a region has been read, or its disk has said that it does not read it: the disk does not hang.
+    pub fn handle_region_read_in_part(&mut self, read: &RegionRead) {
+        let source = self.sources[read.to.index()].as_mut().filter(|source| source.sync == read.sync);
+        let in_flight = source.and_then(|source| source.in_flight.get_mut(&read.region));
+        if let Some(in_flight) = in_flight.filter(|in_flight| in_flight.read == read.number) {
+            in_flight.ticks = in_flight.ticks.min(*SLOW_READ_TICKS.start());
+        }
     }
 
     /// The same of a region that was read block by block: some of its blocks, in order and apart, no copy in
@@ -402,7 +415,8 @@ impl Replica {
         // More than the joiner can note is none of a few bad blocks, either.
         let fits = |lost: &[Blocks]| {
             let others = source.lost.iter().filter(|(other, _)| **other != region);
-            others.map(|(_, units)| units).sum::<usize>() + units(lost, &self.geometry) <= LOST_UNITS_MAX
+            let units = units(lost, &self.geometry);
+            lost.is_empty() || others.map(|(_, units)| units).sum::<u32>() + units <= LOST_UNITS_MAX
         };
         let Some((payload, lost)) = result.ok().filter(|(_, lost)| fits(lost)) else {
             source.in_flight.remove(&region);
@@ -553,6 +567,11 @@ mod tests {
 
     impl Pair {
         fn new() -> Pair {
+            Pair::with_lost(LostUnits::new())
+        }
+
+        /// So much is lost at the copy outside already.
+        fn with_lost(lost: LostUnits) -> Pair {
             let nodes = [(NodeId(1), LIFE), (NodeId(2), LIFE)];
             let config = Config::initial(&nodes, Revision(1)).remove(slot(1)).unwrap();
             let [source, outside] = [0, 1].map(|number| {
@@ -565,6 +584,7 @@ mod tests {
             });
             let mut pair = Pair { source, outside };
             pair.source.handle_tick();
+            pair.outside.set_lost(lost);
             pair.outside.catch_up();
             pair.talk();
             pair
@@ -587,6 +607,16 @@ mod tests {
                     said.into_iter().for_each(|envelope| both[other].handle_message(slot(number), envelope));
                 }
             }
+        }
+
+        /// The source begins one region.
+        fn begin(&mut self) -> RegionRead {
+            assert_eq!(self.source.begin_regions(1, Receivers::All), 1);
+            let read = |output| match output {
+                Output::ReadRegion(read) => Some(read),
+                _ => None,
+            };
+            std::iter::from_fn(|| self.source.poll()).find_map(read).expect("there is a region to be read")
         }
 
         fn write(&mut self, region: u64) -> u64 {
@@ -638,14 +668,7 @@ mod tests {
     #[test]
     fn a_read_for_an_earlier_life_is_not_given_to_the_next() {
         let mut pair = Pair::new();
-        let begin = |source: &mut Replica| {
-            assert_eq!(source.begin_regions(1, Receivers::All), 1);
-            std::iter::from_fn(|| source.poll()).find_map(|output| match output {
-                Output::ReadRegion(read) => Some(read),
-                _ => None,
-            })
-        };
-        let early = begin(&mut pair.source).expect("there is a region to be read");
+        let early = pair.begin();
         let mut next = Replica::new(slot(1), Incarnation(2), GEOMETRY, DirtyMap::new(GEOMETRY.regions()));
         next.activate(Activation { config: pair.source.config().unwrap().clone(), kept: false });
         pair.source.handle_link_down(slot(1));
@@ -656,7 +679,7 @@ mod tests {
         pair.outside = next;
         pair.outside.catch_up();
         pair.talk();
-        let late = begin(&mut pair.source).expect("it is to be read for the next life, too");
+        let late = pair.begin();
         assert_eq!((early.to, early.sync, early.region), (late.to, late.sync, late.region));
         let gives = |source: &mut Replica| {
             std::iter::from_fn(|| source.poll())
@@ -666,6 +689,42 @@ mod tests {
         assert!(!gives(&mut pair.source), "what was read for another life");
         pair.source.handle_region_read(late, Ok(Payload::Zeros));
         assert!(gives(&mut pair.source));
+    }
+
+    #[test]
+    fn a_copy_is_not_given_more_lost_blocks_than_it_can_note() {
+        let is_given = |had: LostUnits| {
+            let mut pair = Pair::with_lost(had);
+            let read = pair.begin();
+            assert_eq!(read.region, 0);
+            let lost = vec![Blocks::new(read.blocks.start, read.blocks.start + 1)];
+            pair.source.handle_region_read_by_block(read, Ok((Payload::Zeros, lost)));
+            std::iter::from_fn(|| pair.source.poll())
+                .any(|output| matches!(output, Output::Send(_, it) if matches!(it.message, Message::SyncRegion { .. })))
+        };
+        assert!(is_given([(5, LOST_UNITS_MAX - 1)].into()));
+        assert!(!is_given([(5, LOST_UNITS_MAX)].into()));
+        assert!(is_given([(0, LOST_UNITS_MAX)].into()), "these are lost anyway");
+    }
+
+    #[test]
+    fn a_region_may_take_minutes_as_long_as_parts_of_it_are_read() {
+        for reads_parts in [true, false] {
+            let mut pair = Pair::new();
+            let read = pair.begin();
+            let mut longest = 0;
+            for tick in 0..3 * SLOW_READ_TICKS.end() {
+                if reads_parts && tick % 40 == 0 {
+                    pair.source.handle_region_read_in_part(&read);
+                }
+                pair.source.handle_tick();
+                pair.outside.handle_tick();
+                // Whoever asks anew begins a sync of its own, and the read counts for nothing.
+                longest = longest.max(pair.outside.syncs_from().unwrap().silent_ticks);
+                pair.talk();
+            }
+            assert_eq!(longest < 8, reads_parts, "{longest} ticks without a word");
+        }
     }
 
     #[test]

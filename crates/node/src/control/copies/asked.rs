@@ -61,10 +61,11 @@ impl Control {
                     Err(bad) => Answer::Unreadable {
                         offset: bad.offset.0,
                         disk: match bad.cause {
-                            ReadFailure::Lost => "none: the block is lost".to_owned(),
-                            ReadFailure::Medium | ReadFailure::Device => disk_path(&pool.paths(), bad.disk),
+                            ReadFailure::Lost => None,
+                            ReadFailure::Medium | ReadFailure::Device => {
+                                Some((disk_path(&pool.paths(), bad.disk), bad.disk_offset))
+                            }
                         },
-                        disk_offset: bad.disk_offset,
                     },
                 });
             }

@@ -1,6 +1,7 @@
 //! What copies of a slice say to each other about blocks that one of them cannot read (`docs/formats/replication-link.md`).
 
 use std::ops::Range;
+use std::time::Duration;
 
 use base::{ByteOffset, Chain, Crc32c};
 use replica::Epoch;
@@ -16,6 +17,8 @@ pub enum FetchMessage {
         epoch: Epoch,
         /// The range.
         range: Range<u64>,
+        /// How long the sender waits, in milliseconds.
+        within: Duration,
     },
     /// What the range holds: as payload.
     Data {
@@ -39,8 +42,9 @@ impl FetchMessage {
     /// Its bytes, and its payload.
     pub fn encode(self) -> (Vec<u8>, Chain) {
         let (words, payload) = match self {
-            FetchMessage::Ask { number, epoch, range } => {
-                (vec![1, number, epoch.0, range.start, range.end], Chain::new())
+            FetchMessage::Ask { number, epoch, range, within } => {
+                let within = within.as_millis() as u64;
+                (vec![1, number, epoch.0, range.start, range.end, within], Chain::new())
             }
             FetchMessage::Data { number, data } => (vec![2, number, u64::from(checksum(&data))], data),
             FetchMessage::Refused(number) => (vec![3, number], Chain::new()),
@@ -55,8 +59,9 @@ impl FetchMessage {
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let is_data = matches!(words.first(), Some(2));
         match (&words[..], rest, is_data || payload.is_empty()) {
-            (&[1, number, epoch, start, end], [], true) if start < end => {
-                Some(FetchMessage::Ask { number, epoch: Epoch(epoch), range: start..end })
+            (&[1, number, epoch, start, end, within], [], true) if start < end => {
+                let within = Duration::from_millis(within);
+                Some(FetchMessage::Ask { number, epoch: Epoch(epoch), range: start..end, within })
             }
             (&[2, number, crc], [], true) if crc == u64::from(checksum(&payload)) => {
                 Some(FetchMessage::Data { number, data: payload })
@@ -82,14 +87,16 @@ mod tests {
 
     #[test]
     fn words() {
-        let ask = FetchMessage::Ask { number: 1, epoch: Epoch(2), range: 3..0x0104 };
+        let within = Duration::from_millis(900);
+        let ask = FetchMessage::Ask { number: 1, epoch: Epoch(2), range: 3..0x0104, within };
         let (bytes, payload) = ask.encode();
-        assert_eq!(bytes.len(), 40);
-        assert_eq!(bytes[32..], [4, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes.len(), 48);
+        assert_eq!(bytes[32..], [4, 1, 0, 0, 0, 0, 0, 0, 0x84, 3, 0, 0, 0, 0, 0, 0]);
         let read = FetchMessage::parse(&bytes, payload);
-        assert!(
-            matches!(read, Some(FetchMessage::Ask { number: 1, epoch: Epoch(2), range }) if range == (3..0x0104))
-        );
+        let Some(FetchMessage::Ask { number: 1, epoch: Epoch(2), range, within: read }) = read else {
+            panic!("{read:?}")
+        };
+        assert_eq!((range, read), (3..0x0104, within));
         let refused = FetchMessage::Refused(5).encode().0;
         assert_eq!(refused, [3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
         assert!(matches!(FetchMessage::parse(&refused, Chain::new()), Some(FetchMessage::Refused(5))));
@@ -114,7 +121,8 @@ mod tests {
 
     #[test]
     fn what_is_no_message() {
-        let empty = FetchMessage::Ask { number: 1, epoch: Epoch(2), range: 4..4 };
+        let empty =
+            FetchMessage::Ask { number: 1, epoch: Epoch(2), range: 4..4, within: Duration::from_secs(1) };
         for bytes in
             [empty.encode().0, vec![], vec![3; 8], FetchMessage::Refused(1).encode().0[..15].to_vec()]
         {

@@ -8,23 +8,26 @@ mod message;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain};
 use replica::{Incarnation, NodeId, Slot, Standing};
 use rt::sync::{Sender, oneshot};
-use store::{ReadFailure, SliceError};
+use store::{BadBlock, ReadFailure, SliceError};
 
 pub use self::message::FetchMessage;
 use super::SliceCopy;
 use super::core::{Copies, FETCH};
 
-/// How long one copy may take to answer: some times of a read that waits for a write which is under way. A host's read may ask two within [`super::HOLD_MAX`].
-const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// How long one copy may take to answer while a host waits: some times of a read that waits for a write which
+/// is under way. A host's read may ask two within [`super::HOLD_MAX`].
+pub(super) const HOST_WAITS: Duration = Duration::from_secs(1);
 
-/// When who was asked gives up: a little sooner, so that it says so.
-const SERVE_MAX: Duration = Duration::from_millis(900);
+/// How long one copy may take to answer while none waits: a disk may try for seconds before it says that it
+/// does not read. One that takes longer hangs ([`super::SILENT_MAX`]).
+pub(super) const NOBODY_WAITS: Duration = Duration::from_secs(2 * super::SILENT_MAX.as_secs());
 
 /// Questions that a slice answers at the same time. More are refused, and asked again: 32 MiB of memory.
 const SERVED_AT_ONCE_MAX: usize = 32;
@@ -39,6 +42,8 @@ pub(super) struct Fetches {
     open: RefCell<BTreeMap<u64, Question>>,
     /// How many of others are being answered.
     served: Cell<usize>,
+    /// What the disk still reads for others that have been refused it for that.
+    late: RefCell<Vec<Range<u64>>>,
 }
 
 struct Question {
@@ -56,32 +61,27 @@ pub(super) enum NotFetched {
     Later,
 }
 
-/// Counts a question that is being answered.
-struct Serving(Rc<SliceCopy>);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let served = &self.0.fetches.served;
-        served.set(served.get() - 1);
-    }
-}
-
 impl SliceCopy {
-    /// What the first other copy in sync that reads them has in these bytes: it was so at some moment since this was called.
-    pub(super) async fn fetch(self: &Rc<Self>, range: Range<u64>) -> Result<Chain, NotFetched> {
+    /// What the first other copy in sync that reads them has in these bytes: it was so at some moment since
+    /// this was called. Each copy may take so long for each MiB: [`HOST_WAITS`] or [`NOBODY_WAITS`].
+    pub(super) async fn fetch(
+        self: &Rc<Self>,
+        range: Range<u64>,
+        within: Duration,
+    ) -> Result<Chain, NotFetched> {
         let mut data = Chain::new();
         for start in range.clone().step_by(FETCH_BYTES_MAX as usize) {
-            data.append(self.fetch_part(start..range.end.min(start + FETCH_BYTES_MAX)).await?);
+            data.append(self.fetch_part(start..range.end.min(start + FETCH_BYTES_MAX), within).await?);
         }
         Ok(data)
     }
 
-    async fn fetch_part(self: &Rc<Self>, range: Range<u64>) -> Result<Chain, NotFetched> {
+    async fn fetch_part(self: &Rc<Self>, range: Range<u64>, within: Duration) -> Result<Chain, NotFetched> {
         let mut nowhere = NotFetched::Nowhere;
         // A copy that has just been taken out has nobody whom it may ask, and others have what it does not read: whoever wants it looks again whether this
         // copy may be read at all.
         for slot in self.whom_to_ask().ok_or(NotFetched::Later)? {
-            match self.fetch_from(slot, range.clone()).await {
+            match self.fetch_from(slot, range.clone(), within).await {
                 Ok(data) => return Ok(data),
                 Err(NotFetched::Nowhere) => {}
                 Err(NotFetched::Later) => nowhere = NotFetched::Later,
@@ -104,11 +104,16 @@ impl SliceCopy {
         Some(config.in_sync().without(replica.me()).iter().collect())
     }
 
-    async fn fetch_from(self: &Rc<Self>, slot: Slot, range: Range<u64>) -> Result<Chain, NotFetched> {
+    async fn fetch_from(
+        self: &Rc<Self>,
+        slot: Slot,
+        range: Range<u64>,
+        within: Duration,
+    ) -> Result<Chain, NotFetched> {
         let (Some(epoch), Some(node)) = (self.epoch(), self.node_of(slot)) else {
             return Err(NotFetched::Later);
         };
-        if !Copies::current().reaches(node, self.address().slice) {
+        if !self.is_open() || !Copies::current().reaches(node, self.address().slice) {
             return Err(NotFetched::Later);
         }
         let number = self.fetches.last.get() + 1;
@@ -116,8 +121,8 @@ impl SliceCopy {
         let (answer, answered) = oneshot();
         let question = Question { slot, len: range.end - range.start, answer };
         self.fetches.open.borrow_mut().insert(number, question);
-        self.say_of_fetch(node, FetchMessage::Ask { number, epoch, range });
-        let answered = rt::timeout(ANSWER_MAX, answered).await;
+        self.say_of_fetch(node, FetchMessage::Ask { number, epoch, range, within });
+        let answered = rt::timeout(within, answered).await;
         self.fetches.open.borrow_mut().remove(&number);
         match answered {
             Ok(Ok(answer)) => answer,
@@ -130,6 +135,11 @@ impl SliceCopy {
         Copies::current().send(node, FETCH, self.address(), head, payload);
     }
 
+    /// The copy is closed: nothing waits for others any more.
+    pub(super) fn end_fetches(&self) {
+        self.fetches.open.borrow_mut().clear();
+    }
+
     /// The link to the copy broke, or another node's is in its slot now.
     pub(super) fn forget_fetches(&self, slot: Slot) {
         self.fetches.open.borrow_mut().retain(|_, question| question.slot != slot);
@@ -139,17 +149,21 @@ impl SliceCopy {
     pub(super) fn receive_fetch(self: &Rc<Self>, from: NodeId, life: Incarnation, message: FetchMessage) {
         let Some(slot) = self.slot_of(from) else { return };
         let (number, answer) = match message {
-            FetchMessage::Ask { number, epoch, range } => {
+            FetchMessage::Ask { number, epoch, range, within } => {
                 let is_member =
                     self.replica.borrow().config().is_some_and(|config| config.has_member(slot, life));
                 let fits = range.end <= self.len().0 && range.end - range.start <= FETCH_BYTES_MAX;
                 let block = u64::from(self.block_bytes());
                 let whole = range.start.is_multiple_of(block) && range.end.is_multiple_of(block);
                 let may = is_member && fits && whole && self.epoch() == Some(epoch);
-                if !may || self.fetches.served.get() >= SERVED_AT_ONCE_MAX {
+                let is_late = |late: &Range<u64>| late.start < range.end && range.start < late.end;
+                if !may
+                    || self.fetches.served.get() >= SERVED_AT_ONCE_MAX
+                    || self.fetches.late.borrow().iter().any(is_late)
+                {
                     return self.say_of_fetch(from, FetchMessage::Refused(number));
                 }
-                return self.serve(from, number, range);
+                return self.serve(from, number, range, within);
             }
             FetchMessage::Data { number, data } => (number, Ok(data)),
             FetchMessage::Refused(number) => (number, Err(NotFetched::Later)),
@@ -166,27 +180,45 @@ impl SliceCopy {
         }
     }
 
-    fn serve(self: &Rc<Self>, to: NodeId, number: u64, range: Range<u64>) {
+    fn serve(self: &Rc<Self>, to: NodeId, number: u64, range: Range<u64>, within: Duration) {
         self.fetches.served.set(self.fetches.served.get() + 1);
-        let serving = Serving(Rc::clone(self));
+        let copy = Rc::clone(self);
         rt::spawn(async move {
-            let copy = &serving.0;
             let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
-            let answer = match rt::timeout(SERVE_MAX, copy.read_own(offset, len)).await {
-                Ok(Ok(data)) => FetchMessage::Data { number, data },
-                Ok(Err(SliceError::Unreadable(bad))) => {
-                    copy.note_bad(bad);
-                    // For what is lost here it asks by itself now and then: one may have asked because of
-                    // that.
-                    if bad.cause != ReadFailure::Lost {
-                        copy.repair_soon(bad, range.end);
+            let mut read = pin!(copy.read_own(offset, len));
+            // A little sooner than the other one gives up, so that this is said.
+            if let Ok(read) = rt::timeout(within.min(NOBODY_WAITS) * 9 / 10, read.as_mut()).await {
+                let answer = match read {
+                    Ok(data) => FetchMessage::Data { number, data },
+                    Err(SliceError::Unreadable(bad)) => {
+                        copy.note_unread_for_another(bad, range.end);
+                        FetchMessage::Unreadable { number, first: bad.offset }
                     }
-                    FetchMessage::Unreadable { number, first: bad.offset }
+                    Err(_) => FetchMessage::Refused(number),
+                };
+                copy.say_of_fetch(to, answer);
+            } else {
+                copy.say_of_fetch(to, FetchMessage::Refused(number));
+                // The disk goes on reading. If it is asked again and again meanwhile, it reads nothing else.
+                copy.fetches.late.borrow_mut().push(range.clone());
+                if let Err(SliceError::Unreadable(bad)) = read.await {
+                    copy.note_unread_for_another(bad, range.end);
                 }
-                Ok(Err(_)) | Err(rt::Elapsed) => FetchMessage::Refused(number),
-            };
-            copy.say_of_fetch(to, answer);
+                let mut late = copy.fetches.late.borrow_mut();
+                let at = late.iter().position(|late| *late == range);
+                late.swap_remove(at.expect("it was put there"));
+            }
+            copy.fetches.served.set(copy.fetches.served.get() - 1);
         })
         .detach();
+    }
+
+    /// This disk does not read what another copy has asked for.
+    fn note_unread_for_another(self: &Rc<Self>, bad: BadBlock, end: u64) {
+        self.note_bad(bad);
+        // For what is lost here it asks by itself now and then: one may have asked because of that.
+        if bad.cause != ReadFailure::Lost {
+            self.repair_soon(bad, end);
+        }
     }
 }

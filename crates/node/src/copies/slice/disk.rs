@@ -15,6 +15,7 @@ use store::{BadBlock, SliceError, Stripe};
 
 use super::super::Address;
 use super::super::core::Copies;
+use super::super::fetch::HOST_WAITS;
 use super::SliceCopy;
 use crate::canary::{Canary, makes};
 use crate::control::note_bad_block_of_copy;
@@ -103,7 +104,7 @@ impl SliceCopy {
             let mut read = pin!(read_or_zeros(&copy.layout, offset, len));
             let read = match copy.unless_late(offset.0..offset.0 + len.0, read.as_mut()).await {
                 Some(read) => read,
-                None => match copy.fetch(offset.0..offset.0 + len.0).await {
+                None => match copy.fetch(offset.0..offset.0 + len.0, HOST_WAITS).await {
                     Ok(data) => Ok(Payload::Data(data)),
                     Err(_) => read.await,
                 },

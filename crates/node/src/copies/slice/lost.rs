@@ -1,19 +1,49 @@
 //! Blocks that no copy in sync can read (R27 in `docs/why/replication.md`): a copy that is brought up to date
 //! gets all else, and notes these as lost.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::iter;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{Buf, ByteLen, ByteOffset, Chain};
-use replica::{Apply, Blocks, DiskFailed, Payload, RegionRead};
+use base::{Buf, ByteLen, ByteOffset, Chain, Instant};
+use replica::{
+    Apply, Blocks, DiskFailed, Geometry, LOST_UNIT, LOST_UNITS_MAX, LostUnits, Payload, RegionRead,
+};
 use store::{BadBlock, ReadFailure, SliceError};
 
-use super::super::fetch::NotFetched;
+use super::super::fetch::{NOBODY_WAITS, NotFetched};
 use super::SliceCopy;
+use super::repair::PHYSICAL_BLOCK;
 use crate::control::{note_lost_of_copy, set_lost_of_copy};
 
 /// How often other copies are asked for what is lost here: their disks may read it by now.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// For how long they are asked at once, and how many times as long they rest then, up to [`ASK_AGAIN_MAX`]: a
+/// disk that tries for seconds does not spend more than a tenth of its time on that.
+const ASK_MAX: Duration = Duration::from_millis(500);
+const RESTS: u32 = 10;
+const ASK_AGAIN_MAX: Duration = Duration::from_secs(60);
+
+const _: () = assert!(LOST_UNITS_MAX as usize == store::LOST_UNITS_MAX, "a copy is given what it can note");
+const _: () = assert!(LOST_UNIT == store::LOST_UNIT);
+
+/// When a copy asks others for what is lost here.
+pub(super) struct LooksForLost {
+    /// `None`: it is asking.
+    at: Cell<Option<Instant>>,
+    /// From where on.
+    next: Cell<u64>,
+}
+
+impl Default for LooksForLost {
+    fn default() -> LooksForLost {
+        LooksForLost { at: Cell::new(Some(Instant(0))), next: Cell::new(0) }
+    }
+}
 
 impl SliceCopy {
     /// Notes on the disk that blocks are lost.
@@ -56,8 +86,8 @@ impl SliceCopy {
 
     /// Reads a region for a sync, each of the disk's blocks by itself.
     pub(super) fn read_region_by_block(self: &Rc<Self>, read: RegionRead) {
-        let (copy, blocks) = (Rc::clone(self), read.blocks);
-        let work = async move { Ok(copy.without_lost(blocks).await) };
+        let copy = Rc::clone(self);
+        let work = async move { Ok(copy.without_lost(&read).await) };
         self.work(work, move |replica, result| {
             replica.handle_region_read_by_block(read, result.and_then(std::convert::identity));
         });
@@ -68,49 +98,81 @@ impl SliceCopy {
     /// # Errors
     /// Another copy in sync cannot be asked now; or the disk reads nothing at all: it has failed, and not
     /// some of its blocks.
-    async fn without_lost(self: &Rc<Self>, region: Blocks) -> Result<(Payload, Vec<Blocks>), DiskFailed> {
-        let (offset, len) = self.bytes(region);
+    async fn without_lost(self: &Rc<Self>, read: &RegionRead) -> Result<(Payload, Vec<Blocks>), DiskFailed> {
+        let (offset, len) = self.bytes(read.blocks);
         let end = offset.0 + len.0;
-        let (mut data, mut lost) = (Chain::new(), Vec::<Blocks>::new());
-        let (mut at, mut parts) = (offset.0, 0);
+        let mut found = Found::default();
+        let (mut bad_bytes, mut has_read) = (0, false);
+        let mut at = offset.0;
         while at < end {
-            let unit = self.unit_at(at);
-            let mut part = at..unit.end.min(end);
-            let mut read = self.layout.read(ByteOffset(part.start), ByteLen(part.end - part.start)).await;
-            let block = u64::from(self.block_bytes());
-            if matches!(&read, Err(SliceError::Unreadable(bad)) if bad.cause == ReadFailure::Lost) {
-                // Here or there a block in the unit: no disk is in the way of the others.
-                part = at..at + block;
-                read = self.layout.read(ByteOffset(at), ByteLen(block)).await;
-            }
-            let len = part.end - part.start;
+            let part = at..self.unit_at(at).end.min(end);
             at = part.end;
-            parts += 1;
-            match read {
-                Ok(read) => data.append(read),
+            match self.layout.read(ByteOffset(part.start), ByteLen(part.end - part.start)).await {
+                Ok(data) => {
+                    found.data.append(data);
+                    has_read = true;
+                }
                 Err(SliceError::Unreadable(bad)) if bad.cause != ReadFailure::Device => {
-                    match self.fetch(part.clone()).await {
-                        Ok(fetched) => data.append(fetched),
-                        Err(NotFetched::Later) => return Err(DiskFailed),
-                        Err(NotFetched::Nowhere) => {
-                            data.append(Buf::zeroed(len as usize).into());
-                            let blocks = self.blocks(ByteOffset(part.start), ByteLen(len));
-                            match lost.last_mut() {
-                                Some(last) if last.end == blocks.start => last.end = blocks.end,
-                                _ => lost.push(blocks),
-                            }
-                        }
+                    if bad.cause == ReadFailure::Medium {
+                        bad_bytes += part.end - part.start;
                     }
+                    self.find(part, bad.cause, &mut found).await?;
                 }
                 Err(_) => return Err(DiskFailed),
             }
+            self.replica.borrow_mut().handle_region_read_in_part(read);
+            if !self.is_open() {
+                return Err(DiskFailed);
+            }
         }
-        let reads_nothing = parts > 1 && lost == [region];
+        // One physical block that cannot be read, and it may be all of the region, is none of a failed disk.
+        let reads_nothing = bad_bytes > PHYSICAL_BLOCK && !has_read;
         // Of a region of a log-structured volume most may be zeros, for which no disk is asked.
-        if reads_nothing || !lost.is_empty() && self.layout.read_map_page(0).await.is_err() {
+        if reads_nothing || !found.lost.is_empty() && self.layout.read_map_page(0).await.is_err() {
             return Err(DiskFailed);
         }
-        Ok((Payload::Data(data), lost))
+        Ok((Payload::Data(found.data), found.lost))
+    }
+
+    /// Finds what this disk does not read of a unit at other copies in sync. These may read parts of it; and
+    /// so may this disk, if some blocks of the unit are lost.
+    async fn find(
+        self: &Rc<Self>,
+        unit: Range<u64>,
+        cause: ReadFailure,
+        found: &mut Found,
+    ) -> Result<(), DiskFailed> {
+        let block = u64::from(self.block_bytes());
+        if cause == ReadFailure::Medium {
+            match self.fetch(unit.clone(), NOBODY_WAITS).await {
+                Ok(data) => {
+                    found.data.append(data);
+                    return Ok(());
+                }
+                Err(NotFetched::Later) => return Err(DiskFailed),
+                Err(NotFetched::Nowhere) if unit.end - unit.start == block => {
+                    found.lose(self.blocks(ByteOffset(unit.start), ByteLen(block)), block);
+                    return Ok(());
+                }
+                Err(NotFetched::Nowhere) => {}
+            }
+        }
+        for at in unit.step_by(block as usize) {
+            if cause == ReadFailure::Lost
+                && let Ok(data) = self.layout.read(ByteOffset(at), ByteLen(block)).await
+            {
+                found.data.append(data);
+                continue;
+            }
+            match self.fetch(at..at + block, NOBODY_WAITS).await {
+                Ok(data) => found.data.append(data),
+                Err(NotFetched::Later) => return Err(DiskFailed),
+                Err(NotFetched::Nowhere) => {
+                    found.lose(self.blocks(ByteOffset(at), ByteLen(block)), block);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reports how much is lost here, if that has changed.
@@ -122,30 +184,89 @@ impl SliceCopy {
         let bytes = ByteLen(lost.iter().map(|(_, len)| len.0).sum());
         let first = lost.iter().map(|(offset, _)| self.place_in_volume(*offset)).min();
         set_lost_of_copy(self.address, first.map(|first| (first, bytes)));
+        self.replica.borrow_mut().set_lost(lost_units(&lost));
         self.reported_lost.replace(Some(lost));
     }
 
     /// Asks other copies in sync now and then for what is lost here, and writes what they can read.
     pub(super) fn look_for_lost(self: &Rc<Self>) {
-        let is_due = self.ask_for_lost_at.get().is_some_and(|at| rt::now() >= at);
+        let is_due = self.looks_for_lost.at.get().is_some_and(|at| rt::now() >= at);
         if !is_due || !self.layout.has_lost() || !self.replica.borrow().has_others_in_sync() {
             return;
         }
-        self.ask_for_lost_at.set(None);
+        self.looks_for_lost.at.set(None);
         let copy = Rc::clone(self);
         rt::spawn(async move {
-            for (offset, len) in copy.layout.lost() {
-                let (mut at, end) = (offset.0, offset.0 + len.0);
-                // A pool that is closed waits for what is under way.
-                while at < end && copy.is_open() && copy.replica.borrow().has_others_in_sync() {
-                    let offset = ByteOffset(at);
-                    let lost = BadBlock { offset, disk: 0, disk_offset: 0, cause: ReadFailure::Lost };
-                    let written = copy.repair_one(lost).await;
-                    at = written.unwrap_or_else(|| copy.unit_at(at).end);
-                }
-            }
-            copy.ask_for_lost_at.set(Some(rt::now() + ASK_AGAIN));
+            let began = rt::now();
+            copy.ask_for_lost(began + ASK_MAX).await;
+            let rest = (rt::now().since(began) * RESTS).clamp(ASK_AGAIN, ASK_AGAIN_MAX);
+            copy.looks_for_lost.at.set(Some(rt::now() + rest));
         })
         .detach();
+    }
+
+    /// Asks for one unit after the other, from where the last round ended.
+    async fn ask_for_lost(self: &Rc<Self>, until: Instant) {
+        let from = self.looks_for_lost.next.get();
+        let lost = self.layout.lost();
+        let units = lost.iter().flat_map(|(offset, len)| {
+            let end = offset.0 + len.0;
+            iter::successors(Some(offset.0), move |at| Some(self.unit_at(*at).end).filter(|next| *next < end))
+        });
+        let (before, behind): (Vec<u64>, Vec<u64>) = units.partition(|at| *at < from);
+        for at in behind.into_iter().chain(before) {
+            // A pool that is closed waits for what is under way.
+            if rt::now() >= until || !self.is_open() || !self.replica.borrow().has_others_in_sync() {
+                return;
+            }
+            if self.layout.has_lost_in(ByteOffset(at), ByteLen(1)) {
+                let lost =
+                    BadBlock { offset: ByteOffset(at), disk: 0, disk_offset: 0, cause: ReadFailure::Lost };
+                self.repair_one(lost).await;
+            }
+            self.looks_for_lost.next.set(at + 1);
+        }
+    }
+}
+
+/// What was found of a region, from its first block on: zeros where blocks are lost.
+#[derive(Default)]
+struct Found {
+    data: Chain,
+    lost: Vec<Blocks>,
+}
+
+impl Found {
+    fn lose(&mut self, blocks: Blocks, block_bytes: u64) {
+        self.data.append(Buf::zeroed((blocks.count() * block_bytes) as usize).into());
+        match self.lost.last_mut() {
+            Some(last) if last.end == blocks.start => last.end = blocks.end,
+            _ => self.lost.push(blocks),
+        }
+    }
+}
+
+/// How many units of each region have lost blocks. Ranges are bytes of the slice.
+pub(super) fn lost_units(lost: &[(ByteOffset, ByteLen)]) -> LostUnits {
+    let units =
+        lost.iter().flat_map(|(offset, len)| offset.0 / LOST_UNIT..(offset.0 + len.0).div_ceil(LOST_UNIT));
+    let mut regions = LostUnits::new();
+    for unit in units.collect::<BTreeSet<u64>>() {
+        *regions.entry(unit * LOST_UNIT / u64::from(Geometry::REGION_BYTES)).or_default() += 1;
+    }
+    regions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_counted_once_however_many_parts_of_them_are_lost() {
+        let region = u64::from(Geometry::REGION_BYTES);
+        let lost = [(512, 512), (2048, 512), (8192 - 512, 1024), (3 * region, 8192)];
+        let lost = lost.map(|(offset, len)| (ByteOffset(offset), ByteLen(len)));
+        assert_eq!(lost_units(&lost), [(0, 3), (3, 2)].into());
+        assert_eq!(lost_units(&[]), LostUnits::new());
     }
 }

@@ -16,7 +16,7 @@ use base::{Buf, ByteLen, ByteOffset, Chain};
 use replica::{ApplyId, Around, Blocks, NotAround, Payload, Standing};
 use store::{BadBlock, ReadFailure, SliceError};
 
-use super::super::fetch::NotFetched;
+use super::super::fetch::{HOST_WAITS, NotFetched};
 use super::repair::Rewriting;
 use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
@@ -93,7 +93,7 @@ impl SliceCopy {
         let before = unit.start..written.start.clamp(unit.start, unit.end);
         let behind = written.end.clamp(unit.start, unit.end)..unit.end;
         for rest in [before, behind].into_iter().filter(|rest| !rest.is_empty()) {
-            self.fetch(rest).await?;
+            self.fetch(rest, HOST_WAITS).await?;
         }
         Ok(())
     }
@@ -229,7 +229,7 @@ impl SliceCopy {
                 Some(Payload::Data(data)) => filled.append(data.clone()),
                 Some(Payload::Zeros) => filled.append(Buf::zeroed(len.0 as usize).into()),
                 None => {
-                    let mut fetched = pin!(self.fetch(offset.0..offset.0 + len.0));
+                    let mut fetched = pin!(self.fetch(offset.0..offset.0 + len.0, HOST_WAITS));
                     let data = loop {
                         match rt::timeout(LOOK_AGAIN, fetched.as_mut()).await {
                             Ok(fetched) => break fetched?,

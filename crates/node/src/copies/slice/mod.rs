@@ -28,6 +28,7 @@ use store::{BadBlock, SliceError, Stripe};
 pub use self::cache_policy::CachePolicy;
 use self::confirming::Confirming;
 use self::disk::{know_lost, read_map};
+use self::lost::{LooksForLost, lost_units};
 use self::repair::Repairs;
 use self::room::Shortage;
 use super::Address;
@@ -90,8 +91,8 @@ pub struct SliceCopy {
     pub(super) repairs: Repairs,
     /// Blocks of the disk that are being written as a whole, for writes of parts of them.
     merging: RefCell<BTreeSet<u64>>,
-    /// When other copies are asked next for blocks that are lost; `None`: they are being asked.
-    ask_for_lost_at: Cell<Option<Instant>>,
+    /// When other copies are asked for blocks that are lost.
+    looks_for_lost: LooksForLost,
     /// What was reported last as lost; `None`: nothing yet.
     reported_lost: RefCell<Option<Vec<(ByteOffset, ByteLen)>>>,
 }
@@ -146,12 +147,14 @@ impl SliceCopy {
         layout.flush().await?;
         let map = read_map(&layout, &geometry, (address, stripe), blank).await?;
         know_lost(&layout, (address, stripe)).await?;
+        let mut replica = Replica::new(me, incarnation, geometry, map);
+        replica.set_lost(lost_units(&layout.lost()));
         Ok(Rc::new(SliceCopy {
             address,
             layout,
             stripe,
             geometry: Cell::new(geometry),
-            replica: RefCell::new(Replica::new(me, incarnation, geometry, map)),
+            replica: RefCell::new(replica),
             applies: Rc::default(),
             commands: RefCell::default(),
             last_command: Cell::new(0),
@@ -172,7 +175,7 @@ impl SliceCopy {
             fetches: Fetches::default(),
             repairs: Repairs::default(),
             merging: RefCell::default(),
-            ask_for_lost_at: Cell::new(Some(Instant(0))),
+            looks_for_lost: LooksForLost::default(),
             reported_lost: RefCell::default(),
         }))
     }

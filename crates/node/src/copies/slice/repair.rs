@@ -15,7 +15,7 @@ use rt::sync::{Sender, oneshot};
 use store::{BadBlock, ReadFailure, SliceError};
 
 use super::super::SILENT_MAX;
-use super::super::fetch::NotFetched;
+use super::super::fetch::{HOST_WAITS, NOBODY_WAITS, NotFetched};
 use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
 use crate::control::{note_bad_block_of_copy, note_repaired_block_of_copy, note_unrepaired_of_copy};
@@ -26,7 +26,7 @@ const ASKED_ELSEWHERE_AFTER: Duration = Duration::from_secs(1);
 
 /// A disk may have physical blocks of so many bytes, whatever it says of its logical ones: where one cannot
 /// be read, only a write of all of it helps.
-const PHYSICAL_BLOCK: u64 = 4096;
+pub(super) const PHYSICAL_BLOCK: u64 = 4096;
 
 /// Repairs of a slice's copy that are under way at the same time. What is not repaired now is found by the next read.
 const REPAIRS_AT_ONCE_MAX: usize = 4;
@@ -41,6 +41,9 @@ const FAILING_WITHIN: Duration = Duration::from_secs(3600);
 
 /// How often a repair begins again that hosts' writes have overtaken.
 const ATTEMPTS_MAX: usize = 5;
+
+/// The same of what is lost: once for the physical block, once for less.
+const LOST_ATTEMPTS_MAX: usize = 2;
 
 /// The repairs of a slice's copy.
 #[derive(Default)]
@@ -119,7 +122,7 @@ impl SliceCopy {
             if self.others_in_sync().is_none() {
                 return Err(Unread::Again);
             }
-            let mut fetched = pin!(self.fetch(range.clone()));
+            let mut fetched = pin!(self.fetch(range.clone(), HOST_WAITS));
             let first = std::future::poll_fn(|context| {
                 if let Poll::Ready(read) = local.as_mut().poll(context) {
                     return Poll::Ready(Ok(read));
@@ -227,7 +230,7 @@ impl SliceCopy {
                     None => None,
                 },
             };
-            match (self.fetch(part.clone()).await, bad) {
+            match (self.fetch(part.clone(), HOST_WAITS).await, bad) {
                 (Ok(fetched), _) => data.append(fetched),
                 (Err(NotFetched::Later), _) => return Err(Unread::Again),
                 // Its bad blocks need not be these.
@@ -312,7 +315,12 @@ impl SliceCopy {
         let mut range = self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK));
         let _rewriting = Rewriting::begin(&self.repairs.units, range.start)?;
         let mut is_counted = false;
-        for attempt in 0..ATTEMPTS_MAX {
+        // For what is lost all disks may have to try for seconds: they are asked again, but not at once.
+        let (attempts, within) = match bad.cause {
+            ReadFailure::Lost => (LOST_ATTEMPTS_MAX, NOBODY_WAITS),
+            ReadFailure::Medium | ReadFailure::Device => (ATTEMPTS_MAX, HOST_WAITS),
+        };
+        for attempt in 0..attempts {
             let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
             let blocks = self.blocks(offset, len);
             if attempt > 0 {
@@ -327,7 +335,7 @@ impl SliceCopy {
                 Err(Unreadable::Unsettled | Unreadable::NoLease(_)) => continue,
                 Err(Unreadable::NotInSync | Unreadable::Failed) => return None,
             };
-            let data = match self.fetch(range.clone()).await {
+            let data = match self.fetch(range.clone(), within).await {
                 Ok(data) => data,
                 Err(NotFetched::Nowhere) => {
                     let unit = self.unit_at(bad.offset.0);

@@ -48,15 +48,18 @@ pub(in crate::http) async fn add_copy(
     }
     let CopyCreate { node, pool, instead_of } = copy.clone();
     let of_volume = name.clone();
+    // In two steps: each may be done twice, and a copy is added once.
     let add = move |control: Rc<Control>| async move {
-        control.add_copy(&of_volume, AddedCopy { node, pool, instead_of }).await?;
-        let volume = control.volume(&of_volume)?;
+        control.add_copy(&of_volume, AddedCopy { node, pool, instead_of }).await
+    };
+    if let Err(refusal) = state.call(add).await {
+        return Err(with_places(&state, name, &copy, refusal).await);
+    }
+    let show = move |control: Rc<Control>| async move {
+        let volume = control.volume(&name)?;
         Ok(whole(&control, volume).await)
     };
-    let volume = match state.call(add).await {
-        Ok(volume) => volume,
-        Err(refusal) => return Err(with_places(&state, name, &copy, refusal).await),
-    };
+    let volume = state.call(show).await?;
     let job = id::of_copy(&volume.id, node);
     Ok((StatusCode::ACCEPTED, id::location(&job), axum::Json(volume)).into_response())
 }

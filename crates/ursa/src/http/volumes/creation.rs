@@ -52,10 +52,14 @@ pub(in crate::http) async fn create(
         return would_create(&state, asked, new).await;
     }
     let (known, wanted) = (state.elsewhere.clone(), asked.clone());
-    let make = |control: Rc<Control>| async move {
-        let slices = new.slices_on_nodes();
-        let created = new.created;
-        let id = control.create_volume(new).await?.to_string();
+    let (slices, created) = (new.slices_on_nodes(), new.created);
+    // In two steps: each may be done twice, and a volume is made once.
+    let make = |control: Rc<Control>| async move { control.create_volume(new).await };
+    let id = match state.call(make).await {
+        Ok(id) => id.to_string(),
+        Err(refusal) => return Err(with_candidates(&state, &asked, refusal).await),
+    };
+    let show = move |control: Rc<Control>| async move {
         Ok(match found(Rc::clone(&control), known, &id).await? {
             Ok(volume) => volume,
             Err(untold) => {
@@ -64,10 +68,7 @@ pub(in crate::http) async fn create(
             }
         })
     };
-    match state.call(make).await {
-        Ok(volume) => Ok((StatusCode::CREATED, axum::Json(volume)).into_response()),
-        Err(refusal) => Err(with_candidates(&state, &asked, refusal).await),
-    }
+    Ok((StatusCode::CREATED, axum::Json(state.call(show).await?)).into_response())
 }
 
 /// A volume that was made a moment ago on other nodes, none of which has told of it since: as it was asked for.
