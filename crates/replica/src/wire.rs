@@ -7,8 +7,8 @@
 use base::{Chain, Crc32c};
 
 use crate::{
-    Blocks, Digest, Envelope, Epoch, Geometry, Incarnation, Message, Payload, ProbeId, Regions, RoundId,
-    Slot, Slots, SyncId, Timestamp,
+    Blocks, Digest, Envelope, Epoch, Geometry, Incarnation, LOST_UNITS_MAX, Message, Payload, ProbeId,
+    Regions, RoundId, Slot, Slots, SyncId, Timestamp,
 };
 
 /// Bytes before a message's body.
@@ -247,7 +247,10 @@ pub fn decode(
             let sync = SyncId(reader.u64()?);
             let dirty = reader.regions(geometry)?;
             let lost = reader.list(12, |reader| Ok((reader.region(geometry)?, reader.u32()?)))?;
-            if !lost.is_sorted_by(|(one, _), (next, _)| one < next) {
+            let is_possible = |units: u32| (1..=LOST_UNITS_MAX).contains(&units);
+            if !lost.is_sorted_by(|(one, _), (next, _)| one < next)
+                || !lost.iter().all(|(_, units)| is_possible(*units))
+            {
                 return Err(Malformed::Value);
             }
             let lost = lost.into_iter().collect();
@@ -631,6 +634,7 @@ mod tests {
                 lost: LostUnits::new(),
             },
             Message::SyncOpen { sync: SyncId(1), dirty: Regions::default(), lost: [(63, 1)].into() },
+            Message::SyncOpen { sync: SyncId(1), dirty: Regions::default(), lost: [(5, 63)].into() },
             with_lost(vec![Blocks::new(991, 993)]),
             with_lost(vec![Blocks::new(996, 998), Blocks::new(997, 999)]),
         ];

@@ -308,7 +308,6 @@ impl Copies {
     pub fn remove(&self, volume: u32) {
         for copy in self.slices_of(volume) {
             self.slices.borrow_mut().remove(&copy.address());
-            copy.end_fetches();
         }
     }
 

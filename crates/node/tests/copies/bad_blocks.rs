@@ -535,6 +535,24 @@ fn a_third_copy_comes_in_sync_though_another_ones_error_comes_late() {
     cluster.assert_reads(2, [32, 96]);
 }
 
+/// The source's disk reads nothing of a region, and another copy's disk all of it but a block.
+#[test]
+fn a_region_that_only_another_copy_reads_is_given() {
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    cluster.write_marked([300]);
+    cluster.world.crash(cluster.servers[2]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.write_marked(0..40);
+    cluster.spoil(0, 16..32, DiskFaults::default().remapping());
+    cluster.spoil(1, [16], DiskFaults::default().remapping());
+    cluster.start(2);
+    cluster.wait_until_in_sync(0, 3);
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.lost_blocks(2), [(1, 16)]);
+    cluster.assert_reads(2, [15, 17, 31, 32]);
+}
+
 /// What is lost is asked for again and again: not so often that a disk which tries for seconds does nothing
 /// else.
 #[test]

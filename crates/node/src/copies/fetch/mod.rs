@@ -15,19 +15,20 @@ use std::time::Duration;
 use base::{ByteLen, ByteOffset, Chain};
 use replica::{Incarnation, NodeId, Slot, Standing};
 use rt::sync::{Sender, oneshot};
-use store::{BadBlock, ReadFailure, SliceError};
+use store::{ReadFailure, SliceError};
 
 pub use self::message::FetchMessage;
 use super::SliceCopy;
 use super::core::{Copies, FETCH};
+use super::slice::LOOK_AGAIN;
 
 /// How long one copy may take to answer while a host waits: some times of a read that waits for a write which
 /// is under way. A host's read may ask two within [`super::HOLD_MAX`].
 pub(super) const HOST_WAITS: Duration = Duration::from_secs(1);
 
-/// How long one copy may take to answer while none waits: a disk may try for seconds before it says that it
-/// does not read. One that takes longer hangs ([`super::SILENT_MAX`]).
-pub(super) const NOBODY_WAITS: Duration = Duration::from_secs(2 * super::SILENT_MAX.as_secs());
+/// How long one copy may take to answer while none waits. A disk may try for seconds before it says that it
+/// does not read; which of the blocks, it is asked in a second read.
+pub(super) const NOBODY_WAITS: Duration = Duration::from_secs(30);
 
 /// Questions that a slice answers at the same time. More are refused, and asked again: 32 MiB of memory.
 const SERVED_AT_ONCE_MAX: usize = 32;
@@ -42,7 +43,7 @@ pub(super) struct Fetches {
     open: RefCell<BTreeMap<u64, Question>>,
     /// How many of others are being answered.
     served: Cell<usize>,
-    /// What the disk still reads for others that have been refused it for that.
+    /// What is still being read for others that have been refused it for that.
     late: RefCell<Vec<Range<u64>>>,
 }
 
@@ -113,7 +114,7 @@ impl SliceCopy {
         let (Some(epoch), Some(node)) = (self.epoch(), self.node_of(slot)) else {
             return Err(NotFetched::Later);
         };
-        if !self.is_open() || !Copies::current().reaches(node, self.address().slice) {
+        if !Copies::current().reaches(node, self.address().slice) {
             return Err(NotFetched::Later);
         }
         let number = self.fetches.last.get() + 1;
@@ -135,11 +136,6 @@ impl SliceCopy {
         Copies::current().send(node, FETCH, self.address(), head, payload);
     }
 
-    /// The copy is closed: nothing waits for others any more.
-    pub(super) fn end_fetches(&self) {
-        self.fetches.open.borrow_mut().clear();
-    }
-
     /// The link to the copy broke, or another node's is in its slot now.
     pub(super) fn forget_fetches(&self, slot: Slot) {
         self.fetches.open.borrow_mut().retain(|_, question| question.slot != slot);
@@ -156,11 +152,7 @@ impl SliceCopy {
                 let block = u64::from(self.block_bytes());
                 let whole = range.start.is_multiple_of(block) && range.end.is_multiple_of(block);
                 let may = is_member && fits && whole && self.epoch() == Some(epoch);
-                let is_late = |late: &Range<u64>| late.start < range.end && range.start < late.end;
-                if !may
-                    || self.fetches.served.get() >= SERVED_AT_ONCE_MAX
-                    || self.fetches.late.borrow().iter().any(is_late)
-                {
+                if !may || self.fetches.served.get() >= SERVED_AT_ONCE_MAX {
                     return self.say_of_fetch(from, FetchMessage::Refused(number));
                 }
                 return self.serve(from, number, range, within);
@@ -184,41 +176,51 @@ impl SliceCopy {
         self.fetches.served.set(self.fetches.served.get() + 1);
         let copy = Rc::clone(self);
         rt::spawn(async move {
-            let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
-            let mut read = pin!(copy.read_own(offset, len));
-            // A little sooner than the other one gives up, so that this is said.
-            if let Ok(read) = rt::timeout(within.min(NOBODY_WAITS) * 9 / 10, read.as_mut()).await {
-                let answer = match read {
-                    Ok(data) => FetchMessage::Data { number, data },
-                    Err(SliceError::Unreadable(bad)) => {
-                        copy.note_unread_for_another(bad, range.end);
-                        FetchMessage::Unreadable { number, first: bad.offset }
-                    }
-                    Err(_) => FetchMessage::Refused(number),
-                };
-                copy.say_of_fetch(to, answer);
-            } else {
-                copy.say_of_fetch(to, FetchMessage::Refused(number));
-                // The disk goes on reading. If it is asked again and again meanwhile, it reads nothing else.
-                copy.fetches.late.borrow_mut().push(range.clone());
-                if let Err(SliceError::Unreadable(bad)) = read.await {
-                    copy.note_unread_for_another(bad, range.end);
-                }
-                let mut late = copy.fetches.late.borrow_mut();
-                let at = late.iter().position(|late| *late == range);
-                late.swap_remove(at.expect("it was put there"));
-            }
+            copy.answer(to, number, range, within).await;
             copy.fetches.served.set(copy.fetches.served.get() - 1);
         })
         .detach();
     }
 
-    /// This disk does not read what another copy has asked for.
-    fn note_unread_for_another(self: &Rc<Self>, bad: BadBlock, end: u64) {
-        self.note_bad(bad);
-        // For what is lost here it asks by itself now and then: one may have asked because of that.
-        if bad.cause != ReadFailure::Lost {
-            self.repair_soon(bad, end);
+    async fn answer(self: &Rc<Self>, to: NodeId, number: u64, range: Range<u64>, within: Duration) {
+        // A little sooner than the other one gives up, so that this is said.
+        let until = rt::now() + within.min(NOBODY_WAITS) * 9 / 10;
+        let is_late = |late: &Range<u64>| late.start < range.end && range.start < late.end;
+        // A disk that is asked again and again for what it still reads does nothing else.
+        while self.fetches.late.borrow().iter().any(is_late) {
+            if rt::now() >= until {
+                return self.say_of_fetch(to, FetchMessage::Refused(number));
+            }
+            rt::sleep(LOOK_AGAIN).await;
+        }
+        let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
+        let mut read = pin!(self.read_own(offset, len));
+        let error = match rt::timeout(until.since(rt::now()), read.as_mut()).await {
+            Ok(Ok(data)) => return self.say_of_fetch(to, FetchMessage::Data { number, data }),
+            Ok(Err(error)) => {
+                let answer = match error {
+                    SliceError::Unreadable(bad) => FetchMessage::Unreadable { number, first: bad.offset },
+                    _ => FetchMessage::Refused(number),
+                };
+                self.say_of_fetch(to, answer);
+                Some(error)
+            }
+            Err(rt::Elapsed) => {
+                self.say_of_fetch(to, FetchMessage::Refused(number));
+                self.fetches.late.borrow_mut().push(range.clone());
+                let error = read.await.err();
+                let mut late = self.fetches.late.borrow_mut();
+                let at = late.iter().position(|late| *late == range);
+                late.swap_remove(at.expect("it was put there"));
+                error
+            }
+        };
+        if let Some(SliceError::Unreadable(bad)) = error {
+            self.note_bad(bad);
+            // For what is lost here it asks by itself now and then: one may have asked because of that.
+            if bad.cause != ReadFailure::Lost {
+                self.repair_soon(bad, range.end);
+            }
         }
     }
 }

@@ -58,6 +58,7 @@ impl SliceCopy {
                 tracing::error!(copy = %copy.address, "more blocks are lost than a copy can note: it does not come in sync");
                 return Err(SliceError::Unwritable);
             }
+            copy.report_lost();
             if !is_known {
                 note_lost_of_copy(copy.address.volume, copy.place_in_volume(offset), len);
             }
@@ -96,27 +97,20 @@ impl SliceCopy {
     /// What the region holds, and which of its blocks no copy in sync reads.
     ///
     /// # Errors
-    /// Another copy in sync cannot be asked now; or the disk reads nothing at all: it has failed, and not
-    /// some of its blocks.
+    /// Another copy in sync cannot be asked now; or nobody reads anything of it: disks have failed, and not
+    /// some of their blocks.
     async fn without_lost(self: &Rc<Self>, read: &RegionRead) -> Result<(Payload, Vec<Blocks>), DiskFailed> {
         let (offset, len) = self.bytes(read.blocks);
         let end = offset.0 + len.0;
         let mut found = Found::default();
-        let (mut bad_bytes, mut has_read) = (0, false);
         let mut at = offset.0;
         while at < end {
             let part = at..self.unit_at(at).end.min(end);
             at = part.end;
             match self.layout.read(ByteOffset(part.start), ByteLen(part.end - part.start)).await {
-                Ok(data) => {
-                    found.data.append(data);
-                    has_read = true;
-                }
+                Ok(data) => found.take(data),
                 Err(SliceError::Unreadable(bad)) if bad.cause != ReadFailure::Device => {
-                    if bad.cause == ReadFailure::Medium {
-                        bad_bytes += part.end - part.start;
-                    }
-                    self.find(part, bad.cause, &mut found).await?;
+                    self.find_unit(read, part, bad.cause, &mut found).await?;
                 }
                 Err(_) => return Err(DiskFailed),
             }
@@ -126,7 +120,7 @@ impl SliceCopy {
             }
         }
         // One physical block that cannot be read, and it may be all of the region, is none of a failed disk.
-        let reads_nothing = bad_bytes > PHYSICAL_BLOCK && !has_read;
+        let reads_nothing = found.bad_bytes > PHYSICAL_BLOCK && !found.has_data;
         // Of a region of a log-structured volume most may be zeros, for which no disk is asked.
         if reads_nothing || !found.lost.is_empty() && self.layout.read_map_page(0).await.is_err() {
             return Err(DiskFailed);
@@ -136,39 +130,41 @@ impl SliceCopy {
 
     /// Finds what this disk does not read of a unit at other copies in sync. These may read parts of it; and
     /// so may this disk, if some blocks of the unit are lost.
-    async fn find(
+    async fn find_unit(
         self: &Rc<Self>,
+        read: &RegionRead,
         unit: Range<u64>,
         cause: ReadFailure,
         found: &mut Found,
     ) -> Result<(), DiskFailed> {
         let block = u64::from(self.block_bytes());
-        if cause == ReadFailure::Medium {
+        if cause != ReadFailure::Lost && unit.end - unit.start > block {
             match self.fetch(unit.clone(), NOBODY_WAITS).await {
                 Ok(data) => {
-                    found.data.append(data);
+                    found.take(data);
                     return Ok(());
                 }
                 Err(NotFetched::Later) => return Err(DiskFailed),
-                Err(NotFetched::Nowhere) if unit.end - unit.start == block => {
-                    found.lose(self.blocks(ByteOffset(unit.start), ByteLen(block)), block);
-                    return Ok(());
-                }
                 Err(NotFetched::Nowhere) => {}
             }
         }
         for at in unit.step_by(block as usize) {
-            if cause == ReadFailure::Lost
-                && let Ok(data) = self.layout.read(ByteOffset(at), ByteLen(block)).await
-            {
-                found.data.append(data);
-                continue;
+            self.replica.borrow_mut().handle_region_read_in_part(read);
+            if cause == ReadFailure::Lost {
+                match self.layout.read(ByteOffset(at), ByteLen(block)).await {
+                    Ok(data) => {
+                        found.take(data);
+                        continue;
+                    }
+                    Err(SliceError::Unreadable(bad)) if bad.cause != ReadFailure::Device => {}
+                    Err(_) => return Err(DiskFailed),
+                }
             }
             match self.fetch(at..at + block, NOBODY_WAITS).await {
-                Ok(data) => found.data.append(data),
+                Ok(data) => found.take(data),
                 Err(NotFetched::Later) => return Err(DiskFailed),
                 Err(NotFetched::Nowhere) => {
-                    found.lose(self.blocks(ByteOffset(at), ByteLen(block)), block);
+                    found.lose(self.blocks(ByteOffset(at), ByteLen(block)), block, cause);
                 }
             }
         }
@@ -234,11 +230,24 @@ impl SliceCopy {
 struct Found {
     data: Chain,
     lost: Vec<Blocks>,
+    /// Somebody has read some of it.
+    has_data: bool,
+    /// What is lost because disks do not read it now: not noted before.
+    bad_bytes: u64,
 }
 
 impl Found {
-    fn lose(&mut self, blocks: Blocks, block_bytes: u64) {
-        self.data.append(Buf::zeroed((blocks.count() * block_bytes) as usize).into());
+    fn take(&mut self, data: Chain) {
+        self.data.append(data);
+        self.has_data = true;
+    }
+
+    fn lose(&mut self, blocks: Blocks, block_bytes: u64, cause: ReadFailure) {
+        let len = blocks.count() * block_bytes;
+        self.data.append(Buf::zeroed(len as usize).into());
+        if cause != ReadFailure::Lost {
+            self.bad_bytes += len;
+        }
         match self.lost.last_mut() {
             Some(last) if last.end == blocks.start => last.end = blocks.end,
             _ => self.lost.push(blocks),

@@ -41,7 +41,7 @@ use super::view::SliceView;
 use crate::volume::Order;
 
 /// How often a command that waits for a lease looks again, where nothing else wakes it.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// See the module. Offsets are bytes of the slice.
 pub struct SliceCopy {

@@ -139,7 +139,7 @@ impl SliceCopy {
     }
 
     /// Whether this is still the copy of the slice on this core.
-    pub(in crate::copies) fn is_open(self: &Rc<Self>) -> bool {
+    pub(super) fn is_open(self: &Rc<Self>) -> bool {
         Copies::current().slice(self.address()).is_some_and(|copy| Rc::ptr_eq(&copy, self))
     }
 }

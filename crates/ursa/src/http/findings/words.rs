@@ -453,7 +453,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
                 if *blocks == 1 { "block" } else { "blocks" },
                 if *blocks == 1 { "it" } else { "them" },
             ),
-            action: "Keep the copy whose disk failed to read: Ursa retries at least once a minute. If the disk cannot read the data any more, restore it from a backup; the finding ends when it is overwritten".into(),
+            action: "Keep the copy whose disk failed to read: Ursa retries about once a minute, if not more often. If the disk cannot read the data any more, restore it from a backup; the finding ends when it is overwritten".into(),
             command: format!("ursa volume show {volume}"),
         },
     }

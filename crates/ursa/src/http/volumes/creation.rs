@@ -52,11 +52,14 @@ pub(in crate::http) async fn create(
         return would_create(&state, asked, new).await;
     }
     let (known, wanted) = (state.elsewhere.clone(), asked.clone());
-    let (slices, created) = (new.slices_on_nodes(), new.created);
+    let created = new.created;
     // In two steps: each may be done twice, and a volume is made once.
-    let make = |control: Rc<Control>| async move { control.create_volume(new).await };
-    let id = match state.call(make).await {
-        Ok(id) => id.to_string(),
+    let make = |control: Rc<Control>| async move {
+        let slices = new.slices_on_nodes();
+        Ok((control.create_volume(new).await?.to_string(), slices))
+    };
+    let (id, slices) = match state.call(make).await {
+        Ok(made) => made,
         Err(refusal) => return Err(with_candidates(&state, &asked, refusal).await),
     };
     let show = move |control: Rc<Control>| async move {
