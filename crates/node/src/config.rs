@@ -88,6 +88,8 @@ pub struct Config {
     pub portals: Vec<SocketAddr>,
     /// How much memory RAM volumes may take together, in bytes.
     pub ram_bytes_max: u64,
+    /// How much memory the maps of log volumes may take together, in bytes.
+    pub map_bytes_max: u64,
     /// The bounds of each log of a pool, in which log volumes lie.
     pub log: store::LogTuning,
     /// How much memory the data of writes may take, in bytes, on all cores together, and again that of reads: sessions
@@ -152,6 +154,7 @@ impl Default for Config {
             data_dir: "ursa-data".into(),
             portals: vec![SocketAddr::from(([0, 0, 0, 0], ISCSI_PORT))],
             ram_bytes_max: 1 << 30,
+            map_bytes_max: 1 << 30,
             log: store::LogTuning::default(),
             data_bytes_max: 512 << 20,
             read_confirm: false,

@@ -62,10 +62,12 @@ const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 const LOG_TUNING: LogTuning = LogTuning {
     segment: Some(ByteLen(64 << 10)),
     zone_segments: 16,
-    leaf_bytes: 16 << 10,
     changes_max: 1024,
     replay_bytes: 512 << 10,
 };
+
+/// So little memory that logs hold some of their leaves at times, and at times none.
+const MAP_BYTES: u64 = 256 << 10;
 
 /// What nodes need at most to find each other in a quiet world.
 const MEETING_MAX: Duration = Duration::from_secs(30);
@@ -161,6 +163,7 @@ impl Server {
             read_confirm,
             unix_now,
             log: LOG_TUNING,
+            map_bytes_max: MAP_BYTES,
             ..Config::default()
         };
         let config = Arc::new(config);

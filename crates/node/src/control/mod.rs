@@ -54,7 +54,7 @@ pub use link::JoinError;
 use proto::iscsi::target::LoginStatus;
 use rt::CoreId;
 use rt::sync::Notify;
-use store::{Host, LogTuning, Pool, PoolId, RamBudget, StoreError};
+use store::{Host, LogMemory, LogTuning, Pool, PoolId, RamBudget, StoreError};
 
 pub(crate) use self::access::{HOSTS, TARGETS};
 pub use self::access::{MapSpec, TargetChange, TargetSpec};
@@ -129,6 +129,8 @@ pub struct Control {
     ram: RamBudget,
     /// The bounds of logs.
     log: LogTuning,
+    /// What the logs of all pools share.
+    log_memory: LogMemory,
     /// Logins that were refused, by what the initiator was told.
     refused_logins: RefCell<BTreeMap<u16, u64>>,
     /// Tokens that let nodes join, until the next start.

@@ -375,6 +375,7 @@ impl Control {
     pub(super) fn know_pool(&self, name: &str, paths: &[PathBuf], state: Opened) {
         if let Opened::Yes(pool) = &state {
             pool.set_log_tuning(self.log);
+            pool.set_log_memory(self.log_memory.clone());
         }
         let known = KnownPool { paths: paths.to_owned(), state };
         let before = self.pools.borrow_mut().insert(name.to_owned(), known);

@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Host, HostId, NewDisk, OpenPool, Pool, RamBudget, StoreError};
+use store::{Host, HostId, LogMemory, NewDisk, OpenPool, Pool, RamBudget, StoreError};
 
 use super::change::{Changes, Changing, WaitsFor, Work};
 use super::doing::Doing;
@@ -118,6 +118,7 @@ impl Control {
             host: Host { id, name: config.name.clone() },
             ram: RamBudget::new(ByteLen(config.ram_bytes_max)),
             log: config.log,
+            log_memory: LogMemory::new(ByteLen(config.map_bytes_max)),
             refused_logins: RefCell::default(),
             tokens: RefCell::default(),
             shown_paths: RefCell::default(),

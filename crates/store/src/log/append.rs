@@ -138,7 +138,7 @@ impl Running {
     /// The next record of hosts: of all that waits as much as there is room for. `None`: nothing waits, or
     /// there is no room.
     fn next_record(&mut self, tuning: &LogTuning) -> Option<(Head, Taken)> {
-        let entries_left = self.entries_left(tuning.changes_max);
+        let entries_left = self.entries_left(self.changes_max(tuning));
         let bounded = entries_left > 0 && self.since_freeze < tuning.replay_bytes;
         let wants_data = self.append.has_data() && bounded && self.may_write_data();
         let room = self.segments.rest(self.segments.hosts);

@@ -127,7 +127,7 @@ impl Inner {
         assert!(seen.len() >= staying * segments.zone_segments as usize, "segments are lost");
         // I8.
         let tuning = self.handle.tuning;
-        assert!(state.cache.held() <= tuning.leaf_bytes);
+        assert!(state.cache.held() as u64 <= self.handle.memory.limit().0);
         let entries = state.active.len() + state.frozen.as_ref().map_or(0, |frozen| frozen.len());
         assert!(entries <= tuning.changes_max + 2000, "{entries} entries");
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rt::CoreId;
 use rt::sync::{Sender, oneshot};
 
-use super::LogTuning;
+use super::{LogMemory, LogTuning};
 use crate::disks::SharedDisks;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -123,6 +123,7 @@ pub(crate) struct LogHandle {
     /// Disk and byte of its roots, in both mirrors.
     pub roots: [(u16, u64); 2],
     pub tuning: LogTuning,
+    pub memory: LogMemory,
     pub lender: Arc<Lender>,
     /// Rung when something here has changed, and when the log is to end.
     pub bell: Bell,
@@ -171,16 +172,38 @@ pub(crate) struct NewHandle {
     pub zone_segments: u32,
     pub roots: [(u16, u64); 2],
     pub tuning: LogTuning,
+    pub memory: LogMemory,
     pub lender: Arc<Lender>,
     pub zones: BTreeMap<u32, (u16, u64)>,
 }
 
 impl LogHandle {
     pub(crate) fn new(new: NewHandle) -> LogHandle {
-        let NewHandle { number, identity, segment_shift, zone_segments, roots, tuning, lender, zones } = new;
+        let NewHandle {
+            number,
+            identity,
+            segment_shift,
+            zone_segments,
+            roots,
+            tuning,
+            memory,
+            lender,
+            zones,
+        } = new;
         let shared = Mutex::new(Shared { zones, ..Shared::default() });
         let bell = Bell::default();
-        LogHandle { number, identity, segment_shift, zone_segments, roots, tuning, lender, bell, shared }
+        LogHandle {
+            number,
+            identity,
+            segment_shift,
+            zone_segments,
+            roots,
+            tuning,
+            memory,
+            lender,
+            bell,
+            shared,
+        }
     }
 
     /// Slots of a segment.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use base::crc32c;
 
+use super::memory::LogShare;
 use super::place::{Place, Spot, Stored};
 use crate::cursor::Cursor;
 
@@ -128,9 +129,10 @@ fn stored(entry: &[u8]) -> Option<Stored> {
     Some(Stored { place, crc })
 }
 
-/// Leaves in memory, within a budget. The one that was not used for longest goes first.
+/// Leaves in memory, as many as the log has a share of memory for. The one that was not used for longest goes
+/// first.
 pub(crate) struct LeafCache {
-    budget: usize,
+    share: LogShare,
     held: usize,
     leaves: BTreeMap<LeafKey, (Leaf, u64)>,
     /// By the number of their last use.
@@ -142,9 +144,13 @@ pub(crate) struct LeafCache {
 const OVERHEAD_BYTES: usize = 128;
 
 impl LeafCache {
-    /// With room for `budget` bytes.
-    pub(crate) fn new(budget: usize) -> LeafCache {
-        LeafCache { budget, held: 0, leaves: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
+    pub(super) fn new(share: LogShare) -> LeafCache {
+        LeafCache { share, held: 0, leaves: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
+    }
+
+    /// What the log may have of the memory of all logs.
+    pub(super) fn share(&self) -> &LogShare {
+        &self.share
     }
 
     /// Bytes that are held.
@@ -164,29 +170,42 @@ impl LeafCache {
     pub(crate) fn remove(&mut self, key: LeafKey) {
         if let Some((leaf, used)) = self.leaves.remove(&key) {
             self.by_use.remove(&used);
-            self.held -= leaf.len() + OVERHEAD_BYTES;
+            let held = leaf.len() + OVERHEAD_BYTES;
+            self.held -= held;
+            self.share.give(held as u64);
         }
     }
 
     pub(crate) fn insert(&mut self, key: LeafKey, leaf: Leaf) {
         self.remove(key);
         let wanted = leaf.len() + OVERHEAD_BYTES;
-        if wanted > self.budget {
-            return;
-        }
-        while self.held + wanted > self.budget {
-            let Some(oldest) = self.by_use.first_key_value().map(|(_, key)| *key) else { return };
-            self.remove(oldest);
+        while !self.share.take(wanted as u64) {
+            if !self.drop_oldest() {
+                return;
+            }
         }
         self.uses += 1;
         self.held += wanted;
         self.by_use.insert(self.uses, key);
         self.leaves.insert(key, (leaf, self.uses));
     }
+
+    /// Gives up leaves that others need the memory of.
+    pub(crate) fn yield_to_others(&mut self) {
+        while self.share.is_short() && self.share.is_above() && self.drop_oldest() {}
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let oldest = self.by_use.first_key_value().map(|(_, key)| *key);
+        oldest.map(|key| self.remove(key)).is_some()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use base::ByteLen;
+
+    use super::super::memory::LogMemory;
     use super::*;
 
     fn leaf(key: LeafKey, blocks: &[usize]) -> Leaf {
@@ -216,11 +235,12 @@ mod tests {
 
     #[test]
     fn the_cache_stays_within_its_budget() {
-        let mut cache = LeafCache::new(3 * (LEAF_BYTES_ONE + OVERHEAD_BYTES));
+        let limit = 3 * (LEAF_BYTES_ONE + OVERHEAD_BYTES);
+        let mut cache = LeafCache::new(LogMemory::new(ByteLen(limit as u64)).join(|| ()));
         for number in 0..10 {
             cache.insert((1, number), leaf((1, number), &[1]));
             assert!(cache.get((1, 0)).is_some(), "it was used last");
-            assert!(cache.held() <= 3 * (LEAF_BYTES_ONE + OVERHEAD_BYTES));
+            assert!(cache.held() <= limit);
         }
         assert!(cache.get((1, 9)).is_some() && cache.get((1, 5)).is_none());
     }

@@ -26,6 +26,7 @@ mod cleaner;
 pub(crate) mod golden;
 pub(crate) mod handle;
 pub(crate) mod leaf;
+mod memory;
 pub(crate) mod place;
 mod queue;
 mod read;
@@ -51,6 +52,7 @@ use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::SliceError;
 pub use handle::LogFigures;
 pub(crate) use handle::{Lender, LogHandle, NewHandle, Request};
+pub use memory::LogMemory;
 pub use slice::LogSlice;
 
 use changes::Changes;
@@ -69,9 +71,8 @@ pub struct LogTuning {
     pub segment: Option<ByteLen>,
     /// Segments of a zone of such logs, at least; a zone is whole extents.
     pub zone_segments: u32,
-    /// Bytes of memory for leaves.
-    pub leaf_bytes: usize,
-    /// Entries that the tables of changes hold, both halves together.
+    /// Entries that the tables of changes hold at most, both halves together; fewer if the log has little of
+    /// [`LogMemory`].
     pub changes_max: usize,
     /// Bytes of records since the last root that a recovery reads at most, whole segments that it has to look
     /// at beside.
@@ -84,8 +85,6 @@ impl Default for LogTuning {
             segment: None,
             // Twice what is in reserve; the largest segment then makes zones of 1 GiB.
             zone_segments: 16,
-            // A log's share of the gigabyte that a TiB may take, on eight cores.
-            leaf_bytes: 64 << 20,
             // 128 Ki entries of some 60 bytes in each half.
             changes_max: 256 << 10,
             // Eight logs on a disk of 500 MB/s: 4 s.
@@ -93,6 +92,12 @@ impl Default for LogTuning {
         }
     }
 }
+
+/// Memory of an entry of a map of the standard library, with its share of nodes that are not full.
+const ENTRY_BYTES: usize = 64;
+
+/// Entries that the tables of changes may have however little memory there is: some records.
+const CHANGES_AT_LEAST: usize = 4096;
 
 /// Where an open log is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -343,7 +348,8 @@ impl Inner {
 
     /// Says how full the log is.
     fn tell(&self) {
-        let state = self.state.borrow();
+        let mut state = self.state.borrow_mut();
+        state.account();
         let slot = SLOT_BYTES as u64;
         let segment = u64::from(state.segments.slots) * slot;
         self.handle.set_figures(LogFigures {
@@ -353,7 +359,7 @@ impl Inner {
             free: (state.segments.ready.len() + state.segments.free.len()) as u64 * segment,
             written_by_hosts: state.written_by_hosts,
             written: state.written,
-            memory: state.memory(),
+            memory: state.required_memory() + state.cache.held() as u64,
         });
         for (branch, blocks) in &state.used {
             self.handle.set_used(*branch, blocks * slot);
@@ -385,12 +391,17 @@ impl Inner {
 }
 
 impl Running {
-    fn new(handle: &LogHandle) -> Running {
-        let tuning = handle.tuning;
+    fn new(handle: &Arc<LogHandle>) -> Running {
+        let ringing = Arc::downgrade(handle);
+        let share = handle.memory.join(move || {
+            if let Some(handle) = ringing.upgrade() {
+                handle.bell.ring();
+            }
+        });
         Running {
             segments: Segments::new(handle.slots(), handle.zone_segments),
             leaves: BTreeMap::new(),
-            cache: LeafCache::new(tuning.leaf_bytes),
+            cache: LeafCache::new(share),
             active: Changes::default(),
             frozen: None,
             frozen_below: 0,
@@ -422,13 +433,23 @@ impl Running {
         self.segments.live.saturating_sub(moves as u64)
     }
 
-    /// Bytes of memory, as far as they grow with what the log holds.
-    fn memory(&self) -> u64 {
-        /// Of an entry of a map of the standard library, with its share of nodes that are not full.
-        const ENTRY_BYTES: usize = 64;
+    /// Tells the other logs what this one takes, and gives up leaves that they are entitled to.
+    fn account(&mut self) {
+        self.cache.share().require(self.required_memory(), self.leaves.len() as u64);
+        self.cache.yield_to_others();
+    }
+
+    /// Entries that the tables of changes may have: up to a quarter of the log's share of memory.
+    fn changes_max(&self, tuning: &LogTuning) -> usize {
+        let entries = self.cache.share().bytes() as usize / 4 / ENTRY_BYTES;
+        entries.max(CHANGES_AT_LEAST).min(tuning.changes_max)
+    }
+
+    /// Bytes of memory, as far as they grow with what the log holds, without leaves.
+    fn required_memory(&self) -> u64 {
         let entries = self.active.len() + self.frozen.as_ref().map_or(0, Changes::len) + self.leaves.len();
         let bits: usize = self.segments.used.values().map(|used| used.bits.len() * 8 + ENTRY_BYTES).sum();
-        (entries * ENTRY_BYTES + bits + self.cache.held()) as u64
+        (entries * ENTRY_BYTES + bits) as u64
     }
 }
 
@@ -442,6 +463,7 @@ async fn listen(inner: &Weak<Inner>, handle: &LogHandle) {
         }
         inner.take_zones();
         inner.sweep();
+        inner.state.borrow_mut().account();
         inner.tend();
         inner.changed.notify();
     }

@@ -15,7 +15,7 @@ use super::place::SLOT_BYTES;
 use super::record::DATA_SLOTS_MAX;
 use super::root::REPLAY_MAX;
 use super::segment::{SLOT_GRAINS, Used};
-use super::{Inner, Request, Running};
+use super::{Inner, LogTuning, Request, Running};
 use crate::error::SliceError;
 
 /// Announced segments that only survivors go to: one that is begun, and one for what does not fit into its
@@ -206,12 +206,13 @@ impl Running {
         (self.spare() + self.freed_next().count() as u64).min(missing) >= wanted.max(1)
     }
 
-    fn wants_checkpoint(&mut self, changes_max: usize, replay_bytes: u64) -> bool {
+    fn wants_checkpoint(&mut self, tuning: &LogTuning) -> bool {
+        let replay_bytes = tuning.replay_bytes;
         if self.checkpointing {
             return false;
         }
         if self.checkpoint_wanted
-            || self.active.len() >= changes_max / 2
+            || self.active.len() >= self.changes_max(tuning) / 2
             || self.since_freeze >= replay_bytes / FREEZE_PART
         {
             return true;
@@ -315,7 +316,7 @@ impl Inner {
         let tuning = self.handle.tuning;
         let (checkpoint, zone, clean) = {
             let mut state = self.state.borrow_mut();
-            let checkpoint = state.wants_checkpoint(tuning.changes_max, tuning.replay_bytes);
+            let checkpoint = state.wants_checkpoint(&tuning);
             state.checkpointing |= checkpoint;
             let zone = state.wants_zone();
             // Zones are asked for before anything is moved.

@@ -17,7 +17,7 @@ use crate::extent::ExtentRun;
 use crate::id::VolumeId;
 use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES};
 use crate::log::root::{ROOTS_BYTES, Root};
-use crate::log::{Lender, LogFigures, LogHandle, LogTuning, NewHandle, Request};
+use crate::log::{Lender, LogFigures, LogHandle, LogMemory, LogTuning, NewHandle, Request};
 
 /// A segment is this part of a pool, unless somebody wishes otherwise.
 const SEGMENT_PART: u64 = 1024;
@@ -62,6 +62,12 @@ impl Pool {
     /// now on.
     pub fn set_log_tuning(&self, tuning: LogTuning) {
         self.0.log_tuning.set(tuning);
+    }
+
+    /// The memory that its logs share with those of other pools, from the next one on that is opened for the
+    /// first time since the pool was opened.
+    pub fn set_log_memory(&self, memory: LogMemory) {
+        self.0.log_memory.replace(memory);
     }
 
     /// How full its logs are, by number; of those that were opened since the pool was.
@@ -130,6 +136,7 @@ impl Inner {
             zone_segments: entry.zone_segments,
             roots,
             tuning: self.log_tuning.get(),
+            memory: self.log_memory.borrow().clone(),
             lender: Arc::clone(&self.lender),
             zones,
         }));

@@ -36,7 +36,7 @@ use crate::disks::SharedDisks;
 use crate::error::StoreError;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, PoolId, VolumeId};
-use crate::log::{Lender, LogHandle, LogTuning};
+use crate::log::{Lender, LogHandle, LogMemory, LogTuning};
 
 use commit::Superblocks;
 pub use create::{CreateOptions, LookedAt, NewDisk};
@@ -49,6 +49,9 @@ pub use zeroing::{Zeroing, ZeroingWatch};
 /// Disks of a pool that have a copy of the metadata, both ends each: the first ones. Three, so that two may be
 /// damaged, and not all, so that a change does not become slower with each disk.
 const METADATA_DISKS: usize = 3;
+
+/// Memory of the logs of a pool that shares none with other pools.
+const LOG_MEMORY: ByteLen = ByteLen(1 << 30);
 
 /// An open pool. Cheap to clone; used by the core that opened it.
 ///
@@ -77,6 +80,7 @@ struct Inner {
     older_disks: Vec<PathBuf>,
     /// Of logs that are made or opened from now on.
     log_tuning: Cell<LogTuning>,
+    log_memory: RefCell<LogMemory>,
     /// Brings what logs ask to this core.
     lender: Arc<Lender>,
     /// A task answers that.
@@ -362,6 +366,7 @@ impl Inner {
             vouched_for: Cell::new(false),
             older_disks,
             log_tuning: Cell::default(),
+            log_memory: RefCell::new(LogMemory::new(LOG_MEMORY)),
             lender: Arc::default(),
             lending: Cell::new(false),
             state: RefCell::new(State {

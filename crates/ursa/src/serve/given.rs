@@ -83,6 +83,10 @@ pub struct Given {
     #[arg(long, value_name = "SIZE")]
     pub ram_max: Option<Size>,
 
+    /// Memory for the maps of log volumes [default: 1G]
+    #[arg(long, value_name = "SIZE")]
+    pub map_max: Option<Size>,
+
     /// Memory for the data of commands in progress [default: 512M]
     #[arg(long, value_name = "SIZE")]
     pub data_max: Option<Size>,
@@ -270,6 +274,7 @@ impl Given {
             poll_us: self.poll_us.or(file.poll_us),
             pool_size: self.pool_size.or(file.pool_size),
             ram_max: self.ram_max.or(file.ram_max),
+            map_max: self.map_max.or(file.map_max),
             data_max: self.data_max.or(file.data_max),
             resync_bytes_per_second_max: self
                 .resync_bytes_per_second_max

@@ -137,6 +137,7 @@ impl Settings {
             data_dir,
             portals,
             ram_bytes_max: given.ram_max.map_or(defaults.ram_bytes_max, |size| size.0),
+            map_bytes_max: given.map_max.map_or(defaults.map_bytes_max, |size| size.0),
             log: defaults.log,
             data_bytes_max: given
                 .data_max
@@ -200,6 +201,7 @@ impl Settings {
             poll_us: Some(u32::try_from(self.poll.as_micros()).unwrap_or(u32::MAX)),
             pool_size: self.pool_size,
             ram_max: Some(Size(self.node.ram_bytes_max)),
+            map_max: Some(Size(self.node.map_bytes_max)),
             data_max: Some(Size(self.node.data_bytes_max as u64)),
             resync_bytes_per_second_max: Some(Size(self.node.resync_bytes_per_second_max)),
             read_confirm: Some(self.read_confirm),

@@ -7,7 +7,7 @@ use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::sim::{DiskImage, NodeId, World};
 use rt::{CoreId, Durability};
 
-use super::{Log, LogTuning};
+use super::{Log, LogMemory, LogTuning};
 use crate::budget::RamBudget;
 use crate::catalog::{Host, VolumeKind};
 use crate::disks::CoreDisks;
@@ -19,17 +19,20 @@ use crate::slice::{Layout, Slice};
 mod basic;
 mod crash;
 mod full;
+mod memory;
 mod model;
 mod zones;
 
 const CORE: CoreId = CoreId(0);
 const BLOCK: u64 = 4096;
 
+/// So little that leaves are given up all the time.
+const MEMORY: ByteLen = ByteLen(80 << 10);
+
 pub(super) fn tuning() -> LogTuning {
     LogTuning {
         segment: Some(ByteLen(64 << 10)),
         zone_segments: 16,
-        leaf_bytes: 16 << 10,
         changes_max: 256,
         replay_bytes: 512 << 10,
     }
@@ -64,6 +67,7 @@ async fn create(disks: usize) -> Pool {
     let options = CreateOptions { name: "pool".into(), host: host(), extent, wipe: true, ram: ram() };
     let pool = Pool::create((0..disks).map(disk).collect(), options).await.unwrap();
     pool.set_log_tuning(tuning());
+    pool.set_log_memory(LogMemory::new(MEMORY));
     pool
 }
 
@@ -72,6 +76,7 @@ async fn open(disks: usize) -> Pool {
     let pool =
         Pool::open(&paths, OpenPool { host: host(), force: false, ram: ram(), joining: None }).await.unwrap();
     pool.set_log_tuning(tuning());
+    pool.set_log_memory(LogMemory::new(MEMORY));
     pool
 }
 
