@@ -3,10 +3,11 @@
 use std::fmt;
 
 use node::canary::Canary as Mistake;
+use proto::canary::Canary as Slip;
 use replica::canary::Canary as Rule;
 use store::canary::Canary as Flaw;
 
-use crate::plan::LARGE_DISK_BLOCKS;
+use crate::plan::{ALL_REGISTRANTS, LARGE_DISK_BLOCKS, ROT};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum Canary {
     Node(Mistake),
     /// A store does.
     Store(Flaw),
+    /// A target does, by the protocol's book.
+    Target(Slip),
     /// Flushes of all disks promise nothing.
     Disks,
     /// Flushes of the disks under pools of volumes beside promise nothing.
@@ -48,11 +51,13 @@ impl Canary {
 
     /// Which fault, or other part of a plan, shows which mistake in the run of a seed, and nothing does in
     /// the same run without that part ([`crate::Plan::without`]): proof that the part bites.
-    pub const SHOWN_BY: [(&str, Canary, u64); 27] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 31] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 13),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 114),
         ("power loss", Canary::DisksBeside, 6),
+        ("black-out", Canary::Node(Mistake::NotStored), 10),
+        ("orderly stop", Canary::Rule(Rule::SettleBlind), 212),
         ("loss of the vote", Canary::Node(Mistake::ForkUnwritten), 242),
         ("pause", Canary::Rule(Rule::NoLease), 17),
         ("clock stop", Canary::Rule(Rule::Unconfirmed), 69),
@@ -76,13 +81,13 @@ impl Canary {
         ("disk set back", Canary::Node(Mistake::TrustSetBack), 63),
         ("machine set back", Canary::Node(Mistake::StartUnnumbered), 101),
         (LARGE_DISK_BLOCKS, Canary::Store(Flaw::PartUnlocked), 4),
+        (ROT, Canary::Node(Mistake::RotUnseen), 1),
+        (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
     ];
 
     /// Faults that show no mistake of their own, or of which nobody has found one.
     pub const UNSHOWN: &[&str] = &[
         "record gone",
-        "black-out",
-        "orderly stop",
         "clock leap",
         "time of day set",
         "cut one way",
@@ -99,7 +104,7 @@ impl Canary {
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 59] = [
+    pub const ALL: [Canary; 62] = [
         Canary::Disks,
         Canary::DisksBeside,
         Canary::Node(Mistake::AnswerEarly),
@@ -128,7 +133,9 @@ impl Canary {
         Canary::Node(Mistake::ForkFollowsRecord),
         Canary::Node(Mistake::ForkLends),
         Canary::Node(Mistake::GoOnUnheard),
+        Canary::Node(Mistake::RotUnseen),
         Canary::Store(Flaw::PartUnlocked),
+        Canary::Target(Slip::AllRegistrantsLetRead),
         Canary::Rule(Rule::AckSuperseded),
         Canary::Rule(Rule::NoIntent),
         Canary::Rule(Rule::CoordinatorIntent),
@@ -159,6 +166,7 @@ impl Canary {
         Canary::Rule(Rule::NoFinished),
         Canary::Rule(Rule::ClearOutside),
         Canary::Rule(Rule::GrownUnseen),
+        Canary::Rule(Rule::SettleBlind),
     ];
 
     /// The one of this name.
@@ -173,6 +181,7 @@ impl fmt::Display for Canary {
             Canary::Rule(rule) => write!(f, "{rule:?}"),
             Canary::Node(mistake) => write!(f, "{mistake:?}"),
             Canary::Store(flaw) => write!(f, "{flaw:?}"),
+            Canary::Target(slip) => write!(f, "{slip:?}"),
             Canary::Disks | Canary::DisksBeside => fmt::Debug::fmt(self, f),
         }
     }
@@ -195,6 +204,10 @@ pub fn make(canary: Option<Canary>) {
         });
         store::canary::make(match canary {
             Some(Canary::Store(flaw)) => Some(flaw),
+            _ => None,
+        });
+        proto::canary::make(match canary {
+            Some(Canary::Target(slip)) => Some(slip),
             _ => None,
         });
     }
