@@ -51,6 +51,8 @@ pub enum Canary {
     TrustSetBack,
     /// A start of a node has no number of its own: a life that was used before is taken for this one.
     StartUnnumbered,
+    /// A comparison of copies finds no difference.
+    RotUnseen,
     /// COMPARE AND WRITE has its range on its own node only.
     LockHere,
     /// A node goes on alone with a volume of which nobody has agreed to that.

@@ -3,5 +3,6 @@
 //! [`scsi`] answers commands or turns them into operations on a volume. [`iscsi`] carries commands over TCP.
 //! Nothing here reads a clock, draws a random number or waits.
 
+pub mod canary;
 pub mod iscsi;
 pub mod scsi;

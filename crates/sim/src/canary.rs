@@ -3,10 +3,11 @@
 use std::fmt;
 
 use node::canary::Canary as Mistake;
+use proto::canary::Canary as Slip;
 use replica::canary::Canary as Rule;
 use store::canary::Canary as Flaw;
 
-use crate::plan::LARGE_DISK_BLOCKS;
+use crate::plan::{ALL_REGISTRANTS, LARGE_DISK_BLOCKS, ROT};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum Canary {
     Node(Mistake),
     /// A store does.
     Store(Flaw),
+    /// A target does, by the protocol's book.
+    Target(Slip),
     /// Flushes of all disks promise nothing.
     Disks,
     /// Flushes of the disks under pools of volumes beside promise nothing.
@@ -29,60 +32,63 @@ impl Canary {
         (Canary::Disks, 91),
         (Canary::DisksBeside, 197),
         (Canary::Node(Mistake::AnswerEarly), 1),
-        (Canary::Node(Mistake::NotDurable), 91),
+        (Canary::Node(Mistake::NotDurable), 126),
         (Canary::Node(Mistake::InstallElsewhere), 0),
         (Canary::Node(Mistake::InstallUnexpected), 2),
-        (Canary::Node(Mistake::NotStored), 4),
+        (Canary::Node(Mistake::NotStored), 10),
         (Canary::Node(Mistake::LockHere), 212),
         (Canary::Node(Mistake::ReadHere), 0),
-        (Canary::Node(Mistake::FaultIgnored), 24),
+        (Canary::Node(Mistake::FaultIgnored), 25),
         (Canary::Node(Mistake::FullIsBroken), 185),
-        (Canary::Node(Mistake::TrustSetBack), 24),
-        (Canary::Node(Mistake::StartUnnumbered), 101),
+        (Canary::Node(Mistake::TrustSetBack), 8),
+        (Canary::Node(Mistake::StartUnnumbered), 98),
         (Canary::Rule(Rule::NoIntent), 0),
-        (Canary::Rule(Rule::NoEpoch), 21),
+        (Canary::Rule(Rule::NoEpoch), 90),
         (Canary::Rule(Rule::NoFloor), 137),
-        (Canary::Rule(Rule::Unconfirmed), 35),
+        (Canary::Rule(Rule::Unconfirmed), 69),
         (Canary::Rule(Rule::GrownUnseen), 143),
     ];
 
     /// Which fault, or other part of a plan, shows which mistake in the run of a seed, and nothing does in
     /// the same run without that part ([`crate::Plan::without`]): proof that the part bites.
-    pub const SHOWN_BY: [(&str, Canary, u64); 27] = [
-        ("kill", Canary::Rule(Rule::CoordinatorIntent), 13),
+    pub const SHOWN_BY: [(&str, Canary, u64); 32] = [
+        ("kill", Canary::Rule(Rule::CoordinatorIntent), 7),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 114),
         ("power loss", Canary::DisksBeside, 6),
+        ("black-out", Canary::Node(Mistake::NotStored), 10),
+        ("orderly stop", Canary::Rule(Rule::SettleBlind), 212),
         ("loss of the vote", Canary::Node(Mistake::ForkUnwritten), 242),
         ("pause", Canary::Rule(Rule::NoLease), 17),
         ("clock stop", Canary::Rule(Rule::Unconfirmed), 69),
         ("cut", Canary::Rule(Rule::NoLease), 11),
         ("isolation", Canary::Rule(Rule::NoLease), 6),
         ("lapse", Canary::Rule(Rule::NoLease), 5),
-        ("stutter", Canary::Rule(Rule::NoEpoch), 41),
+        ("stutter", Canary::Rule(Rule::NoEpoch), 90),
         ("turn", Canary::Rule(Rule::NoFloor), 85),
         ("watch of the record held", Canary::Rule(Rule::NoRevision), 166),
         ("full disk", Canary::Node(Mistake::FullIsBroken), 185),
-        ("copy taken off", Canary::Rule(Rule::NoOwnDirty), 82),
+        ("copy taken off", Canary::Rule(Rule::NoOwnDirty), 173),
         ("copy added", Canary::Rule(Rule::NoOwnDirty), 34),
+        ("copy moved", Canary::Rule(Rule::NoOwnDirty), 13),
         ("growth", Canary::Rule(Rule::GrownUnseen), 143),
         ("bad blocks", Canary::Node(Mistake::ReadHere), 23),
         ("blocks lost for good", Canary::Node(Mistake::ReadHere), 83),
         ("unreadable disk", Canary::Node(Mistake::ReadHere), 0),
         ("failing disk", Canary::Node(Mistake::FaultIgnored), 25),
         ("hanging disk", Canary::Node(Mistake::HangUnseen), 112),
-        ("dead disk", Canary::Node(Mistake::FaultIgnored), 52),
-        ("disk gone for good", Canary::Rule(Rule::NoOwnDirty), 13),
+        ("dead disk", Canary::Node(Mistake::FaultIgnored), 98),
+        ("disk gone for good", Canary::Rule(Rule::NoOwnDirty), 34),
         ("disk set back", Canary::Node(Mistake::TrustSetBack), 63),
-        ("machine set back", Canary::Node(Mistake::StartUnnumbered), 101),
+        ("machine set back", Canary::Node(Mistake::StartUnnumbered), 98),
         (LARGE_DISK_BLOCKS, Canary::Store(Flaw::PartUnlocked), 4),
+        (ROT, Canary::Node(Mistake::RotUnseen), 1),
+        (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
     ];
 
     /// Faults that show no mistake of their own, or of which nobody has found one.
     pub const UNSHOWN: &[&str] = &[
         "record gone",
-        "black-out",
-        "orderly stop",
         "clock leap",
         "time of day set",
         "cut one way",
@@ -99,7 +105,7 @@ impl Canary {
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 59] = [
+    pub const ALL: [Canary; 62] = [
         Canary::Disks,
         Canary::DisksBeside,
         Canary::Node(Mistake::AnswerEarly),
@@ -128,7 +134,9 @@ impl Canary {
         Canary::Node(Mistake::ForkFollowsRecord),
         Canary::Node(Mistake::ForkLends),
         Canary::Node(Mistake::GoOnUnheard),
+        Canary::Node(Mistake::RotUnseen),
         Canary::Store(Flaw::PartUnlocked),
+        Canary::Target(Slip::AllRegistrantsLetRead),
         Canary::Rule(Rule::AckSuperseded),
         Canary::Rule(Rule::NoIntent),
         Canary::Rule(Rule::CoordinatorIntent),
@@ -159,6 +167,7 @@ impl Canary {
         Canary::Rule(Rule::NoFinished),
         Canary::Rule(Rule::ClearOutside),
         Canary::Rule(Rule::GrownUnseen),
+        Canary::Rule(Rule::SettleBlind),
     ];
 
     /// The one of this name.
@@ -173,6 +182,7 @@ impl fmt::Display for Canary {
             Canary::Rule(rule) => write!(f, "{rule:?}"),
             Canary::Node(mistake) => write!(f, "{mistake:?}"),
             Canary::Store(flaw) => write!(f, "{flaw:?}"),
+            Canary::Target(slip) => write!(f, "{slip:?}"),
             Canary::Disks | Canary::DisksBeside => fmt::Debug::fmt(self, f),
         }
     }
@@ -195,6 +205,10 @@ pub fn make(canary: Option<Canary>) {
         });
         store::canary::make(match canary {
             Some(Canary::Store(flaw)) => Some(flaw),
+            _ => None,
+        });
+        proto::canary::make(match canary {
+            Some(Canary::Target(slip)) => Some(slip),
             _ => None,
         });
     }

@@ -35,5 +35,5 @@ mod rot;
 mod run;
 
 pub use canary::Canary;
-pub use plan::{LARGE_DISK_BLOCKS, Plan, TWO_DISKS};
+pub use plan::{ALL_REGISTRANTS, LARGE_DISK_BLOCKS, Plan, ROT, TWO_DISKS};
 pub use run::{Outcome, run};

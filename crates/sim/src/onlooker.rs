@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cluster::Event;
-use node::copies::{CopyEntry, FORK_EPOCHS, StandingEntry, VolumeEntry, split_key};
+use node::copies::{CopyEntry, FORK_EPOCHS, Leaves, StandingEntry, VolumeEntry, split_key};
 use rt::CoreId;
 use store::VolumeId;
 
@@ -70,6 +70,12 @@ fn look(entry: VolumeEntry, seen: &mut BTreeMap<u64, VolumeEntry>, forks: bool, 
             (Some(StandingEntry::Joining), StandingEntry::InSync) => counts.count("copy in sync again"),
             (Some(StandingEntry::Outside), StandingEntry::Joining) => counts.count("copy joins"),
             _ => {}
+        }
+    }
+    let moved = |copy: &&CopyEntry| matches!(copy.leaves, Some(Leaves::After(_)));
+    for gone in seen[&last].copies.iter().filter(moved) {
+        if entry.copies.iter().all(|copy| copy.node != gone.node) {
+            counts.count("copy gone for another");
         }
     }
     assert!(in_sync(&entry).next().is_some(), "nobody is in sync: {entry:?}");

@@ -17,6 +17,12 @@ pub const LARGE_DISK_BLOCKS: &str = "disk blocks larger than the volume's";
 /// What it calls it that pools have two disks.
 pub const TWO_DISKS: &str = "two disks";
 
+/// What it calls it that a disk lies when all is over.
+pub const ROT: &str = "rot";
+
+/// What it calls it that some hosts are fenced off by reservations that all registrants hold.
+pub const ALL_REGISTRANTS: &str = "reservations of all registrants";
+
 /// Where a second volume lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
@@ -164,6 +170,9 @@ impl Plan {
         match part {
             LARGE_DISK_BLOCKS => plan.disk_block = 512,
             TWO_DISKS => plan.two_disks = false,
+            ROT => plan.rot = None,
+            // Each counts as one that only registrants pass: as many are left.
+            ALL_REGISTRANTS => plan.reservations.iter_mut().for_each(|kind| *kind = registrants_only(*kind)),
             _ => {}
         }
         for (harm, _) in plan.harms.iter_mut().filter(|(harm, _)| harm.name == part) {
@@ -177,6 +186,15 @@ impl Plan {
         self.harms.iter().any(|(harm, _)| harm.name == part)
             || part == LARGE_DISK_BLOCKS && self.disk_block > self.block.bytes()
             || part == TWO_DISKS && self.two_disks
+            || part == ROT && self.rot.is_some()
+            || part == ALL_REGISTRANTS && self.fences_by_all_registrants()
+    }
+
+    /// Whether a host may fence others off by a reservation that all registrants hold.
+    fn fences_by_all_registrants(&self) -> bool {
+        use ReservationType::{ExclusiveAccessAllRegistrants, WriteExclusiveAllRegistrants};
+        let of_all = |kind: &_| matches!(kind, WriteExclusiveAllRegistrants | ExclusiveAccessAllRegistrants);
+        self.load.writers > 0 && self.reservations.iter().any(of_all)
     }
 
     /// Whether pools are in files, whose file system may be full; else they are on block devices.
@@ -212,6 +230,15 @@ fn draw_confirms(seed: u64, nodes: usize) -> Vec<bool> {
     let mut rng = part_of(seed, "confirms");
     let some = rng.one_in(2);
     (0..nodes).map(|_| some && !rng.one_in(3)).collect()
+}
+
+/// The type that differs from one of all registrants only in who holds the reservation; others as they are.
+fn registrants_only(kind: ReservationType) -> ReservationType {
+    match kind {
+        ReservationType::WriteExclusiveAllRegistrants => ReservationType::WriteExclusiveRegistrantsOnly,
+        ReservationType::ExclusiveAccessAllRegistrants => ReservationType::ExclusiveAccessRegistrantsOnly,
+        other => other,
+    }
 }
 
 /// All types, or one.

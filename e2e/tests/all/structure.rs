@@ -24,7 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bench", &["base", "rt", "proto", "initiator"]),
     ("api", &["https"]),
     ("ursa", &["base", "rt", "proto", "store", "node", "initiator", "bench", "api"]),
-    ("sim", &["base", "rt", "replica", "cluster", "store", "node", "initiator"]),
+    ("sim", &["base", "rt", "proto", "replica", "cluster", "store", "node", "initiator"]),
     ("fuzzing", &["base", "proto", "replica", "link", "cluster", "store", "node", "initiator"]),
     ("mutants", &[]),
     ("e2e", &["base", "rt", "proto", "store", "node", "initiator", "api"]),

@@ -275,7 +275,7 @@ pub enum ControlError {
     },
     /// Others have copies of what the record's side has.
     #[error(
-        "copies were added to volume {volume:?} after the split brain: the data of node {node} can be kept only beside one other copy; remove the extra copies with `ursa volume copy remove {volume} --node N`, then try again"
+        "copies were added to volume {volume:?} after the split brain: the data of node {node} can be kept only beside one other copy; remove the extra copies with `ursa volume copy remove {volume} --on NODE`, then try again"
     )]
     SplitAmongMore {
         /// The volume.
@@ -339,7 +339,7 @@ pub enum ControlError {
     },
     /// A slice could not be opened: its log, or its dirty map, cannot be read.
     #[error(
-        "a part of volume {volume:?} in pool {pool:?} cannot be opened: {source}. Check the pool's disks with `ursa pool show {pool}`, then run `ursa pool reopen {pool}`; if that does not help, replace this node's copy with `ursa volume copy replace`, or restore the volume from a backup if it has no other copy"
+        "a part of volume {volume:?} in pool {pool:?} cannot be opened: {source}. Check the pool's disks with `ursa pool show {pool}`, then run `ursa pool reopen {pool}`; if that does not help, rebuild this node's copy in another pool with `ursa volume copy rebuild`, or restore the volume from a backup if it has no other copy"
     )]
     SliceUnopened {
         /// The volume.

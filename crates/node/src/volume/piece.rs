@@ -108,3 +108,77 @@ async fn on_slice(slice: &Slice, piece: Piece, op: PieceOp) -> Result<Chain, Sli
         PieceOp::TestReady => slice.test_ready().map(|()| Chain::new()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use base::BlockSize;
+    use rt::sim::World;
+    use store::{NewDisk, VolumeKind};
+
+    use super::*;
+    use crate::control::{NewVolume, PoolSpec};
+    use crate::{Config, Control, Wanted};
+
+    /// A range of the other core's slice.
+    const LEN: ByteLen = ByteLen(4096);
+
+    async fn new_volume(control: Rc<Control>) -> Rc<Volume> {
+        let disks = vec![NewDisk { path: "/dev/disk".into(), create: None, reserve: false }];
+        control.create_pool(PoolSpec { name: "pool".into(), disks, wipe: false }).await.unwrap();
+        let new = NewVolume {
+            name: "db".into(),
+            pool: None,
+            kind: VolumeKind::Thick,
+            size: ByteLen(8 << 20),
+            block_size: BlockSize::B4096,
+            native_512: false,
+            slices: Some(2),
+            created: 0,
+            map: None,
+            copies: None,
+        };
+        let id = control.create_volume(new).await.unwrap();
+        Shard::current().volume(id).unwrap()
+    }
+
+    /// A command may be given up at any moment: before its message is there, before the answer is, and later.
+    #[test]
+    fn a_range_of_another_core_whose_taker_is_gone_is_given_back() {
+        let world = World::new(1);
+        let server = world.add_machine("server", 2);
+        world.add_disk(server, "/dev/disk", 64 << 20, 512);
+        let portals = vec![SocketAddr::new(world.address(server), 3260)];
+        let config = Arc::new(Config { data_dir: "/ursa".into(), portals, ..Config::default() });
+        let (ready, started) = rt::sync::oneshot();
+        let start = Cell::new(Some((Wanted::default(), ready)));
+        world.restart(server, move |core| {
+            let start = (core == CoreId(0)).then(|| start.take()).flatten();
+            crate::run(Arc::clone(&config), start)
+        });
+        world.wait_for(started).expect("the node answers").expect("it starts");
+        let (given_up, taken) = world.block_on(server, CoreId(0), || async {
+            let volume = new_volume(Control::current()).await;
+            let take = || volume.take_part(1, ByteOffset(0), LEN);
+            assert!(volume.slice_here(1).is_none(), "the slice is of the other core");
+            let (mut given_up, mut taken) = (0, 0);
+            for after in (0..100).map(Duration::from_micros) {
+                match rt::timeout(after, take()).await {
+                    Ok(range) => {
+                        drop(range.unwrap());
+                        taken += 1;
+                    }
+                    Err(rt::Elapsed) => given_up += 1,
+                }
+                let again = rt::timeout(Duration::from_secs(1), take()).await;
+                drop(again.expect("nobody has the range").unwrap());
+            }
+            (given_up, taken)
+        });
+        assert!(given_up > 0 && taken > 0, "{given_up} were given up, {taken} had their range");
+    }
+}

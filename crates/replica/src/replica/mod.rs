@@ -554,7 +554,7 @@ impl Replica {
         if let Some(floor) = floor.filter(|_| !remember) {
             self.table.forget_below(floor);
         }
-        self.clear_bits();
+        self.clear_bits(false);
         for slot in Slot::all() {
             self.retry_source(slot);
         }
@@ -683,12 +683,12 @@ impl Replica {
         self.warm.clear();
         self.sweep_from = 0;
         for _ in 0..=self.geometry.regions() / SWEEP_REGIONS {
-            self.clear_bits();
+            self.clear_bits(left_out(Canary::SettleBlind));
         }
     }
 
     /// Clears the bits of in-sync copies in regions that were left alone (R8): what is valid there, they have, too.
-    fn clear_bits(&mut self) {
+    fn clear_bits(&mut self, blind: bool) {
         let Some(config) = &self.config else { return };
         let is_in_sync = matches!(self.standing(), Standing::InSync(_));
         if !is_in_sync || !self.older_finished && !left_out(Canary::NoFinished) {
@@ -707,8 +707,8 @@ impl Replica {
         for region in regions {
             let blocks = self.geometry.blocks_of(region);
             // The table does not know of blocks that are written again (R25).
-            if !self.warm.contains_key(&region) && self.table.is_quiet(blocks) && !self.media.touches(blocks)
-            {
+            let quiet = self.table.is_quiet(blocks) && !self.media.touches(blocks);
+            if !self.warm.contains_key(&region) && (quiet || blind) {
                 self.map.clear(region, others);
             }
         }

@@ -161,6 +161,7 @@ pub static ALL: &[Harm] = &[
     record::BACK,
     relocation::REMOVE,
     relocation::ADD,
+    relocation::MOVE,
     growth::GROW,
     bad_blocks::BAD,
     bad_blocks::LOST,

@@ -1,4 +1,4 @@
-//! Copies that are taken off their nodes and added again.
+//! Copies that are taken off their nodes, added again, and moved.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub const REMOVE: Harm = Harm::new("copy taken off", 4, |harms, victim, rng| {
     removed
 })
 .costs_full_copies()
-.floor(3);
+.floor(1);
 
 /// A node without a copy is given one; a removal that has not come to its end is taken back.
 pub const ADD: Harm = Harm {
@@ -30,7 +30,7 @@ pub const ADD: Harm = Harm {
         for volume in &harms.cluster.volumes {
             for index in 0..harms.cluster.servers.len() {
                 if harms.can_add_copy(volume, index) && harms.may_ask() {
-                    harms.add_copy(volume, index);
+                    harms.add_copy(volume, index, None);
                 }
             }
         }
@@ -40,9 +40,29 @@ pub const ADD: Harm = Harm {
         let nodes = harms.cluster.servers.len();
         let without = (0..nodes).map(|at| (at + victim.index) % nodes);
         let without = { without }.find(|index| !harms.cluster.has_copy(volume, *index));
-        without.is_some_and(|index| harms.add_copy(volume, index))
+        without.is_some_and(|index| harms.add_copy(volume, index, None))
     })
-    .floor(3)
+    .floor(1)
+};
+
+/// A copy moves from one node to another: the second is given one, and when that is in sync the first loses its own.
+/// All nodes have a copy mostly, so the second one loses its copy before that.
+/// A few plans have it, and then often: one that has it once shows little, and is another plan for it.
+pub const MOVE: Harm = Harm {
+    measures: &[0, 0, 0, 0, 0, 16],
+    ..Harm::new("copy moved", 4, |harms, victim, rng| {
+        let volume = harms.any_volume(rng);
+        let (from, to) = (victim.other, victim.index);
+        if harms.cluster.has_copy(volume, to) && !harms.remove_copy(volume, to) {
+            return false;
+        }
+        harms.wait_until_gone(volume, to);
+        harms.cluster.has_copy(volume, from)
+            && !harms.cluster.has_copy(volume, to)
+            && harms.add_copy(volume, to, Some(from))
+    })
+    .costs_full_copies()
+    .floor(1)
 };
 
 impl<'a> Harms<'a> {
@@ -78,12 +98,17 @@ impl<'a> Harms<'a> {
 
     /// Gives a node a copy as soon as the one that was taken off it is gone, or takes that back if it takes too long.
     fn add_copy_again(&self, volume: &Volume, index: usize) {
+        self.wait_until_gone(volume, index);
+        if self.add_copy(volume, index, None) {
+            self.counts.count(ADD.name);
+        }
+    }
+
+    /// Waits until the copy that was taken off a node is gone, if that does not take too long.
+    fn wait_until_gone(&self, volume: &Volume, index: usize) {
         let until = self.cluster.world.now() + GONE_WITHIN;
         while self.cluster.has_copy(volume, index) && self.cluster.world.now() < until {
             self.inside.run_for(LOOK_EVERY);
-        }
-        if self.add_copy(volume, index) {
-            self.counts.count(ADD.name);
         }
     }
 
@@ -114,18 +139,23 @@ impl<'a> Harms<'a> {
         (0..cluster.servers.len()).filter(|by| *by != index).find(able)
     }
 
-    /// Has a node that has a copy in sync give one to a node that has none, or keep one that was to leave. Says whether that could be asked for.
-    fn add_copy(&self, volume: &Volume, index: usize) -> bool {
+    /// Has a node that has a copy in sync give one to a node that has none, or keep one that was to leave. `instead_of` is a node whose copy goes when that one is in sync.
+    /// Says whether that could be asked for.
+    fn add_copy(&self, volume: &Volume, index: usize, instead_of: Option<usize>) -> bool {
         let cluster = self.cluster;
         let giver = self.giver(volume, index).filter(|_| self.can_add_copy(volume, index));
         let Some(by) = giver else { return false };
         let (here, node) = (cluster.has_copy(volume, index), index as u16 + 1);
+        if let Some(from) = instead_of {
+            self.media.forget(volume, from);
+        }
+        let instead_of = instead_of.map(|from| from as u16 + 1);
         let (name, pool) = (volume.name, volume.pool.name);
         cluster.ask_to(by, move |control| async move {
             if here {
                 return drop(control.keep_copy(name, node).await);
             }
-            let added = AddedCopy { node, pool: Some(pool.to_owned()), instead_of: None };
+            let added = AddedCopy { node, pool: Some(pool.to_owned()), instead_of };
             drop(control.add_copy(name, added).await);
         });
         true

@@ -17,6 +17,8 @@ mod links;
 mod login;
 mod manual;
 mod map;
+#[cfg(test)]
+pub mod mentioned;
 mod node;
 mod output;
 mod pool;

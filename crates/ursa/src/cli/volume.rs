@@ -479,3 +479,25 @@ fn kind(kind: VolumeKind) -> &'static str {
         VolumeKind::Log => "log",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use api::{Loss, LossOutcome};
+
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn what_may_be_lost_is_unknown_only_where_nobody_could_tell() {
+        let unknown = samples::volume("db", vec![samples::copy(0, 1, CopyState::InSync)]);
+        let text = "if node 1 is lost: unavailable".to_owned();
+        let losses = vec![Loss { node: 1, outcome: LossOutcome::Unavailable, text }];
+        let known = Volume { losses, ..unknown.clone() };
+        let tolerance = |volume: &Volume| {
+            let shown = copies(volume, RecordPlace::Nodes);
+            shown.lines().find_map(|line| line.strip_prefix("Tolerance")).unwrap().trim().to_owned()
+        };
+        assert!(tolerance(&unknown).starts_with("unknown: this node could not list"), "{unknown:?}");
+        assert_eq!(tolerance(&known), "if node 1 is lost: unavailable");
+    }
+}

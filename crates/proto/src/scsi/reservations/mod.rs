@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ItNexus;
+use crate::canary::{Canary, makes};
 
 pub(super) use legacy::{LEGACY, Legacy};
 pub(super) use persistent_in::PERSISTENT_RESERVE_IN;
@@ -80,10 +81,13 @@ impl Kind {
 
     /// Others may read.
     fn allows_reads(self) -> bool {
-        matches!(
-            self,
-            Kind::WriteExclusive | Kind::WriteExclusiveRegistrantsOnly | Kind::WriteExclusiveAllRegistrants
-        )
+        match self {
+            Kind::WriteExclusive
+            | Kind::WriteExclusiveRegistrantsOnly
+            | Kind::WriteExclusiveAllRegistrants => true,
+            Kind::ExclusiveAccessAllRegistrants => makes(Canary::AllRegistrantsLetRead),
+            Kind::ExclusiveAccess | Kind::ExclusiveAccessRegistrantsOnly => false,
+        }
     }
 
     /// Every registered nexus may do everything.

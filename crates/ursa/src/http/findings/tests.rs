@@ -13,6 +13,7 @@ use api::{
 use super::judge::{Observed, judge};
 use super::own::{OwnFault, Report};
 use super::words;
+use crate::cli::mentioned::mistake_in;
 use crate::samples;
 
 fn node(id: u16) -> ClusterNode {
@@ -123,7 +124,8 @@ fn finds(observed: Observed, expected: &[(Severity, FindingCode)]) {
     let found = findings(&observed);
     let judged: Vec<_> = found.iter().map(|finding| (finding.severity, finding.code)).collect();
     assert_eq!(judged, expected, "{found:#?}");
-    for Finding { cause, action, .. } in &found {
+    for Finding { cause, action, command, .. } in &found {
+        assert_eq!(command.strip_prefix("ursa ").and_then(mistake_in), None, "{command}");
         assert!(cause.starts_with(|first: char| first.is_uppercase() || first == '"'), "{cause}");
         assert!(
             action.as_ref().is_none_or(|action| !action.is_empty() && !action.ends_with('.')),
@@ -263,6 +265,11 @@ fn pools_are_judged_by_whether_others_have_copies() {
     finds(disk, &[(Warning, Code::DiskFailed)]);
     let reports = vec![own(None, OwnFault::Node(FaultKind::PoolReadOnly { pool: "default".into() }))];
     finds(Observed { reports, ..here(one(PoolState::ReadOnly)) }, &[(Warning, Code::PoolReadOnly)]);
+    // What the only copies were on is not rebuilt.
+    let action = |observed| findings(&observed).remove(0).action.unwrap_or_default();
+    let rebuild = "`ursa volume copy rebuild VOLUME --on 2`";
+    assert!(action(there(two(PoolState::Unavailable))).contains(rebuild));
+    assert!(!action(here(one(PoolState::Unavailable))).contains("rebuild"));
     // A report about a pool that nobody lists is all that is known of it.
     let reports = vec![report(3, disk_failed())];
     finds(Observed { reports, ..cluster() }, &[(Warning, Code::DiskFailed)]);

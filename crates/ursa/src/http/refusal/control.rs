@@ -240,3 +240,15 @@ fn field_path(field: &'static str) -> &'static str {
         field => field,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_pool_leads_to_what_rebuilds_its_copies() {
+        let refusal = Refusal::from(ControlError::PoolClosed("fast".into(), "no such file".into()));
+        let hint = refusal.problem.hint.expect("there is something to do");
+        assert!(hint.contains("`ursa volume copy rebuild` rebuilds this node's copies"), "{hint}");
+    }
+}
