@@ -62,6 +62,7 @@ const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 const LOG_TUNING: LogTuning = LogTuning {
     segment: Some(ByteLen(64 << 10)),
     zone_segments: 16,
+    changes_min: 256,
     changes_max: 1024,
     replay_bytes: 512 << 10,
 };

@@ -81,7 +81,7 @@ pub use self::overcommit::Overcommit;
 pub use self::passing::{CARRY_DEADLINE, Passage, Request};
 pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChange};
 pub(crate) use self::people::{TOKENS, USERS};
-pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
+pub use self::pools::{FailedDisk, ImportSpec, MapMemory, PoolSpec, PoolState, PoolStatus};
 pub use self::read_errors::DiskReadErrors;
 use self::read_errors::ReadErrors;
 pub(crate) use self::read_errors::{

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use base::ByteLen;
 use serde::{Deserialize, Serialize};
 use store::{CreateOptions, DiskUsage, FoundPool, MetadataState, NewDisk, OpenPool, Pool, StoreError, Usage};
 
@@ -111,6 +112,15 @@ pub(super) const POOLS: &str = "pool/";
 
 pub(super) fn key(name: &str) -> String {
     format!("{POOLS}{name}")
+}
+
+/// Memory of the maps of all log volumes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MapMemory {
+    /// What they take.
+    pub used: ByteLen,
+    /// [`crate::Config::map_bytes_max`].
+    pub limit: ByteLen,
 }
 
 impl Control {
@@ -369,6 +379,11 @@ impl Control {
         self.attach_disks(&pool).await;
         self.know_pool(&name, &paths, Opened::Yes(pool));
         self.pool(&name)
+    }
+
+    /// What the maps of log volumes take of the node's memory.
+    pub fn map_memory(&self) -> MapMemory {
+        MapMemory { used: self.log_memory.used(), limit: self.log_memory.limit() }
     }
 
     /// Notes how a pool of the record stands.

@@ -128,6 +128,7 @@ impl Inner {
         // I8.
         let tuning = self.handle.tuning;
         assert!(state.cache.held() as u64 <= self.handle.memory.limit().0);
+        self.handle.memory.check();
         let entries = state.active.len() + state.frozen.as_ref().map_or(0, |frozen| frozen.len());
         assert!(entries <= tuning.changes_max + 2000, "{entries} entries");
     }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rt::CoreId;
 use rt::sync::{Sender, oneshot};
 
+use super::memory::Member;
 use super::{LogMemory, LogTuning};
 use crate::disks::SharedDisks;
 
@@ -142,6 +143,10 @@ struct Shared {
     /// Those of the catalogue's volumes, with the bytes that each takes in this log.
     branches: BTreeMap<u32, Arc<AtomicU64>>,
     figures: LogFigures,
+    /// What the open log takes of the memory of all logs.
+    member: Weak<Member>,
+    /// A volume was deleted since the log last looked, or it has not looked since it was opened.
+    fewer_branches: bool,
 }
 
 /// How full a log is, in bytes.
@@ -160,7 +165,7 @@ pub struct LogFigures {
     pub written_by_hosts: u64,
     /// All that was written to the disks for it since then.
     pub written: u64,
-    /// Memory of leaves, table, directory and bits.
+    /// Memory of leaves, tables of changes, directory and bits; 0 if it is not open.
     pub memory: u64,
 }
 
@@ -298,8 +303,25 @@ impl LogHandle {
 
     /// A volume was deleted: what it has is given back.
     pub(crate) fn remove_branch(&self, branch: u32) {
-        lock(&self.shared).branches.remove(&branch);
+        {
+            let mut shared = lock(&self.shared);
+            shared.branches.remove(&branch);
+            shared.fewer_branches = true;
+        }
         self.bell.ring();
+    }
+
+    /// Whether a volume was deleted since this was last asked.
+    pub(super) fn has_fewer_branches(&self) -> bool {
+        std::mem::take(&mut lock(&self.shared).fewer_branches)
+    }
+
+    /// The log is opened, and takes what `member` says.
+    pub(super) fn set_member(&self, member: Weak<Member>) {
+        let mut shared = lock(&self.shared);
+        shared.member = member;
+        // An earlier opening may have ended before it had swept.
+        shared.fewer_branches = true;
     }
 
     pub(super) fn has_branch(&self, branch: u32) -> bool {
@@ -318,7 +340,9 @@ impl LogHandle {
     }
 
     pub(crate) fn figures(&self) -> LogFigures {
-        lock(&self.shared).figures
+        let shared = lock(&self.shared);
+        let memory = shared.member.upgrade().map_or(0, |member| member.bytes());
+        LogFigures { memory, ..shared.figures }
     }
 
     pub(super) fn set_figures(&self, figures: LogFigures) {

@@ -154,6 +154,7 @@ impl LeafCache {
     }
 
     /// Bytes that are held.
+    #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.held
     }
@@ -179,10 +180,11 @@ impl LeafCache {
     pub(crate) fn insert(&mut self, key: LeafKey, leaf: Leaf) {
         self.remove(key);
         let wanted = leaf.len() + OVERHEAD_BYTES;
-        while !self.share.take(wanted as u64) {
-            if !self.drop_oldest() {
+        if !self.share.take(wanted as u64) {
+            if self.drop_oldest(wanted as u64) < wanted as u64 {
                 return;
             }
+            self.share.take_in_exchange(wanted as u64);
         }
         self.uses += 1;
         self.held += wanted;
@@ -190,14 +192,26 @@ impl LeafCache {
         self.leaves.insert(key, (leaf, self.uses));
     }
 
-    /// Gives up leaves that others need the memory of.
+    /// Gives up leaves that others are entitled to the memory of, if they have asked.
     pub(crate) fn yield_to_others(&mut self) {
-        while self.share.is_short() && self.share.is_above() && self.drop_oldest() {}
+        self.drop_oldest(self.share.to_give_up());
     }
 
-    fn drop_oldest(&mut self) -> bool {
-        let oldest = self.by_use.first_key_value().map(|(_, key)| *key);
-        oldest.map(|key| self.remove(key)).is_some()
+    /// Gives up all leaves.
+    pub(crate) fn clear(&mut self) {
+        self.drop_oldest(u64::MAX);
+    }
+
+    /// Gives up the leaves that were not used for longest, `bytes` of them at least if there are so many. Says
+    /// how much that was.
+    fn drop_oldest(&mut self, bytes: u64) -> u64 {
+        let before = self.held;
+        while ((before - self.held) as u64) < bytes
+            && let Some((_, oldest)) = self.by_use.first_key_value()
+        {
+            self.remove(*oldest);
+        }
+        (before - self.held) as u64
     }
 }
 

@@ -1,18 +1,24 @@
 //! The memory that all logs of a node take together.
 //!
-//! What a log must have (the directory of its leaves, bits, the tables of changes) it takes; leaves get what
-//! is left. As long as there is some, a log keeps what it has read. When there is none, each log is entitled
-//! to a *share* in proportion to what it maps: one that has less has those give leaves up that have more.
+//! What a log must have (the directory of its leaves, bits, its tables of changes) it takes; leaves get what
+//! is left. As long as there is some, a log keeps what it has read. When there is none, it gives up a leaf for
+//! each that it reads, and is entitled to a *share* in proportion to its map: one that has less has those
+//! give leaves up that have more.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use base::ByteLen;
 
-/// A log counts as if it mapped so many leaves more: one that holds little yet is to become fast, too. A
-/// quarter of a GiB.
-const WEIGHT_AT_LEAST: u64 = 128;
+/// A log counts as if its map had so many bytes more: one that holds little yet is to become fast, too.
+const WEIGHT_AT_LEAST: u64 = 1 << 20;
+
+/// What a log gives up at once: the core does other things in between.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// Others are asked for memory once in so many leaves for which there was none.
+const ASK_EVERY: u32 = 256;
 
 /// See the module. Clones share the limit.
 #[derive(Clone, Debug)]
@@ -28,12 +34,21 @@ struct Inner {
 }
 
 /// What others know of a log. Bytes.
-struct Member {
+pub(super) struct Member {
     required: AtomicU64,
     leaves: AtomicU64,
     weight: AtomicU64,
-    /// Has the log call [`LogShare::is_above`] soon.
+    /// Others want what it has above its share.
+    asked: AtomicBool,
+    /// Has the log look at that, from any core.
     ring: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Member {
+    /// All that the log takes.
+    pub(super) fn bytes(&self) -> u64 {
+        load(&self.required) + load(&self.leaves)
+    }
 }
 
 impl std::fmt::Debug for Member {
@@ -47,7 +62,7 @@ fn load(figure: &AtomicU64) -> u64 {
 }
 
 impl LogMemory {
-    /// No more than `limit` for what can be given up; what logs must have may exceed it.
+    /// Leaves take no more than what of `limit` is not needed otherwise. What logs must have may exceed it.
     pub fn new(limit: ByteLen) -> LogMemory {
         let (used, weights, members) = Default::default();
         LogMemory(Arc::new(Inner { limit: limit.0, used, weights, members }))
@@ -63,15 +78,24 @@ impl LogMemory {
         ByteLen(load(&self.0.used))
     }
 
-    /// The share of a log that is opened. `ring` tells it that others want memory, from any core.
+    /// The share of a log that is opened. `ring` has it call [`LogShare::to_give_up`], from any core.
     pub(super) fn join(&self, ring: impl Fn() + Send + Sync + 'static) -> LogShare {
-        let (required, leaves, ring) = (AtomicU64::new(0), AtomicU64::new(0), Box::new(ring));
-        let member = Arc::new(Member { required, leaves, weight: AtomicU64::new(WEIGHT_AT_LEAST), ring });
+        let (required, leaves, asked) = Default::default();
+        let weight = AtomicU64::new(WEIGHT_AT_LEAST);
+        let member = Arc::new(Member { required, leaves, weight, asked, ring: Box::new(ring) });
         self.0.weights.fetch_add(WEIGHT_AT_LEAST, Ordering::Relaxed);
         let mut members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
         members.retain(|member| member.strong_count() > 0);
         members.push(Arc::downgrade(&member));
-        LogShare { memory: self.clone(), member, has_asked: Cell::new(false) }
+        LogShare { memory: self.clone(), member, unserved: Cell::new(0) }
+    }
+
+    /// Checks that what is taken is what logs have, while none of them changes that.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let members = self.0.members.lock().unwrap();
+        let taken: u64 = members.iter().filter_map(Weak::upgrade).map(|member| member.bytes()).sum();
+        assert_eq!(self.used(), ByteLen(taken));
     }
 }
 
@@ -81,8 +105,9 @@ impl Inner {
         (u128::from(self.limit) * u128::from(load(&member.weight)) / u128::from(weights)) as u64
     }
 
-    fn is_above(&self, member: &Member) -> bool {
-        load(&member.leaves) > 0 && load(&member.required) + load(&member.leaves) > self.share(member)
+    /// What the log has above its share and can give up.
+    fn excess(&self, member: &Member) -> u64 {
+        member.bytes().saturating_sub(self.share(member)).min(load(&member.leaves))
     }
 }
 
@@ -90,8 +115,8 @@ impl Inner {
 pub(super) struct LogShare {
     memory: LogMemory,
     member: Arc<Member>,
-    /// Others were asked, and have not been since there was room.
-    has_asked: Cell<bool>,
+    /// Leaves for which there was no memory.
+    unserved: Cell<u32>,
 }
 
 impl LogShare {
@@ -100,30 +125,45 @@ impl LogShare {
         self.memory.0.share(&self.member)
     }
 
-    /// The log must have so many bytes, and has so many leaves.
-    pub fn require(&self, bytes: u64, leaves: u64) {
+    /// What others see of it.
+    pub fn member(&self) -> Weak<Member> {
+        Arc::downgrade(&self.member)
+    }
+
+    /// The log must have so many bytes, and its map is so large on the disk.
+    pub fn require(&self, bytes: u64, map_bytes: u64) {
         let inner = &self.memory.0;
-        let weight = leaves + WEIGHT_AT_LEAST;
+        let weight = map_bytes + WEIGHT_AT_LEAST;
         let before = self.member.weight.swap(weight, Ordering::Relaxed);
         inner.weights.fetch_add(weight.wrapping_sub(before), Ordering::Relaxed);
         let before = self.member.required.swap(bytes, Ordering::Relaxed);
-        inner.used.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        let used = inner.used.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        if bytes > before && used.saturating_add(bytes - before) > inner.limit {
+            self.ask();
+        }
     }
 
-    /// Takes memory for a leaf. `false`: there is none; the log has to give up another leaf.
+    /// Takes memory for a leaf. `false`: there is none.
     pub fn take(&self, bytes: u64) -> bool {
         let inner = &self.memory.0;
         let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= inner.limit);
         let fits = inner.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
         if fits {
             self.member.leaves.fetch_add(bytes, Ordering::Relaxed);
-            self.has_asked.set(false);
-        } else if !self.is_above() && !self.has_asked.replace(true) {
-            let members = inner.members.lock().unwrap_or_else(PoisonError::into_inner);
-            let above = members.iter().filter_map(Weak::upgrade).filter(|other| inner.is_above(other));
-            above.for_each(|other| (other.ring)());
+        } else {
+            let unserved = self.unserved.get();
+            self.unserved.set(unserved.wrapping_add(1));
+            if unserved.is_multiple_of(ASK_EVERY) && inner.excess(&self.member) == 0 {
+                self.ask();
+            }
         }
         fits
+    }
+
+    /// Takes memory for a leaf that as much was given back for.
+    pub fn take_in_exchange(&self, bytes: u64) {
+        self.member.leaves.fetch_add(bytes, Ordering::Relaxed);
+        self.memory.0.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Gives back what was taken for a leaf.
@@ -132,37 +172,49 @@ impl LogShare {
         self.memory.0.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the log has leaves, and more than its share.
-    pub fn is_above(&self) -> bool {
-        self.memory.0.is_above(&self.member)
+    /// What the log is to give up now: what it was asked for, or what is taken above the limit.
+    pub fn to_give_up(&self) -> u64 {
+        let inner = &self.memory.0;
+        let asked = self.member.asked.swap(false, Ordering::Relaxed);
+        let excess = if asked { inner.excess(&self.member) } else { 0 };
+        excess.max(load(&inner.used).saturating_sub(inner.limit)).min(STEP_BYTES)
     }
 
-    /// Whether others want what this log has above its share: less than a sixteenth is left.
-    pub fn is_short(&self) -> bool {
+    /// Asks the logs that have clearly more than their share.
+    fn ask(&self) {
         let inner = &self.memory.0;
-        load(&inner.used) > inner.limit - inner.limit / 16
+        let members: Vec<Arc<Member>> = {
+            let members = inner.members.lock().unwrap_or_else(PoisonError::into_inner);
+            members.iter().filter_map(Weak::upgrade).collect()
+        };
+        for member in members.iter().filter(|member| inner.excess(member) > inner.share(member) / 16) {
+            if !member.asked.swap(true, Ordering::Relaxed) {
+                (member.ring)();
+            }
+        }
     }
 }
 
 impl Drop for LogShare {
     fn drop(&mut self) {
         let inner = &self.memory.0;
-        let taken = load(&self.member.required) + load(&self.member.leaves);
-        inner.used.fetch_sub(taken, Ordering::Relaxed);
+        inner.used.fetch_sub(self.member.bytes(), Ordering::Relaxed);
         inner.weights.fetch_sub(load(&self.member.weight), Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use super::*;
 
     fn join(memory: &LogMemory) -> (LogShare, Arc<AtomicBool>) {
         let rung = Arc::new(AtomicBool::new(false));
         let ring = Arc::clone(&rung);
         (memory.join(move || ring.store(true, Ordering::Relaxed)), rung)
+    }
+
+    fn was_rung(rung: &AtomicBool) -> bool {
+        rung.swap(false, Ordering::Relaxed)
     }
 
     #[test]
@@ -177,35 +229,49 @@ mod tests {
         one.require(5, 0);
         assert_eq!((one.bytes(), other.bytes(), memory.used()), (500, 500, ByteLen(5)));
         assert!(one.take(300));
+        memory.check();
         drop(one);
         assert_eq!((other.bytes(), memory.used()), (1000, ByteLen(0)));
     }
 
     #[test]
-    fn the_log_above_its_share_is_asked_once() {
+    fn only_the_log_above_its_share_is_asked_and_only_now_and_then() {
         let memory = LogMemory::new(ByteLen(1000));
         let ((one, one_rung), (other, other_rung)) = (join(&memory), join(&memory));
         assert!(one.take(900), "nobody else wants it");
+        assert_eq!(one.to_give_up(), 0);
         assert!(other.take(100) && !other.take(1));
-        let was_rung = |rung: &AtomicBool| rung.swap(false, Ordering::Relaxed);
-        assert!(was_rung(&one_rung) && one.is_above() && one.is_short());
-        assert!(!was_rung(&other_rung) && !other.is_above());
-        assert!(!other.take(1) && !was_rung(&one_rung), "it was asked");
+        assert!(was_rung(&one_rung) && !was_rung(&other_rung));
+        // It exchanges leaves meanwhile.
+        for _ in 1..ASK_EVERY {
+            other.give(1);
+            other.take_in_exchange(1);
+            assert!(!other.take(1));
+        }
+        assert!(!was_rung(&one_rung));
+        assert_eq!((one.to_give_up(), one.to_give_up()), (400, 0));
         one.give(400);
-        assert!(other.take(400) && !one.is_above() && !other.is_above());
-        assert!(!other.take(1) && !was_rung(&one_rung), "each has its share");
+        assert!(other.take(400) && !other.take(1) && !was_rung(&one_rung), "each has its share");
+        assert_eq!(memory.used(), ByteLen(1000));
     }
 
     #[test]
     fn what_a_log_must_have_it_gets() {
         let memory = LogMemory::new(ByteLen(1000));
-        let ((one, _), (other, _)) = (join(&memory), join(&memory));
-        assert!(one.take(200));
+        let ((one, one_rung), (other, _)) = (join(&memory), join(&memory));
+        assert!(one.take(700));
+        other.require(400, 0);
+        assert!(was_rung(&one_rung), "there is too little now");
+        assert_eq!(
+            (one.to_give_up(), one.to_give_up(), other.to_give_up()),
+            (200, 100, 100),
+            "100 are too much"
+        );
         one.require(1200, 0);
-        assert!(one.is_above() && one.is_short() && !other.take(1));
-        one.give(200);
-        assert!(!one.is_above(), "there is nothing to give up");
-        one.require(300, 0);
-        assert!(other.take(700) && !other.take(1));
+        assert!(!other.take(1) && was_rung(&one_rung));
+        one.give(700);
+        other.require(500, 0);
+        assert!(!was_rung(&one_rung), "there is nothing to give up");
+        memory.check();
     }
 }

@@ -71,8 +71,10 @@ pub struct LogTuning {
     pub segment: Option<ByteLen>,
     /// Segments of a zone of such logs, at least; a zone is whole extents.
     pub zone_segments: u32,
-    /// Entries that the tables of changes hold at most, both halves together; fewer if the log has little of
-    /// [`LogMemory`].
+    /// Entries that the tables of changes hold, both halves together: as many as the log's part of
+    /// [`LogMemory`] allows, but no fewer than this.
+    pub changes_min: usize,
+    /// And no more than this.
     pub changes_max: usize,
     /// Bytes of records since the last root that a recovery reads at most, whole segments that it has to look
     /// at beside.
@@ -85,7 +87,8 @@ impl Default for LogTuning {
             segment: None,
             // Twice what is in reserve; the largest segment then makes zones of 1 GiB.
             zone_segments: 16,
-            // 128 Ki entries of some 60 bytes in each half.
+            // 128 Ki entries of some 60 bytes in each half; an eighth of that where memory is short.
+            changes_min: 32 << 10,
             changes_max: 256 << 10,
             // Eight logs on a disk of 500 MB/s: 4 s.
             replay_bytes: 256 << 20,
@@ -95,9 +98,6 @@ impl Default for LogTuning {
 
 /// Memory of an entry of a map of the standard library, with its share of nodes that are not full.
 const ENTRY_BYTES: usize = 64;
-
-/// Entries that the tables of changes may have however little memory there is: some records.
-const CHANGES_AT_LEAST: usize = 4096;
 
 /// Where an open log is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,6 +264,7 @@ impl Inner {
                 let log = self.handle.number;
                 tracing::error!(log, %error, "a log cannot be opened: its volumes are offline");
                 self.phase.set(Phase::Refused);
+                self.give_up_memory();
             }
         }
         self.changed.notify();
@@ -287,9 +288,15 @@ impl Inner {
             tracing::error!(log, error, "a log is out of service, because {what} failed: reopen the pool");
             self.phase.set(Phase::Failed);
         }
+        self.give_up_memory();
         let waiting = self.state.borrow_mut().append.take_all();
         waiting.into_iter().for_each(|request| request.fail(SliceError::Offline));
         self.changed.notify();
+    }
+
+    /// It reads and writes no more: others may have the memory of its leaves.
+    fn give_up_memory(&self) {
+        self.state.borrow_mut().cache.clear();
     }
 
     /// Whether it answers no more, until its pool is reopened.
@@ -349,7 +356,7 @@ impl Inner {
     /// Says how full the log is.
     fn tell(&self) {
         let mut state = self.state.borrow_mut();
-        state.account();
+        state.account(&self.handle.tuning);
         let slot = SLOT_BYTES as u64;
         let segment = u64::from(state.segments.slots) * slot;
         self.handle.set_figures(LogFigures {
@@ -359,7 +366,8 @@ impl Inner {
             free: (state.segments.ready.len() + state.segments.free.len()) as u64 * segment,
             written_by_hosts: state.written_by_hosts,
             written: state.written,
-            memory: state.required_memory() + state.cache.held() as u64,
+            // Who asks for the figures is told what is taken then.
+            memory: 0,
         });
         for (branch, blocks) in &state.used {
             self.handle.set_used(*branch, blocks * slot);
@@ -378,7 +386,9 @@ impl Inner {
             let state = self.state.borrow();
             let named = state.leaves.keys().map(|(branch, _)| *branch);
             let changed = state.active.branches().chain(state.frozen.iter().flat_map(Changes::branches));
-            named.chain(changed).filter(|branch| !self.handle.has_branch(*branch)).collect()
+            let mut all: BTreeSet<u32> = named.chain(changed).collect();
+            all.retain(|branch| !self.handle.has_branch(*branch));
+            all
         };
         for branch in gone {
             let inner = Rc::clone(self);
@@ -398,6 +408,7 @@ impl Running {
                 handle.bell.ring();
             }
         });
+        handle.set_member(share.member());
         Running {
             segments: Segments::new(handle.slots(), handle.zone_segments),
             leaves: BTreeMap::new(),
@@ -433,21 +444,23 @@ impl Running {
         self.segments.live.saturating_sub(moves as u64)
     }
 
-    /// Tells the other logs what this one takes, and gives up leaves that they are entitled to.
-    fn account(&mut self) {
-        self.cache.share().require(self.required_memory(), self.leaves.len() as u64);
+    /// Tells the other logs what this one takes, and gives up leaves that they have asked for.
+    fn account(&mut self, tuning: &LogTuning) {
+        let map = self.segments.live_map * leaf::LEAF_GRAIN as u64;
+        self.cache.share().require(self.required_memory(tuning), map);
         self.cache.yield_to_others();
     }
 
     /// Entries that the tables of changes may have: up to a quarter of the log's share of memory.
     fn changes_max(&self, tuning: &LogTuning) -> usize {
-        let entries = self.cache.share().bytes() as usize / 4 / ENTRY_BYTES;
-        entries.max(CHANGES_AT_LEAST).min(tuning.changes_max)
+        let entries = self.cache.share().bytes() / 4 / ENTRY_BYTES as u64;
+        (entries as usize).clamp(tuning.changes_min, tuning.changes_max)
     }
 
-    /// Bytes of memory, as far as they grow with what the log holds, without leaves.
-    fn required_memory(&self) -> u64 {
-        let entries = self.active.len() + self.frozen.as_ref().map_or(0, Changes::len) + self.leaves.len();
+    /// Bytes of memory that the log must have. The tables of changes count as if they were full: nobody counts
+    /// again while they grow.
+    fn required_memory(&self, tuning: &LogTuning) -> u64 {
+        let entries = self.changes_max(tuning) + self.leaves.len();
         let bits: usize = self.segments.used.values().map(|used| used.bits.len() * 8 + ENTRY_BYTES).sum();
         (entries * ENTRY_BYTES + bits) as u64
     }
@@ -462,8 +475,10 @@ async fn listen(inner: &Weak<Inner>, handle: &LogHandle) {
             return;
         }
         inner.take_zones();
-        inner.sweep();
-        inner.state.borrow_mut().account();
+        if handle.has_fewer_branches() {
+            inner.sweep();
+        }
+        inner.state.borrow_mut().account(&handle.tuning);
         inner.tend();
         inner.changed.notify();
     }

@@ -428,7 +428,7 @@ impl Model {
 
 /// Logs that have room in a pool of some MiB.
 fn small_logs() -> LogTuning {
-    LogTuning { segment: Some(ByteLen(64 << 10)), changes_max: 512, ..LogTuning::default() }
+    LogTuning { segment: Some(ByteLen(64 << 10)), changes_min: 128, changes_max: 512, ..LogTuning::default() }
 }
 
 /// The pool is made of the first `count` disks.

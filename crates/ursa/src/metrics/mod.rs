@@ -52,6 +52,7 @@ pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoRespo
     copies::write(&mut text, &snapshot);
     targets::write(&mut text, &snapshot);
     pools::write(&mut text, &snapshot.pools);
+    pools::maps(&mut text, snapshot.map_memory);
     cores::write(&mut text, &(state.core_stats)());
     process::write(&mut text, &Process::current(), state.started);
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text.into_string()))

@@ -1,6 +1,6 @@
 //! How full pools are, and whether they are there.
 
-use node::control::PoolStatus;
+use node::control::{MapMemory, PoolStatus};
 use store::{LogSpace, MetadataState};
 
 use super::text::{Kind, Text};
@@ -105,6 +105,14 @@ fn of_logs(text: &mut Text, pools: &[PoolStatus]) {
             }
         }
     }
+}
+
+/// The memory that all log volumes share.
+pub(super) fn maps(text: &mut Text, MapMemory { used, limit }: MapMemory) {
+    let help = "Memory of the maps of all log volumes.";
+    text.family("ursa_map_memory_bytes", Kind::Gauge, help).sample(&[], used.0);
+    let help = "Limit of ursa_map_memory_bytes: the setting map-max.";
+    text.family("ursa_map_memory_limit_bytes", Kind::Gauge, help).sample(&[], limit.0);
 }
 
 /// In the words of the API.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use api::Severity;
 use node::access::Access;
 use node::control::{
-    ControlError, NodeStatus, PoolStatus, RecordStatus, ReplicationStats, SessionStatus, StatsByCore,
-    VolumeStats, VolumeStatus,
+    ControlError, MapMemory, NodeStatus, PoolStatus, RecordStatus, ReplicationStats, SessionStatus,
+    StatsByCore, VolumeStats, VolumeStatus,
 };
 use node::copies::CopiesStatus;
 use node::{Control, VolumeId};
@@ -61,6 +61,7 @@ pub(super) struct Snapshot {
     /// By status class and detail.
     pub(super) refused_logins: BTreeMap<u16, u64>,
     pub(super) pools: Vec<PoolStatus>,
+    pub(super) map_memory: MapMemory,
     pub(super) record: RecordStatus,
     /// The severity of each finding that the node reports about itself.
     pub(super) findings: Vec<Severity>,
@@ -107,6 +108,7 @@ impl Seen {
             sessions: control.sessions().await?,
             refused_logins: control.refused_logins(),
             pools: control.pools(),
+            map_memory: control.map_memory(),
             record: control.record(),
             findings: control.faults().iter().map(|fault| severity_of(&fault.kind)).collect(),
             changes: control.changes().into_iter().map(|change| change.age).collect(),

@@ -40,7 +40,7 @@ impl History {
 }
 
 fn small() -> LogTuning {
-    LogTuning { changes_max: 96, replay_bytes: 256 << 10, ..tuning() }
+    LogTuning { changes_min: 64, changes_max: 96, replay_bytes: 256 << 10, ..tuning() }
 }
 
 /// Two slices, acts on blocks of both, and the recording of all that.

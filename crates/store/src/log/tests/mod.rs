@@ -27,12 +27,13 @@ const CORE: CoreId = CoreId(0);
 const BLOCK: u64 = 4096;
 
 /// So little that leaves are given up all the time.
-const MEMORY: ByteLen = ByteLen(80 << 10);
+const MEMORY: ByteLen = ByteLen(96 << 10);
 
 pub(super) fn tuning() -> LogTuning {
     LogTuning {
         segment: Some(ByteLen(64 << 10)),
         zone_segments: 16,
+        changes_min: 128,
         changes_max: 256,
         replay_bytes: 512 << 10,
     }
