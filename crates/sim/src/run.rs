@@ -216,6 +216,14 @@ fn come_in_sync(plan: &Plan, harms: &mut Harms<'_>) {
         let started = nodes.filter(|index| cluster.is_started(*index));
         let unrest: Vec<String> =
             started.map(|index| format!("node {}: {}", index + 1, cluster.unrest(index))).collect();
+        for index in 0..cluster.servers.len() {
+            let (serves, all) = (cluster.serves(index), cluster.has_all(index));
+            let (lost, fork) = (cluster.has_lost(index), cluster.has_fork(index));
+            eprintln!(
+                "node {}: serves {serves}, all in sync {all}, lost blocks {lost}, fork {fork:?}",
+                index + 1
+            );
+        }
         panic!(
             "not all are in sync though nothing fails any more: {:?}\n{}",
             cluster.entry(),
