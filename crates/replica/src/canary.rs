@@ -77,7 +77,8 @@ pub enum Canary {
     GrownUnseen,
     /// R27: a joiner does not note what its source gives as lost.
     LostUnnoted,
-    /// R8: a copy that settles its map before another one stops clears bits of what not all are known to have.
+    /// R8: a copy that settles its map before another one stops clears bits of what not all are known to
+    /// have.
     SettleBlind,
     /// R4: a process that has just started forgets what is noted for slots without a copy in a configuration that may be old.
     ClearOutside,

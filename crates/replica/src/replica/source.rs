@@ -719,7 +719,7 @@ mod tests {
                 }
                 pair.source.handle_tick();
                 pair.outside.handle_tick();
-                // Whoever asks anew begins a sync of its own, and the read counts for nothing.
+                // A copy that hears nothing for too long asks again, and this read would be for nothing.
                 longest = longest.max(pair.outside.syncs_from().unwrap().silent_ticks);
                 pair.talk();
             }

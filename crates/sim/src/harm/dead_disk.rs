@@ -72,7 +72,7 @@ impl Harms<'_> {
         self.kill_disk(index, pool, disk);
         self.write_unharmed(volume, other);
         if !self.leaves(volume, index) {
-            // Nothing of the volume is on that disk (seed 6300000).
+            // What is used of the volume may all be on the pool's other disk (seed 6300000).
             pool.disks.iter().for_each(|disk| self.kill_disk(index, pool, disk));
             self.write_unharmed(volume, other);
             assert!(self.leaves(volume, index), "the copy of node {} has no disk, and is in sync", index + 1);

@@ -45,9 +45,9 @@ pub const ADD: Harm = Harm {
     .floor(1)
 };
 
-/// A copy moves from one node to another: the second is given one, and when that is in sync the first loses its own.
-/// All nodes have a copy mostly, so the second one loses its copy before that.
-/// A few plans have it, and then often: one that has it once shows little, and is another plan for it.
+/// A copy moves from one node to another: the second gets one, and when that is in sync the first loses its
+/// own. Mostly all nodes have a copy, so the second one loses its copy before that. A few plans have this
+/// fault, and then often: once shows little, and changes the plan all the same.
 pub const MOVE: Harm = Harm {
     measures: &[0, 0, 0, 0, 0, 16],
     ..Harm::new("copy moved", 4, |harms, victim, rng| {
@@ -139,8 +139,9 @@ impl<'a> Harms<'a> {
         (0..cluster.servers.len()).filter(|by| *by != index).find(able)
     }
 
-    /// Has a node that has a copy in sync give one to a node that has none, or keep one that was to leave. `instead_of` is a node whose copy goes when that one is in sync.
-    /// Says whether that could be asked for.
+    /// Has a node that has a copy in sync give one to a node that has none, or keep one that was to leave.
+    /// `instead_of` is a node whose copy leaves when the new one is in sync. Says whether that could be asked
+    /// for.
     fn add_copy(&self, volume: &Volume, index: usize, instead_of: Option<usize>) -> bool {
         let cluster = self.cluster;
         let giver = self.giver(volume, index).filter(|_| self.can_add_copy(volume, index));

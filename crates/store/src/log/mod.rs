@@ -366,7 +366,7 @@ impl Inner {
             free: (state.segments.ready.len() + state.segments.free.len()) as u64 * segment,
             written_by_hosts: state.written_by_hosts,
             written: state.written,
-            // Who asks for the figures is told what is taken then.
+            // Filled in when somebody asks for the figures.
             memory: 0,
         });
         for (branch, blocks) in &state.used {

@@ -1,5 +1,5 @@
-//! Every command that a text names must exist, with the options that it names: messages, hints, documents and the
-//! console tell people what to run.
+//! Every command that a text names must exist, with the options that it names: messages, hints, documents
+//! and the console tell people what to run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
