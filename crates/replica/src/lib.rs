@@ -32,7 +32,7 @@ pub use id::{Epoch, Incarnation, NodeId, Revision, Slot, Slots};
 pub use lease::{LEASE_LENGTH, LeaseGrant, LeaseRequest, Leases, Terms};
 pub use media::{Apply, ApplyId, ApplyKind};
 pub use membership::{Activation, BEYOND_RECORD, Membership};
-pub use message::{Envelope, LostUnits, Message, ProbeId, RoundId, SyncId};
+pub use message::{Envelope, LostBlocks, LostUnits, Message, ProbeId, RoundId, SyncId};
 pub use regions::Regions;
 pub use replica::{
     Around, Command, Confirmation, Confirmed, DiskFailed, DiskFault, LOST_UNIT, LOST_UNITS_MAX, NotAround,

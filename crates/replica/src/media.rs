@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::dirty_map::DirtyMap;
-use crate::{Blocks, Geometry, Payload, Slots};
+use crate::{Blocks, Geometry, LostBlocks, Payload, Slots};
 
 /// A write to the local disk, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +35,10 @@ pub enum ApplyKind {
     Repair,
     /// No copy in sync can read them (R27): they are not written, but noted as lost, until something else is
     /// written there. The payload means nothing.
-    Lose,
+    Lose {
+        /// The copies that hold them. If this is one, what it knows that it holds is not lost.
+        holders: Slots,
+    },
 }
 
 /// See the module.
@@ -59,8 +62,8 @@ impl Media {
     }
 
     /// Takes the word that the blocks are lost, as [`Media::submit`].
-    pub fn submit_loss(&mut self, blocks: Blocks, intents: Slots) -> ApplyId {
-        self.add(blocks, Payload::Zeros, intents, ApplyKind::Lose)
+    pub fn submit_loss(&mut self, LostBlocks { blocks, holders }: LostBlocks, intents: Slots) -> ApplyId {
+        self.add(blocks, Payload::Zeros, intents, ApplyKind::Lose { holders })
     }
 
     fn add(&mut self, blocks: Blocks, payload: Payload, intents: Slots, kind: ApplyKind) -> ApplyId {

@@ -30,6 +30,15 @@ pub struct ProbeId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SyncId(pub u64);
 
+/// Blocks that no copy in sync reads (R27).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostBlocks {
+    /// Which.
+    pub blocks: Blocks,
+    /// The copies that hold them, and whose disks did not read them: what they hold is not lost.
+    pub holders: Slots,
+}
+
 /// By region, how many of its units of [`crate::LOST_UNIT`] bytes have lost blocks (R27).
 pub type LostUnits = BTreeMap<u64, u32>;
 
@@ -109,7 +118,7 @@ pub enum Message {
         moving: Vec<(Blocks, Timestamp)>,
         /// Blocks of it that no copy in sync can read, in order and apart: the payload says nothing there,
         /// either (R27).
-        lost: Vec<Blocks>,
+        lost: Vec<LostBlocks>,
         /// The sender's bits for third copies (R17).
         inherit: Slots,
     },

@@ -7,8 +7,8 @@
 use base::{Chain, Crc32c};
 
 use crate::{
-    Blocks, Digest, Envelope, Epoch, Geometry, Incarnation, LOST_UNITS_MAX, Message, Payload, ProbeId,
-    Regions, RoundId, Slot, Slots, SyncId, Timestamp,
+    Blocks, Digest, Envelope, Epoch, Geometry, Incarnation, LOST_UNITS_MAX, LostBlocks, Message, Payload,
+    ProbeId, Regions, RoundId, Slot, Slots, SyncId, Timestamp,
 };
 
 /// Bytes before a message's body.
@@ -126,8 +126,8 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
         Message::SyncRegion { sync, region, payload: data, known, moving, lost, inherit } => {
             body.u64(sync.0).u64(*region).u32(u32::from(inherit.bits()));
             body.known(known).known(moving).u32(lost.len() as u32);
-            for blocks in lost {
-                body.blocks(*blocks);
+            for LostBlocks { blocks, holders } in lost {
+                body.blocks(*blocks).u32(u32::from(holders.bits()));
             }
             body.payload_crc(data);
             payload = Some(data);
@@ -268,7 +268,7 @@ pub fn decode(
             let inherit = reader.slots()?;
             let (known, moving) = (reader.known(geometry)?, reader.known(geometry)?);
             let blocks = geometry.blocks_of(region);
-            let lost = reader.parts_of(blocks)?;
+            let lost = reader.lost(blocks)?;
             let payload = reader.payload(header, payload, blocks, geometry)?;
             Message::SyncRegion { sync, region, payload, known, moving, lost, inherit }
         }
@@ -399,14 +399,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Parts of the blocks, in order and apart.
-    fn parts_of(&mut self, blocks: Blocks) -> Result<Vec<Blocks>, Malformed> {
+    /// Lost blocks of these, in order and apart.
+    fn lost(&mut self, blocks: Blocks) -> Result<Vec<LostBlocks>, Malformed> {
         let mut at = blocks.start;
-        let parts = self.list(16, |reader| Ok((reader.u64()?, reader.u64()?)))?.into_iter();
-        let part = |(start, end): (u64, u64)| {
+        let parts = self.list(20, |reader| Ok((reader.u64()?, reader.u64()?, reader.slots()?)))?.into_iter();
+        let part = |(start, end, holders): (u64, u64, Slots)| {
             let fits = at <= start && start < end && end <= blocks.end;
             at = end;
-            fits.then_some(Blocks { start, end }).ok_or(Malformed::Value)
+            fits.then_some(LostBlocks { blocks: Blocks { start, end }, holders }).ok_or(Malformed::Value)
         };
         parts.map(part).collect()
     }
@@ -545,7 +545,7 @@ mod tests {
                 payload: data(8),
                 known,
                 moving: vec![(Blocks::new(995, 996), ts())],
-                lost: vec![Blocks::new(993, 994), Blocks::new(998, 1000)],
+                lost: vec![lost(993, 994), LostBlocks { holders: Slots::ALL, ..lost(998, 1000) }],
                 inherit: Slots::NONE,
             },
             Message::SyncDone { sync: SyncId(1), region: 3 },
@@ -608,7 +608,11 @@ mod tests {
         }
     }
 
-    fn with_lost(lost: Vec<Blocks>) -> Message {
+    fn lost(start: u64, end: u64) -> LostBlocks {
+        LostBlocks { blocks: Blocks { start, end }, holders: Slots::NONE }
+    }
+
+    fn with_lost(lost: Vec<LostBlocks>) -> Message {
         let (known, moving) = (Vec::new(), Vec::new());
         let inherit = Slots::NONE;
         Message::SyncRegion {
@@ -635,8 +639,8 @@ mod tests {
             },
             Message::SyncOpen { sync: SyncId(1), dirty: Regions::default(), lost: [(63, 1)].into() },
             Message::SyncOpen { sync: SyncId(1), dirty: Regions::default(), lost: [(5, 63)].into() },
-            with_lost(vec![Blocks::new(991, 993)]),
-            with_lost(vec![Blocks::new(996, 998), Blocks::new(997, 999)]),
+            with_lost(vec![lost(991, 993)]),
+            with_lost(vec![lost(996, 998), lost(997, 999)]),
         ];
         for message in wrong {
             let (head, payload) = encode(&Envelope { epoch: Epoch(6), incarnation: Incarnation(2), message });

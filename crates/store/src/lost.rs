@@ -1,9 +1,10 @@
 //! Blocks of a copy's slice that are lost: no copy could read them when this one was brought up to date
-//! (R27 in `docs/why/replication.md`). What the disk holds there is something else.
+//! (R27 in `docs/why/replication.md`). What the disk holds there is something else. And blocks that are *held*:
+//! this copy's disk did not read them, and another copy noted them as lost for that.
 //!
 //! A slice's list is the first of its pages in the volume's dirty map area (`docs/formats/pool.md`). It fits
 //! in one sector, which a power cut leaves as it was or as it was to be. It names units of 4096 bytes, the
-//! largest block that a disk has, and which sectors of each are lost.
+//! largest block that a disk has, which sectors of each are lost or held, and which copies hold what is lost.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,8 +31,19 @@ const HEADER_BYTES: usize = 16;
 const _: () = assert!(HEADER_BYTES + LOST_UNITS_MAX * 8 == SECTOR as usize, "a list is a sector");
 const _: () = assert!(LOST_UNIT / SECTOR == u8::BITS as u64, "a bit a sector");
 
-/// By number, the units that have lost sectors: a bit for each sector.
-type Units = BTreeMap<u64, u8>;
+/// By number, the units that have lost sectors or held ones.
+type Units = BTreeMap<u64, Unit>;
+
+/// What a list says of a unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unit {
+    /// A bit for each sector that is lost.
+    lost: u8,
+    /// A bit for each sector that is held. None is lost as well.
+    held: u8,
+    /// A bit for the slot of each copy that holds all lost sectors, and whose disk did not read them.
+    holders: u8,
+}
 
 /// The list of one slice.
 #[derive(Default)]
@@ -63,9 +75,29 @@ impl Lost {
     /// The first lost byte of the range.
     pub fn first_in(&self, range: &Range<u64>) -> Option<u64> {
         self.with(|units| {
-            let touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
-            touched.filter_map(|(unit, mask)| first(*unit, mask & mask_of(*unit, range))).next()
+            let mut touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
+            touched.find_map(|(unit, said)| first(*unit, said.lost & mask_of(*unit, range)))
         })
+    }
+
+    /// Whether some of the range is lost or held.
+    pub fn names_some_of(&self, range: &Range<u64>) -> bool {
+        let is_named = |units: &Units| {
+            let mut touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
+            touched.any(|(unit, said)| (said.lost | said.held) & mask_of(*unit, range) != 0).then_some(())
+        };
+        self.with(is_named).is_some()
+    }
+
+    /// The slots of the copies that hold what is lost in the range, a bit each. All of it that is lost, or
+    /// none does.
+    pub fn holders(&self, range: &Range<u64>) -> u8 {
+        let holders = self.with(|units| {
+            let touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
+            let lost = touched.filter(|(unit, said)| said.lost & mask_of(**unit, range) != 0);
+            lost.map(|(_, said)| said.holders).reduce(|one, other| one & other)
+        });
+        holders.unwrap_or(0)
     }
 
     /// The first byte beside the range in a unit that is lost as a whole and that the range has a part of. A
@@ -74,9 +106,9 @@ impl Lost {
     pub fn torn_by(&self, range: &Range<u64>, len: u64) -> Option<u64> {
         self.with(|units| {
             let mut touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
-            touched.find_map(|(unit, mask)| {
+            touched.find_map(|(unit, said)| {
                 let (all, written) = (mask_of(*unit, &(0..len)), mask_of(*unit, range));
-                first(*unit, all & !written).filter(|_| mask & all == all)
+                first(*unit, all & !written).filter(|_| said.lost & all == all)
             })
         })
     }
@@ -85,8 +117,8 @@ impl Lost {
     pub fn ranges(&self) -> Vec<(ByteOffset, ByteLen)> {
         let mut found = Vec::new();
         self.with(|units| {
-            for (unit, mask) in units {
-                for sector in (0..8).filter(|sector| mask & 1 << sector != 0) {
+            for (unit, said) in units {
+                for sector in (0..8).filter(|sector| said.lost & 1 << sector != 0) {
                     join(&mut found, unit * LOST_UNIT + sector * SECTOR, SECTOR);
                 }
             }
@@ -97,34 +129,69 @@ impl Lost {
 
     /// Whether nothing is lost.
     pub fn is_empty(&self) -> bool {
-        self.units.borrow().as_ref().is_none_or(Units::is_empty)
+        self.with(|units| units.values().find(|said| said.lost != 0).map(|_| ())).is_none()
     }
 
-    /// Lists the range too. `false`: there is no room for it, and nothing has changed. The caller holds
-    /// [`Lost::change`] until the disk has that, too.
-    pub fn add(&self, range: &Range<u64>) -> bool {
+    /// Lists the range as lost, too; the copies in `holders` hold it. With `keeps_held`: but for what is held
+    /// here. `false`: there is no room for it, and nothing has changed. The caller holds [`Lost::change`]
+    /// until the disk has that, too.
+    pub fn add(&self, range: &Range<u64>, holders: u8, keeps_held: bool) -> bool {
         let mut known = self.units.borrow_mut();
         let mut units = known.clone().unwrap_or_default();
         for unit in range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT) {
-            *units.entry(unit).or_default() |= mask_of(unit, range);
+            let said = units.entry(unit).or_default();
+            let mask = mask_of(unit, range) & if keeps_held { !said.held } else { u8::MAX };
+            // One set for all of the unit: who does not hold all of it counts as holding none.
+            let is_all = said.lost & !mask == 0;
+            said.holders = if is_all { holders } else { said.holders & holders };
+            said.lost |= mask;
+            said.held &= !mask;
         }
-        let fits = units.len() <= LOST_UNITS_MAX;
-        if fits {
-            *known = Some(units);
+        units.retain(|_, said| said.lost | said.held != 0);
+        // What is held is noted as long as there is room.
+        while units.len() > LOST_UNITS_MAX {
+            let Some(held) = units.iter().find(|(_, said)| said.lost == 0).map(|(unit, _)| *unit) else {
+                return false;
+            };
+            units.remove(&held);
         }
-        fits
+        *known = Some(units);
+        true
+    }
+
+    /// Lists the range as held, too, where it is not lost and there is room. The caller holds
+    /// [`Lost::change`] until the disk has that, too.
+    pub fn hold(&self, range: &Range<u64>) {
+        let mut known = self.units.borrow_mut();
+        let units = known.get_or_insert_default();
+        for unit in range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT) {
+            if units.len() < LOST_UNITS_MAX || units.contains_key(&unit) {
+                let said = units.entry(unit).or_default();
+                said.held |= mask_of(unit, range) & !said.lost;
+            }
+        }
     }
 
     /// The list without the range. The caller holds [`Lost::change`], writes it, and then has it count.
     pub fn without(&self, range: &Range<u64>) -> Units {
         let mut units = self.units.borrow().clone().unwrap_or_default();
         for unit in range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT) {
-            if let Some(mask) = units.get_mut(&unit) {
-                *mask &= !mask_of(unit, range);
+            if let Some(said) = units.get_mut(&unit) {
+                said.lost &= !mask_of(unit, range);
+                said.held &= !mask_of(unit, range);
             }
         }
-        units.retain(|_, mask| *mask != 0);
+        units.retain(|_, said| said.lost | said.held != 0);
         units
+    }
+
+    /// The list without anything that is held; `None` if nothing is.
+    pub fn without_held(&self) -> Option<Units> {
+        let mut units = self.units.borrow().clone()?;
+        let holds_some = units.values().any(|said| said.held != 0);
+        units.values_mut().for_each(|said| said.held = 0);
+        units.retain(|_, said| said.lost != 0);
+        holds_some.then_some(units)
     }
 
     /// The list is that from now on: the disk has it.
@@ -159,8 +226,9 @@ pub(crate) fn encode(units: &Units) -> [u8; MAP_PAGE_BYTES] {
     let mut page = [0; MAP_PAGE_BYTES];
     page[..8].copy_from_slice(&MAGIC);
     page[8..CRC_AT].copy_from_slice(&(units.len() as u32).to_le_bytes());
-    for (entry, (unit, mask)) in page[HEADER_BYTES..].chunks_exact_mut(8).zip(units) {
-        entry.copy_from_slice(&(unit << 8 | u64::from(*mask)).to_le_bytes());
+    for (entry, (unit, said)) in page[HEADER_BYTES..].chunks_exact_mut(8).zip(units) {
+        let bits = u32::from_le_bytes([said.lost, said.held, said.holders, 0]);
+        entry.copy_from_slice(&(unit << 24 | u64::from(bits)).to_le_bytes());
     }
     let crc = checksum(&page);
     page[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
@@ -178,8 +246,11 @@ fn decode(page: &[u8; MAP_PAGE_BYTES]) -> Option<Units> {
         return None;
     }
     let entries = page[HEADER_BYTES..].chunks_exact(8).take(count);
-    let entry = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-    Some(entries.map(entry).map(|entry| (entry >> 8, entry as u8)).collect())
+    let entry = |bytes: &[u8]| {
+        let entry = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        (entry >> 24, Unit { lost: bytes[0], held: bytes[1], holders: bytes[2] })
+    };
+    Some(entries.map(entry).collect())
 }
 
 /// Of the list's sector, without the checksum itself.
@@ -196,7 +267,7 @@ mod tests {
     fn list(ranges: &[Range<u64>]) -> Lost {
         let lost = Lost::default();
         assert!(lost.load(&[0; MAP_PAGE_BYTES]));
-        ranges.iter().for_each(|range| assert!(lost.add(range)));
+        ranges.iter().for_each(|range| assert!(lost.add(range, 0b10, false)));
         lost
     }
 
@@ -205,7 +276,7 @@ mod tests {
         let lost = list(&[4096..8192, 9216..9728]);
         let page = lost.page();
         assert_eq!(page[..12], *b"URSALOST\x02\0\0\0");
-        assert_eq!(page[16..32], [0xff, 1, 0, 0, 0, 0, 0, 0, 0b100, 2, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(page[16..32], [0xff, 0, 2, 1, 0, 0, 0, 0, 0b100, 0, 2, 2, 0, 0, 0, 0]);
         assert!(page[32..].iter().all(|byte| *byte == 0));
         let again = Lost::default();
         assert!(again.load(&page));
@@ -253,10 +324,55 @@ mod tests {
             (0..count).map(|unit| unit * LOST_UNIT..unit * LOST_UNIT + SECTOR).collect::<Vec<_>>()
         };
         let lost = list(&all(LOST_UNITS_MAX as u64));
-        assert!(!lost.add(&(1 << 30..(1 << 30) + SECTOR)));
-        assert!(lost.add(&(0..LOST_UNIT)));
+        assert!(!lost.add(&(1 << 30..(1 << 30) + SECTOR), 0, false));
+        assert!(lost.add(&(0..LOST_UNIT), 0, false));
         let again = Lost::default();
         assert!(again.load(&lost.page()));
         assert_eq!(again.ranges(), lost.ranges());
+    }
+
+    #[test]
+    fn what_is_held_is_kept_until_it_is_written() {
+        let lost = list(&[]);
+        assert!(lost.add(&(0..512), 0b10, false));
+        lost.hold(&(0..8192));
+        assert!(lost.first_in(&(512..8192)).is_none() && lost.names_some_of(&(8191..8192)));
+        assert_eq!(lost.page()[16..32], [1, 0xfe, 2, 0, 0, 0, 0, 0, 0, 0xff, 0, 1, 0, 0, 0, 0]);
+        let again = Lost::default();
+        assert!(again.load(&lost.page()));
+        // Another copy says that it is lost, which holds it here; and one that got it from elsewhere.
+        assert!(again.add(&(4096..8192), 0b1, true) && again.first_in(&(4096..8192)).is_none());
+        assert!(again.add(&(4096..4608), 0b100, false));
+        assert_eq!(again.first_in(&(0..8192)).zip(again.first_in(&(4096..8192))), Some((0, 4096)));
+        again.set(again.without(&(4608..8192)));
+        assert!(!again.names_some_of(&(4608..8192)));
+        again.set(again.without_held().unwrap());
+        assert!(!again.names_some_of(&(512..4096)) && again.without_held().is_none());
+    }
+
+    #[test]
+    fn a_copy_holds_all_that_is_lost_of_a_unit_or_none() {
+        let lost = list(&[]);
+        assert!(lost.add(&(0..512), 0b10, false));
+        assert_eq!(lost.holders(&(0..4096)), 0b10);
+        assert!(lost.add(&(512..1024), 0b110, false));
+        assert_eq!(lost.holders(&(512..1024)), 0b10);
+        assert!(lost.add(&(0..4096), 0b100, false));
+        assert_eq!((lost.holders(&(0..4096)), lost.holders(&(4096..8192))), (0b100, 0));
+    }
+
+    #[test]
+    fn what_is_lost_takes_the_room_of_what_is_held() {
+        let lost = list(&[]);
+        for unit in 0..LOST_UNITS_MAX as u64 + 1 {
+            lost.hold(&(unit * LOST_UNIT..(unit + 1) * LOST_UNIT));
+        }
+        let last = LOST_UNITS_MAX as u64 * LOST_UNIT;
+        assert!(!lost.names_some_of(&(last..last + LOST_UNIT)));
+        for unit in 0..LOST_UNITS_MAX as u64 {
+            assert!(lost.add(&(last + unit * LOST_UNIT..last + unit * LOST_UNIT + SECTOR), 0, false));
+        }
+        assert!(!lost.names_some_of(&(0..last)));
+        assert!(!lost.add(&(0..SECTOR), 0, false));
     }
 }

@@ -248,7 +248,7 @@ impl Slice {
         let len = ByteLen(data.len() as u64);
         self.check(offset, len);
         self.know_lost().await?;
-        let finds = self.has_lost_in(offset, len);
+        let finds = self.lost.names_some_of(&(offset.0..offset.0 + len.0));
         let durability = if finds { Durability::Durable } else { durability };
         match &self.layout {
             Layout::Thick(slice) => slice.write(offset, data, durability).await?,
@@ -285,7 +285,7 @@ impl Slice {
         let len = ByteLen(data.len() as u64);
         self.check(offset, len);
         self.know_lost().await?;
-        let finds = self.has_lost_in(offset, len);
+        let finds = self.lost.names_some_of(&(offset.0..offset.0 + len.0));
         match &self.layout {
             Layout::Thick(slice) => slice.rewrite(offset, data).await?,
             Layout::Log(slice) => slice.rewrite(offset, data).await?,
@@ -335,7 +335,7 @@ impl Slice {
     pub async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
         self.know_lost().await?;
-        let finds = self.has_lost_in(offset, len);
+        let finds = self.lost.names_some_of(&(offset.0..offset.0 + len.0));
         match &self.layout {
             Layout::Thick(slice) => slice.zero(offset, len).await?,
             Layout::Log(slice) => slice.zero(offset, len).await?,
@@ -399,24 +399,69 @@ impl Slice {
     }
 
     /// Notes durably that the range is lost: what the disk holds there is not what the slice holds. It is so
-    /// until all of it has been written. `false`: the list is full ([`crate::LOST_UNITS_MAX`]), and nothing
-    /// has changed.
+    /// until all of it has been written. `holders`: by slot a bit for each copy that holds it, and whose disk
+    /// did not read it. `keeps_held`: this is one of them, so what it noted by [`Slice::hold`] is not lost.
+    /// `false`: the list is full ([`crate::LOST_UNITS_MAX`]), and nothing has changed.
     ///
     /// # Errors
     /// As for [`Slice::read_map_page`] and [`Slice::write_map_page`].
     ///
     /// # Panics
     /// If the volume is not a copy.
-    pub async fn lose(&self, offset: ByteOffset, len: ByteLen) -> Result<bool, SliceError> {
+    pub async fn lose(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        holders: u8,
+        keeps_held: bool,
+    ) -> Result<bool, SliceError> {
         self.check(offset, len);
         assert!(self.map_pages() > 0, "only a copy loses blocks");
         self.know_lost().await?;
         let _change = self.lost.change().await;
-        if !self.lost.add(&(offset.0..offset.0 + len.0)) {
+        if !self.lost.add(&(offset.0..offset.0 + len.0), holders, keeps_held) {
             return Ok(false);
         }
         self.write_lost(&self.lost.page()).await?;
         Ok(true)
+    }
+
+    /// Notes durably that this copy holds these ranges, which its disk did not read: others are about to note
+    /// them as lost. It is so until they are written. What there is no room for is left out.
+    ///
+    /// # Errors
+    /// As for [`Slice::lose`].
+    ///
+    /// # Panics
+    /// If the volume is not a copy.
+    pub async fn hold(&self, ranges: &[(ByteOffset, ByteLen)]) -> Result<(), SliceError> {
+        assert!(self.map_pages() > 0, "only a copy has others");
+        self.know_lost().await?;
+        let _change = self.lost.change().await;
+        for (offset, len) in ranges {
+            self.check(*offset, *len);
+            self.lost.hold(&(offset.0..offset.0 + len.0));
+        }
+        self.write_lost(&self.lost.page()).await
+    }
+
+    /// Forgets what was noted by [`Slice::hold`], durably: what this copy holds is worth nothing.
+    ///
+    /// # Errors
+    /// As for [`Slice::lose`].
+    pub async fn hold_nothing(&self) -> Result<(), SliceError> {
+        self.know_lost().await?;
+        let _change = self.lost.change().await;
+        if let Some(left) = self.lost.without_held() {
+            self.write_lost(&lost::encode(&left)).await?;
+            self.lost.set(left);
+        }
+        Ok(())
+    }
+
+    /// By slot a bit for each copy that holds all that is lost of the range ([`Slice::lose`]).
+    pub fn holders_of_lost(&self, offset: ByteOffset, len: ByteLen) -> u8 {
+        self.lost.holders(&(offset.0..offset.0 + len.0))
     }
 
     /// What is lost, in order; touching ranges are one. Empty before [`Slice::know_lost`].
@@ -461,7 +506,7 @@ impl Slice {
         self.lost.first_in(&range).map_or(Ok(()), |lost| Err(lost_error(lost.max(range.start))))
     }
 
-    /// What was lost in the range has been written, durably.
+    /// What was lost or held in the range has been written, durably.
     async fn end_loss(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         let _change = self.lost.change().await;
         let left = self.lost.without(&(offset.0..offset.0 + len.0));

@@ -21,6 +21,7 @@ mod ghosts;
 mod given_up;
 mod links;
 mod logs;
+mod lost_blocks;
 mod many;
 #[cfg(debug_assertions)]
 mod mistakes;

@@ -14,11 +14,11 @@ impl Cluster {
         })
     }
 
-    fn add_copy(&self, asked: usize, node: u16) {
+    pub(super) fn add_copy(&self, asked: usize, node: u16) {
         self.try_add_copy(asked, node, None).unwrap();
     }
 
-    fn remove_copy(&self, asked: usize, node: u16) -> Result<bool, ControlError> {
+    pub(super) fn remove_copy(&self, asked: usize, node: u16) -> Result<bool, ControlError> {
         self.control(
             asked,
             move |control| async move { control.remove_copy(&the_volume(&control), node).await },
@@ -45,11 +45,11 @@ impl Cluster {
     }
 
     /// How many volumes a node's pools have.
-    fn kept(&self, index: usize) -> usize {
+    pub(super) fn kept(&self, index: usize) -> usize {
         self.control(index, |control| async move { control.volumes().await.len() })
     }
 
-    fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
+    pub(super) fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
         for _ in 0..300 {
             if is_so() {
                 return;

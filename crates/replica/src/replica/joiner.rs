@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::canary::{Canary, left_out};
 use crate::message::{Message, RoundId, SyncId};
-use crate::{Blocks, Config, Digest, Epoch, LostUnits, Payload, Regions, Slot, Slots, Standing, Timestamp};
+use crate::{
+    Blocks, Config, Digest, Epoch, LostBlocks, LostUnits, Payload, Regions, Slot, Slots, Standing, Timestamp,
+};
 
 use super::debt::Owed;
 use super::{DiskFailed, DiskFault, Output, RegionCompare, Replica};
@@ -82,7 +84,7 @@ pub(super) struct Region {
     pub payload: Payload,
     pub known: Vec<(Blocks, Timestamp)>,
     pub moving: Vec<(Blocks, Timestamp)>,
-    pub lost: Vec<Blocks>,
+    pub lost: Vec<LostBlocks>,
     pub inherit: Slots,
 }
 
@@ -273,9 +275,9 @@ impl Replica {
             // A lost block counts for what it held in all but that nobody is shown it: nothing older takes
             // its place, and what is newer ends the loss (R27).
             let apply = match first.lost {
-                true if left_out(Canary::LostUnnoted) => continue,
-                true => self.media.submit_loss(whole, inherit),
-                false => self.media.submit(whole, payload.part(blocks, whole, &self.geometry), inherit),
+                Some(_) if left_out(Canary::LostUnnoted) => continue,
+                Some(holders) => self.media.submit_loss(LostBlocks { blocks: whole, holders }, inherit),
+                None => self.media.submit(whole, payload.part(blocks, whole, &self.geometry), inherit),
             };
             if stage == Stage::Final {
                 for Brought { blocks: piece, ts, .. } in run {
@@ -418,25 +420,27 @@ impl Replica {
 struct Brought {
     blocks: Blocks,
     ts: Option<Timestamp>,
-    lost: bool,
+    /// If it is lost: the copies that hold it.
+    lost: Option<Slots>,
 }
 
 /// The pieces, each of them lost or not. `lost` is in order and apart.
-fn split(pieces: &[(Blocks, Option<Timestamp>)], lost: &[Blocks]) -> Vec<Brought> {
+fn split(pieces: &[(Blocks, Option<Timestamp>)], lost: &[LostBlocks]) -> Vec<Brought> {
     let mut parts = Vec::new();
     for (piece, ts) in pieces {
-        let mut add = |start: u64, end: u64, lost: bool| {
+        let mut add = |start: u64, end: u64, lost: Option<Slots>| {
             if start < end {
                 parts.push(Brought { blocks: Blocks { start, end }, ts: *ts, lost });
             }
         };
         let mut at = piece.start;
-        for gone in lost.iter().filter_map(|lost| lost.intersection(*piece)) {
-            add(at, gone.start, false);
-            add(gone.start, gone.end, true);
+        for LostBlocks { blocks, holders } in lost {
+            let Some(gone) = blocks.intersection(*piece) else { continue };
+            add(at, gone.start, None);
+            add(gone.start, gone.end, Some(*holders));
             at = gone.end;
         }
-        add(at, piece.end, false);
+        add(at, piece.end, None);
     }
     parts
 }

@@ -11,7 +11,9 @@ use std::ops::RangeInclusive;
 use crate::canary::{Canary, left_out};
 use crate::message::{Message, SyncId};
 use crate::table::Entry;
-use crate::{Blocks, Epoch, Geometry, LostUnits, Payload, Regions, Slot, Slots, Standing, Timestamp};
+use crate::{
+    Blocks, Epoch, Geometry, LostBlocks, LostUnits, Payload, Regions, Slot, Slots, Standing, Timestamp,
+};
 
 use super::{DiskFailed, Output, RegionRead, Replica};
 
@@ -212,9 +214,9 @@ impl Source {
 }
 
 /// How many units the blocks, which are in order, are in.
-fn units(blocks: &[Blocks], geometry: &Geometry) -> u32 {
+fn units(lost: &[LostBlocks], geometry: &Geometry) -> u32 {
     let unit = |block: u64| block * u64::from(geometry.block_bytes) / LOST_UNIT;
-    let units = blocks.iter().flat_map(|blocks| unit(blocks.start)..=unit(blocks.end - 1));
+    let units = lost.iter().flat_map(|LostBlocks { blocks, .. }| unit(blocks.start)..=unit(blocks.end - 1));
     units.collect::<BTreeSet<u64>>().len() as u32
 }
 
@@ -404,7 +406,7 @@ impl Replica {
     pub fn handle_region_read_by_block(
         &mut self,
         read: RegionRead,
-        result: Result<(Payload, Vec<Blocks>), DiskFailed>,
+        result: Result<(Payload, Vec<LostBlocks>), DiskFailed>,
     ) {
         let RegionRead { to, sync, region, blocks, number, .. } = read;
         let Some(source) = self.sources[to.index()].as_mut().filter(|source| source.sync == sync) else {
@@ -413,7 +415,7 @@ impl Replica {
         let is_this = |in_flight: &&mut InFlight| in_flight.read == number || left_out(Canary::AnyRead);
         let Some(in_flight) = source.in_flight.get_mut(&region).filter(is_this) else { return };
         // More than the joiner can note is none of a few bad blocks, either.
-        let fits = |lost: &[Blocks]| {
+        let fits = |lost: &[LostBlocks]| {
             let others = source.lost.iter().filter(|(other, _)| **other != region);
             let units = units(lost, &self.geometry);
             lost.is_empty() || others.map(|(_, units)| units).sum::<u32>() + units <= LOST_UNITS_MAX
@@ -697,7 +699,8 @@ mod tests {
             let mut pair = Pair::with_lost(had);
             let read = pair.begin();
             assert_eq!(read.region, 0);
-            let lost = vec![Blocks::new(read.blocks.start, read.blocks.start + 1)];
+            let blocks = Blocks::new(read.blocks.start, read.blocks.start + 1);
+            let lost = vec![LostBlocks { blocks, holders: Slots::NONE }];
             pair.source.handle_region_read_by_block(read, Ok((Payload::Zeros, lost)));
             std::iter::from_fn(|| pair.source.poll())
                 .any(|output| matches!(output, Output::Send(_, it) if matches!(it.message, Message::SyncRegion { .. })))

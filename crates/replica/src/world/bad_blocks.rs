@@ -1,7 +1,7 @@
 //! Blocks that a disk does not read: asked of another copy, and written again (R25).
 
 use super::*;
-use crate::Payload;
+use crate::{LostBlocks, Payload, Slots};
 
 /// Blocks that a node asks of others, since its own disk does not read them.
 pub(super) struct Fetch {
@@ -64,7 +64,7 @@ impl World {
         index: usize,
         region: Blocks,
         values: Vec<u64>,
-    ) -> Result<(Payload, Vec<Blocks>), DiskFailed> {
+    ) -> Result<(Payload, Vec<LostBlocks>), DiskFailed> {
         let in_sync = self.nodes[index].replica.config().ok_or(DiskFailed)?.in_sync();
         let is_bad = |of: usize, block: &Blocks| self.nodes[of].disk.is_bad(*block);
         let bad = (region.start..region.end).map(|block| Blocks::new(block, block + 1));
@@ -78,7 +78,15 @@ impl World {
             return Err(DiskFailed);
         }
         self.count("given without lost blocks");
-        Ok((disk::from_values(&values), bad))
+        let disk = &mut self.nodes[index].disk;
+        let lost = bad.into_iter().map(|blocks| {
+            let noted = disk.lost().get(&blocks.start).copied();
+            if noted.is_none() {
+                disk.hold(blocks.start);
+            }
+            LostBlocks { blocks, holders: noted.unwrap_or(Slots::NONE.with(slot(index))) }
+        });
+        Ok((disk::from_values(&values), lost.collect()))
     }
 
     /// What is lost here another copy in sync may read by now.
@@ -87,7 +95,7 @@ impl World {
         // One after the other: some are lost on all copies.
         let lost = node.disk.lost();
         let turn = (self.now.0 / TICK_EVERY.as_nanos() as u64).checked_rem(lost.len() as u64);
-        let Some(block) = turn.and_then(|turn| lost.iter().nth(turn as usize).copied()) else { return };
+        let Some(block) = turn.and_then(|turn| lost.keys().nth(turn as usize).copied()) else { return };
         let blocks = Blocks::new(block, block + 1);
         if let Ok(mark) = node.replica.readable(node.clock(self.now), &node.leases, blocks) {
             self.fetch(index, blocks, mark, None);

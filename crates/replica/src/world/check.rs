@@ -72,7 +72,7 @@ impl World {
                 .iter()
                 .all(|node| node.up && node.membership.active() == Some(newest) && node.replica.is_at_rest())
             // What is lost on one copy others can read by now, unless all have lost it.
-            && self.nodes.iter().all(|node| node.disk.lost() == self.nodes[0].disk.lost())
+            && self.nodes.iter().all(|node| node.disk.lost().keys().eq(self.nodes[0].disk.lost().keys()))
             && (0..self.nodes.len())
                 .all(|index| self.nodes[index].replica.map().dirty(Slots::ALL).next().is_none())
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Chain, Instant, Rng};
 
 use crate::dirty_map::{PAGE_BYTES, PageWrite};
-use crate::{Apply, ApplyId, ApplyKind, Blocks, DirtyMap, Geometry, Payload, Slots};
+use crate::{Apply, ApplyId, ApplyKind, Blocks, DirtyMap, Geometry, Payload, Slot, Slots};
 
 /// What every block holds before it is written.
 pub const EMPTY: u64 = 0;
@@ -21,8 +21,11 @@ pub struct Disk {
     writes: Vec<Write>,
     /// Blocks that cannot be read, and whether a write makes them readable again.
     bad: BTreeMap<u64, bool>,
-    /// Blocks that are noted as lost.
-    lost: BTreeSet<u64>,
+    /// Blocks that are noted as lost, and the copies that hold them.
+    lost: BTreeMap<u64, Slots>,
+    /// Blocks that others have noted as lost, since this disk did not read them.
+    held: BTreeSet<u64>,
+    me: Slot,
 }
 
 struct Write {
@@ -44,7 +47,7 @@ pub enum Ended {
 }
 
 impl Disk {
-    pub fn new(geometry: Geometry) -> Disk {
+    pub fn new(geometry: Geometry, me: Slot) -> Disk {
         let pages = DirtyMap::new(geometry.regions()).pages();
         Disk {
             geometry,
@@ -52,13 +55,15 @@ impl Disk {
             pages: vec![[0; PAGE_BYTES]; pages],
             writes: Vec::new(),
             bad: BTreeMap::new(),
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
+            held: BTreeSet::new(),
+            me,
         }
     }
 
     /// That of a copy that was just added: its map says "everything" for everybody.
-    pub fn blank(geometry: Geometry) -> Disk {
-        let mut disk = Disk::new(geometry);
+    pub fn blank(geometry: Geometry, me: Slot) -> Disk {
+        let mut disk = Disk::new(geometry, me);
         let mut map = DirtyMap::new(geometry.regions());
         map.mark(0..geometry.regions(), Slots::ALL);
         while let Some(PageWrite { page, image }) = map.poll_write(true) {
@@ -84,8 +89,8 @@ impl Disk {
                 && self.writes[..*index].iter().all(|older| !older.what.overlaps(&self.writes[*index].what))
         })?;
         Some(match self.writes.remove(index).what {
-            What::Data { id, blocks, kind: ApplyKind::Lose, .. } => {
-                self.lost.extend(blocks.start..blocks.end);
+            What::Data { id, blocks, kind: ApplyKind::Lose { holders }, .. } => {
+                self.lose(blocks, holders);
                 Ended::Data(id)
             }
             What::Data { id, blocks, values, kind } => {
@@ -104,9 +109,9 @@ impl Disk {
     pub fn crash(&mut self, rng: &mut Rng) {
         for write in std::mem::take(&mut self.writes) {
             match write.what {
-                What::Data { blocks, kind: ApplyKind::Lose, .. } => {
+                What::Data { blocks, kind: ApplyKind::Lose { holders }, .. } => {
                     if rng.one_in(2) {
-                        self.lost.extend(blocks.start..blocks.end);
+                        self.lose(blocks, holders);
                     }
                 }
                 What::Data { blocks, values, .. } => {
@@ -135,11 +140,23 @@ impl Disk {
         self.blocks[block as usize] = value;
         self.bad.retain(|bad, heals| !(*heals && *bad == block));
         self.lost.remove(&block);
+        self.held.remove(&block);
     }
 
-    /// The blocks that are noted as lost.
-    pub fn lost(&self) -> &BTreeSet<u64> {
+    fn lose(&mut self, blocks: Blocks, holders: Slots) {
+        let keeps = |block: &u64| holders.contains(self.me) && self.held.contains(block);
+        self.lost
+            .extend((blocks.start..blocks.end).filter(|block| !keeps(block)).map(|block| (block, holders)));
+    }
+
+    /// The blocks that are noted as lost, and the copies that hold them.
+    pub fn lost(&self) -> &BTreeMap<u64, Slots> {
         &self.lost
+    }
+
+    /// Others are about to note the block as lost, which this disk does not read.
+    pub fn hold(&mut self, block: u64) {
+        self.held.insert(block);
     }
 
     /// The block cannot be read from now on.
@@ -160,7 +177,7 @@ impl Disk {
 
     /// What the blocks hold, be it readable or not; [`LOST`] where that is something else.
     pub fn read(&self, blocks: Blocks) -> Vec<u64> {
-        let value = |block| if self.lost.contains(&block) { LOST } else { self.blocks[block as usize] };
+        let value = |block| if self.lost.contains_key(&block) { LOST } else { self.blocks[block as usize] };
         (blocks.start..blocks.end).map(value).collect()
     }
 

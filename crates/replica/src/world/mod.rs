@@ -846,7 +846,7 @@ impl World {
         self.crash(whom);
         let mut node = Node::new(whom, &mut self.rng);
         (node.id, node.up) = (id, false);
-        node.disk = Disk::blank(GEOMETRY);
+        node.disk = Disk::blank(GEOMETRY, slot(whom));
         self.nodes[whom] = node;
         self.restart(whom);
     }
@@ -886,8 +886,8 @@ impl Node {
             leases: Leases::new(Instant(0), incarnation, TERMS),
             membership: Membership::new(slot(index), incarnation),
             steward: Steward::new(Instant(0), slot(index), incarnation, SILENCE_MAX),
-            replica: Replica::new(slot(index), incarnation, GEOMETRY, Disk::new(GEOMETRY).map()),
-            disk: Disk::new(GEOMETRY),
+            replica: Replica::new(slot(index), incarnation, GEOMETRY, Disk::new(GEOMETRY, slot(index)).map()),
+            disk: Disk::new(GEOMETRY, slot(index)),
             learned: None,
             known: None,
             record_gone_until: Instant(0),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base::{Buf, ByteLen, ByteOffset, Chain, Instant};
 use replica::{
-    Apply, Blocks, DiskFailed, Geometry, LOST_UNIT, LOST_UNITS_MAX, LostUnits, Payload, RegionRead,
+    Apply, DiskFailed, Geometry, LOST_UNIT, LOST_UNITS_MAX, LostBlocks, LostUnits, Payload, RegionRead, Slots,
 };
 use store::{BadBlock, ReadFailure, SliceError};
 
@@ -46,33 +46,42 @@ impl Default for LooksForLost {
 }
 
 impl SliceCopy {
-    /// Notes on the disk that blocks are lost.
-    pub(super) fn lose(self: &Rc<Self>, Apply { id, blocks, .. }: Apply) {
-        let (offset, len) = self.bytes(blocks);
+    /// Notes on the disk that blocks are lost. What this copy holds of them is not.
+    pub(super) fn lose(self: &Rc<Self>, apply: &Apply, holders: Slots) {
+        let id = apply.id;
+        let (offset, len) = self.bytes(apply.blocks);
         let turn = self.applies.queue(offset.0..offset.0 + len.0);
         let copy = Rc::clone(self);
         let work = async move {
             turn.come().await;
-            let is_known = copy.is_lost(offset, len);
-            if !copy.with_room(|| copy.layout.lose(offset, len)).await? {
+            let before = copy.lost_in(offset, len).1;
+            let keeps_held = holders.contains(copy.replica.borrow().me());
+            let lose = || copy.layout.lose(offset, len, holders.bits(), keeps_held);
+            if !copy.with_room(lose).await? {
                 tracing::error!(copy = %copy.address, "more blocks are lost than a copy can note: it does not come in sync");
                 return Err(SliceError::Unwritable);
             }
             copy.report_lost();
-            if !is_known {
-                note_lost_of_copy(copy.address.volume, copy.place_in_volume(offset), len);
+            let (first, lost) = copy.lost_in(offset, len);
+            if lost > before {
+                note_lost_of_copy(
+                    copy.address.volume,
+                    copy.place_in_volume(first),
+                    ByteLen(lost.0 - before.0),
+                );
             }
             Ok(())
         };
         self.work(work, move |replica, result| replica.handle_applied(id, result));
     }
 
-    /// Whether all of these bytes are lost.
-    fn is_lost(&self, offset: ByteOffset, len: ByteLen) -> bool {
-        let covers = |(start, lost): &(ByteOffset, ByteLen)| {
-            start.0 <= offset.0 && offset.0 + len.0 <= start.0 + lost.0
-        };
-        self.layout.lost().iter().any(covers)
+    /// Where the first of these bytes is that is lost, and how many are.
+    fn lost_in(&self, offset: ByteOffset, len: ByteLen) -> (ByteOffset, ByteLen) {
+        let clip = |at: u64| at.clamp(offset.0, offset.0 + len.0);
+        let parts = self.layout.lost().into_iter().map(|(at, len)| clip(at.0)..clip(at.0 + len.0));
+        let parts: Vec<Range<u64>> = parts.filter(|part| !part.is_empty()).collect();
+        let first = parts.first().map_or(offset.0, |part| part.start);
+        (ByteOffset(first), ByteLen(parts.iter().map(|part| part.end - part.start).sum()))
     }
 
     /// Whether some blocks are lost.
@@ -99,7 +108,10 @@ impl SliceCopy {
     /// # Errors
     /// Another copy in sync cannot be asked now; or nobody reads anything of it: disks have failed, and not
     /// some of their blocks.
-    async fn without_lost(self: &Rc<Self>, read: &RegionRead) -> Result<(Payload, Vec<Blocks>), DiskFailed> {
+    async fn without_lost(
+        self: &Rc<Self>,
+        read: &RegionRead,
+    ) -> Result<(Payload, Vec<LostBlocks>), DiskFailed> {
         let (offset, len) = self.bytes(read.blocks);
         let end = offset.0 + len.0;
         let mut found = Found::default();
@@ -124,6 +136,9 @@ impl SliceCopy {
         // Of a region of a log-structured volume most may be zeros, for which no disk is asked.
         if reads_nothing || !found.lost.is_empty() && self.layout.read_map_page(0).await.is_err() {
             return Err(DiskFailed);
+        }
+        if !found.held.is_empty() {
+            self.layout.hold(&found.held).await.map_err(|_| DiskFailed)?;
         }
         Ok((Payload::Data(found.data), found.lost))
     }
@@ -150,13 +165,14 @@ impl SliceCopy {
         }
         for at in unit.step_by(block as usize) {
             self.replica.borrow_mut().handle_region_read_in_part(read);
+            let mut cause = cause;
             if cause == ReadFailure::Lost {
                 match self.layout.read(ByteOffset(at), ByteLen(block)).await {
                     Ok(data) => {
                         found.take(data);
                         continue;
                     }
-                    Err(SliceError::Unreadable(bad)) if bad.cause != ReadFailure::Device => {}
+                    Err(SliceError::Unreadable(bad)) if bad.cause != ReadFailure::Device => cause = bad.cause,
                     Err(_) => return Err(DiskFailed),
                 }
             }
@@ -164,7 +180,12 @@ impl SliceCopy {
                 Ok(data) => found.take(data),
                 Err(NotFetched::Later) => return Err(DiskFailed),
                 Err(NotFetched::Nowhere) => {
-                    found.lose(self.blocks(ByteOffset(at), ByteLen(block)), block, cause);
+                    let place = (ByteOffset(at), ByteLen(block));
+                    let holders = match cause {
+                        ReadFailure::Lost => Slots::from_bits(self.layout.holders_of_lost(place.0, place.1)),
+                        _ => Slots::NONE.with(self.replica.borrow().me()),
+                    };
+                    found.lose(LostBlocks { blocks: self.blocks(place.0, place.1), holders }, place, cause);
                 }
             }
         }
@@ -229,7 +250,9 @@ impl SliceCopy {
 #[derive(Default)]
 struct Found {
     data: Chain,
-    lost: Vec<Blocks>,
+    lost: Vec<LostBlocks>,
+    /// What is lost that this copy holds. Bytes of the slice.
+    held: Vec<(ByteOffset, ByteLen)>,
     /// Somebody has read some of it.
     has_data: bool,
     /// What is lost because disks do not read it now: not noted before.
@@ -242,15 +265,17 @@ impl Found {
         self.has_data = true;
     }
 
-    fn lose(&mut self, blocks: Blocks, block_bytes: u64, cause: ReadFailure) {
-        let len = blocks.count() * block_bytes;
-        self.data.append(Buf::zeroed(len as usize).into());
+    fn lose(&mut self, lost: LostBlocks, place: (ByteOffset, ByteLen), cause: ReadFailure) {
+        self.data.append(Buf::zeroed(place.1.0 as usize).into());
         if cause != ReadFailure::Lost {
-            self.bad_bytes += len;
+            self.bad_bytes += place.1.0;
+            self.held.push(place);
         }
         match self.lost.last_mut() {
-            Some(last) if last.end == blocks.start => last.end = blocks.end,
-            _ => self.lost.push(blocks),
+            Some(last) if (last.blocks.end, last.holders) == (lost.blocks.start, lost.holders) => {
+                last.blocks.end = lost.blocks.end;
+            }
+            _ => self.lost.push(lost),
         }
     }
 }

@@ -147,6 +147,9 @@ impl SliceCopy {
         layout.flush().await?;
         let map = read_map(&layout, &geometry, (address, stripe), blank).await?;
         know_lost(&layout, (address, stripe)).await?;
+        if blank {
+            layout.hold_nothing().await?;
+        }
         let mut replica = Replica::new(me, incarnation, geometry, map);
         replica.set_lost(lost_units(&layout.lost()));
         Ok(Rc::new(SliceCopy {
@@ -522,7 +525,7 @@ impl SliceCopy {
                 Some(Output::Apply(apply)) => match apply.kind {
                     ApplyKind::Write => self.apply(apply),
                     ApplyKind::Repair => self.apply_again(apply),
-                    ApplyKind::Lose => self.lose(apply),
+                    ApplyKind::Lose { holders } => self.lose(&apply, holders),
                 },
                 Some(Output::WritePage(page)) => self.write_page(page),
                 Some(Output::ReadRegion(read)) => self.read_region(read),

@@ -1,0 +1,294 @@
+//! Blocks that no copy in sync reads when another one is brought up to date (R27).
+
+use super::bad_blocks::marked;
+use super::*;
+
+use rt::sim::DiskFaults;
+
+/// MEDIUM ERROR, UNRECOVERED READ ERROR.
+const UNREAD: Result<u64, Option<(u8, u16)>> = Err(Some((0x03, 0x1100)));
+
+fn write_through(cluster: &Cluster, index: usize, lba: u64, value: u64) {
+    let (client, portal) = (cluster.client("writer"), cluster.portal(index));
+    cluster.world.block_on(client, CoreId(0), move || async move {
+        write(&log_in(portal, "writer").await.unwrap(), lba, value).await.unwrap();
+    });
+}
+
+/// One of two copies comes back, and the other one's disk does not read a block that it missed: it comes in
+/// sync without that.
+fn lost_block(seed: u64, kind: VolumeKind, faults: DiskFaults) -> Cluster {
+    let cluster = Cluster::new(seed, 2, 2);
+    cluster.add_volume(kind, 2);
+    write_through(&cluster, 0, 64, 7);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.write_marked((0..40).map(|n| n * 32));
+    cluster.spoil(0, [64], faults);
+    cluster.start(1);
+    cluster
+}
+
+#[test]
+fn a_bad_block_of_the_only_source_is_lost_and_keeps_no_copy_out_of_sync() {
+    for kind in [VolumeKind::Thick, VolumeKind::Log] {
+        let cluster = lost_block(1, kind, DiskFaults::default().remapping());
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        let told = cluster.told_of(1, &["blocks_lost"]);
+        let [event] = &told[..] else { panic!("{told:?}") };
+        assert!(event.text.starts_with("1 block of volume") && event.text.contains("(LBA 64)"), "{event:?}");
+        assert!(cluster.read_faults(1).is_empty(), "the other node's disk failed");
+        assert_eq!((cluster.lost_blocks(0), cluster.lost_blocks(1)), (vec![], vec![(1, 64)]));
+        assert_eq!(cluster.read_faults(0)[0].2, Some(64));
+        for by in 0..2 {
+            let found = cluster.read_all(by, [32, 64, 96]);
+            assert_eq!(found, [Ok(marked(32)), UNREAD, Ok(marked(96))], "by node {by}");
+        }
+        // It is so after a restart, and when the node is alone.
+        cluster.world.crash(cluster.servers[1]);
+        cluster.start(1);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        assert_eq!(cluster.lost_blocks(1), [(1, 64)]);
+        cluster.world.crash(cluster.servers[0]);
+        cluster.world.run_for(Duration::from_secs(3));
+        assert_eq!(cluster.read_all(1, [32, 64, 96]), [Ok(marked(32)), UNREAD, Ok(marked(96))]);
+        cluster.start(0);
+        cluster.wait_until_in_sync(1, 2);
+        cluster.wait_until_all_serve();
+        // A host's write ends it.
+        cluster.write_marked([64]);
+        assert_eq!(cluster.lost_blocks(1), []);
+        for by in 0..2 {
+            cluster.assert_reads(by, [32, 64, 96]);
+        }
+        cluster.world.run_for(Duration::from_secs(10));
+        assert_eq!(cluster.in_sync(0), 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    }
+}
+
+#[test]
+fn what_is_lost_is_there_again_when_a_copy_can_read_it() {
+    let cluster = lost_block(1, VolumeKind::Thick, DiskFaults::default().remapping());
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.read_all(1, [64]), [UNREAD]);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
+    cluster.world.run_for(Duration::from_secs(8));
+    cluster.world.crash(cluster.servers[0]);
+    cluster.world.run_for(Duration::from_secs(3));
+    cluster.assert_reads(1, [32, 64, 96]);
+}
+
+/// A disk tries for seconds before it says that it cannot read.
+#[test]
+fn a_block_whose_error_comes_late_is_lost_all_the_same() {
+    let late = DiskFaults::default().remapping().failing_after(Duration::from_secs(3));
+    let cluster = lost_block(1, VolumeKind::Thick, late);
+    assert!(
+        cluster.world.run_until(|| cluster.in_sync(0) == 2, Duration::from_secs(60)),
+        "one block keeps a copy out of sync"
+    );
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.told_of(1, &["blocks_lost"]).len(), 1);
+    cluster.assert_reads(1, [32, 96]);
+}
+
+/// Of two copies in sync one fails to read the block at once, the other one's disk tries for seconds.
+#[test]
+fn a_third_copy_comes_in_sync_though_another_ones_error_comes_late() {
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    cluster.write_marked([5]);
+    cluster.world.crash(cluster.servers[2]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.write_marked((0..40).map(|n| n * 32));
+    cluster.spoil(0, [64], DiskFaults::default().remapping());
+    cluster.spoil(1, [64], DiskFaults::default().remapping().failing_after(Duration::from_secs(3)));
+    cluster.start(2);
+    let in_sync = || cluster.in_sync(0) == 3;
+    assert!(cluster.world.run_until(in_sync, Duration::from_secs(120)), "one block keeps a copy out of sync");
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.lost_blocks(2), [(1, 64)]);
+    cluster.assert_reads(2, [32, 96]);
+}
+
+/// The source's disk reads nothing of a region, and another copy's disk all of it but a block.
+#[test]
+fn a_region_that_only_another_copy_reads_is_given() {
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    cluster.write_marked([300]);
+    cluster.world.crash(cluster.servers[2]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.write_marked(0..40);
+    cluster.spoil(0, 16..32, DiskFaults::default().remapping());
+    cluster.spoil(1, [16], DiskFaults::default().remapping());
+    cluster.start(2);
+    cluster.wait_until_in_sync(0, 3);
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.lost_blocks(2), [(1, 16)]);
+    cluster.assert_reads(2, [15, 17, 31, 32]);
+}
+
+/// What is lost is asked for again and again: not so often that a disk which tries for seconds does nothing
+/// else.
+#[test]
+fn a_disk_that_fails_slowly_is_seldom_asked_for_what_is_lost() {
+    let late = DiskFaults::default().remapping().failing_after(Duration::from_secs(3));
+    let cluster = lost_block(1, VolumeKind::Thick, late);
+    assert!(cluster.world.run_until(|| cluster.in_sync(0) == 2, Duration::from_secs(60)));
+    cluster.wait_until_all_serve();
+    cluster.world.run_for(Duration::from_secs(20));
+    let before = cluster.failed_reads();
+    cluster.world.run_for(Duration::from_secs(300));
+    let failed = cluster.failed_reads() - before;
+    assert!((3..=40).contains(&failed), "{failed} reads of a bad block in five minutes, 3 s each");
+    assert_eq!(cluster.in_sync(0), 2);
+}
+
+/// A disk that reads nothing has not lost a block.
+#[test]
+fn a_source_that_reads_nothing_of_a_region_gives_nothing_as_lost() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.write_marked(0..40);
+    cluster.spoil(0, 16..32, DiskFaults::default().remapping());
+    cluster.start(1);
+    cluster.world.run_for(Duration::from_secs(20));
+    assert_eq!(cluster.in_sync(0), 1, "a region cannot be given");
+    let left = || {
+        cluster.control(0, |control| async move {
+            control.keeper().unwrap().volumes().remove(0).syncs[&1].left_bytes
+        })
+    };
+    assert!(left() > 0 && left() <= 2 * (64 << 10), "{}", left());
+    cluster.write_marked(40..60);
+    cluster.write_marked(16..32);
+    cluster.wait_until_in_sync(0, 2);
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+}
+
+/// The copy whose disk did not read a block leaves, and is brought up to date by the one that lost it: it keeps
+/// what it holds.
+#[test]
+fn a_copy_does_not_lose_what_its_own_disk_did_not_read() {
+    for kind in [VolumeKind::Thick, VolumeKind::Log] {
+        for reads_before in [true, false] {
+            let cluster = lost_block(1, kind, DiskFaults::default().remapping());
+            cluster.wait_until_in_sync(0, 2);
+            cluster.wait_until_all_serve();
+            resync_holder(&cluster, reads_before);
+            assert_eq!(cluster.lost_blocks(0), []);
+            cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
+            cluster.world.run_for(Duration::from_secs(8));
+            assert_eq!(cluster.lost_blocks(1), []);
+            for by in 0..2 {
+                cluster.assert_reads(by, [32, 64, 65, 96]);
+            }
+            assert_eq!(cluster.checksum(0), cluster.checksum(1));
+        }
+    }
+}
+
+/// Node 0, whose disk did not read block 64, crashes; block 65 is written, and it is in sync again.
+fn resync_holder(cluster: &Cluster, reads_before: bool) {
+    if reads_before {
+        cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
+    }
+    cluster.world.crash(cluster.servers[0]);
+    cluster.world.run_for(Duration::from_secs(3));
+    write_through(cluster, 1, 65, marked(65));
+    cluster.start(0);
+    cluster.wait_until_in_sync(1, 2);
+    cluster.wait_until_all_serve();
+}
+
+/// So it is where another copy has the loss from the one that lost it first, and is the source.
+#[test]
+fn who_holds_a_lost_block_is_handed_on() {
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    cluster.write_marked([5]);
+    for index in [1, 2] {
+        cluster.world.crash(cluster.servers[index]);
+    }
+    cluster.world.run_for(Duration::from_secs(3));
+    cluster.write_marked((0..40).map(|n| n * 32));
+    cluster.spoil(0, [64], DiskFaults::default().remapping());
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    for (lost, back) in [(0, 2), (1, 0)] {
+        // Each is brought up to date by the one that was last.
+        cluster.world.crash(cluster.servers[lost]);
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster.start(back);
+        cluster.wait_until_in_sync(back, 2);
+    }
+    assert_eq!((cluster.lost_blocks(0), cluster.lost_blocks(2)), (vec![], vec![(1, 64)]));
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 3);
+    cluster.wait_until_all_serve();
+    cluster.world.run_for(Duration::from_secs(8));
+    for by in 0..3 {
+        assert_eq!(cluster.lost_blocks(by), []);
+        cluster.assert_reads(by, [32, 64, 96]);
+    }
+}
+
+/// A new copy in the place of the one that held the block holds nothing.
+#[test]
+fn a_new_copy_holds_nothing() {
+    let cluster = lost_block(1, VolumeKind::Thick, DiskFaults::default().remapping());
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    cluster.remove_copy(1, 1).unwrap();
+    cluster.wait_until("the copy is gone", || cluster.kept(0) == 0);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
+    cluster.add_copy(1, 1);
+    cluster.wait_until_in_sync(1, 2);
+    cluster.wait_until_all_serve();
+    assert_eq!((cluster.lost_blocks(0), cluster.lost_blocks(1)), (vec![(1, 64)], vec![(1, 64)]));
+    for by in 0..2 {
+        assert_eq!(
+            cluster.read_all(by, [32, 64, 96]),
+            [Ok(marked(32)), UNREAD, Ok(marked(96))],
+            "by node {by}"
+        );
+    }
+}
+
+/// Nor does a pool that was set back to a day when the copy held the block: that has been written since.
+#[test]
+fn a_copy_that_was_set_back_holds_nothing() {
+    let cluster = lost_block(1, VolumeKind::Thick, DiskFaults::default().remapping());
+    let place = cluster.place_of(0, marked(64));
+    cluster.wait_until_in_sync(0, 2);
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster.world.crash(cluster.servers[0]);
+    let yesterday = cluster.image(0);
+    cluster.start(0);
+    cluster.wait_until_in_sync(1, 2);
+    cluster.wait_until_all_serve();
+    write_through(&cluster, 0, 64, 8);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(3));
+    write_through(&cluster, 0, 64, 9);
+    let faults = DiskFaults::default().remapping().with_unreadable(place..place + 512);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    assert_eq!(cluster.lost_blocks(1), [(1, 64)]);
+    cluster.world.crash(cluster.servers[0]);
+    cluster.world.run_for(Duration::from_secs(3));
+    cluster.put_back(0, yesterday);
+    cluster.start(0);
+    cluster.wait_until_in_sync(1, 2);
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.read_all(0, [32, 64, 96]), [Ok(marked(32)), UNREAD, Ok(marked(96))]);
+}
