@@ -2,6 +2,7 @@
 //! seeded random numbers. Nothing here makes a system call but the allocator.
 
 mod buf;
+mod canary;
 mod crc;
 mod error;
 mod rng;

@@ -1,6 +1,4 @@
 //! Mistakes that a simulation can have a node make, to prove that it notices; those of the protocol are in [`replica::canary`].
-//!
-//! In the product (a release build) there is none: the check is a constant. Other builds can switch one on, on the thread that simulates.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,25 +77,4 @@ pub enum Canary {
     ForkForgotten,
 }
 
-#[cfg(debug_assertions)]
-thread_local! {
-    static MADE: std::cell::Cell<Option<Canary>> = const { std::cell::Cell::new(None) };
-}
-
-/// Has nodes on this thread make the mistake from now on; `None`: none.
-#[cfg(debug_assertions)]
-pub fn make(canary: Option<Canary>) {
-    MADE.set(canary);
-}
-
-/// Whether the mistake is to be made.
-#[cfg(debug_assertions)]
-pub(crate) fn makes(canary: Canary) -> bool {
-    MADE.get() == Some(canary)
-}
-
-/// Whether the mistake is to be made: never.
-#[cfg(not(debug_assertions))]
-pub(crate) const fn makes(_: Canary) -> bool {
-    false
-}
+base::canary_switch!(Canary);

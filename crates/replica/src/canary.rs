@@ -1,8 +1,7 @@
 //! Rules that can be left out, to prove that the tests notice.
 //!
-//! Each is one of the protocol's rules whose absence the explicit-state model answers with a counterexample. In the product (a release
-//! build) nothing can be left out: there the check is a constant. Other builds can leave one out on the thread that simulates; whole nodes
-//! are simulated by another crate, so that it cannot be only for the tests of this one.
+//! Each is one of the protocol's rules whose absence the explicit-state model answers with a counterexample.
+//! Whole nodes are simulated by another crate, so these are not only for the tests of this one.
 
 /// A rule that a test can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,25 +83,4 @@ pub enum Canary {
     ClearOutside,
 }
 
-#[cfg(any(test, debug_assertions))]
-thread_local! {
-    static OUT: std::cell::Cell<Option<Canary>> = const { std::cell::Cell::new(None) };
-}
-
-/// Leaves the rule out on this thread from now on; `None`: no rule.
-#[cfg(any(test, debug_assertions))]
-pub fn leave_out(canary: Option<Canary>) {
-    OUT.set(canary);
-}
-
-/// Whether the rule is left out.
-#[cfg(any(test, debug_assertions))]
-pub(crate) fn left_out(canary: Canary) -> bool {
-    OUT.get() == Some(canary)
-}
-
-/// Whether the rule is left out: never.
-#[cfg(not(any(test, debug_assertions)))]
-pub(crate) const fn left_out(_: Canary) -> bool {
-    false
-}
+base::canary_switch!(Canary);

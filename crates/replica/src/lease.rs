@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::Instant;
 
-use crate::canary::{Canary, left_out};
+use crate::canary::{Canary, makes};
 use crate::{Incarnation, NodeId, Revision};
 
 /// How long a lease lasts unless told otherwise.
@@ -106,7 +106,7 @@ struct Held {
 impl Leases {
     /// A node that has just started its life: promises of the one before may stand for the whole length (R12).
     pub fn new(now: Instant, incarnation: Incarnation, terms: Terms) -> Leases {
-        let quiet_until = if left_out(Canary::NoBootWait) { now } else { now + terms.quiet() };
+        let quiet_until = if makes(Canary::NoBootWait) { now } else { now + terms.quiet() };
         Leases {
             terms,
             incarnation,
@@ -151,7 +151,7 @@ impl Leases {
         from: NodeId,
         request: LeaseRequest,
     ) -> Option<LeaseGrant> {
-        if self.applied == Revision(0) && !left_out(Canary::GrantBlind) {
+        if self.applied == Revision(0) && !makes(Canary::GrantBlind) {
             return None;
         }
         let anew = || Given {
@@ -208,7 +208,7 @@ impl Leases {
             .get(&from)
             .into_iter()
             .flatten()
-            .any(|held| now < held.until && (held.revision <= self.applied || left_out(Canary::NoRevision)))
+            .any(|held| now < held.until && (held.revision <= self.applied || makes(Canary::NoRevision)))
     }
 
     /// The other is proven dead in this and all earlier lives: nothing that it was promised binds any more (R11), and nothing more is promised.
@@ -223,7 +223,7 @@ impl Leases {
     /// When this node may act in a configuration of `revision` that removes the other: at once (in the past) if it gave it no lease before
     /// (R11), and not before promises of an earlier life have run out (R12).
     pub fn released_at(&self, removed: NodeId, revision: Revision) -> Instant {
-        if left_out(Canary::NoWait) {
+        if makes(Canary::NoWait) {
             return Instant(0);
         }
         // Who has applied its own removal answers no reads any more, whatever it was promised.

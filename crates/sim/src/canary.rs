@@ -195,7 +195,7 @@ impl fmt::Display for Canary {
 pub fn make(canary: Option<Canary>) {
     #[cfg(debug_assertions)]
     {
-        replica::canary::leave_out(match canary {
+        replica::canary::make(match canary {
             Some(Canary::Rule(rule)) => Some(rule),
             _ => None,
         });

@@ -1,35 +1,21 @@
-//! Mistakes that a simulation of whole nodes can have a store make, to prove that it notices; what only the
-//! tests of the log make is in `log/canary.rs`.
-//!
-//! In the product (a release build) there is none: the check is a constant. Other builds can switch one on,
-//! on the thread that simulates.
+//! Mistakes that tests and a simulation can have a store make, to prove that they notice.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
     /// A write of a part of a disk's block keeps nobody else from changing the rest of it meanwhile.
     PartUnlocked,
+    /// A root is written before what it names is durable.
+    RootWithoutFlush,
+    /// Segments are used again before the root that says that they are free.
+    FreeBeforeRoot,
+    /// A record is taken although its data is not whole.
+    TakeWithoutChecksum,
+    /// A block that was written since the cleaner copied it goes back to what it was.
+    MoveWithoutLooking,
+    /// The cleaner writes blocks that it has gathered though their segment may have been freed and used
+    /// again.
+    MoveLate,
 }
 
-#[cfg(debug_assertions)]
-thread_local! {
-    static MADE: std::cell::Cell<Option<Canary>> = const { std::cell::Cell::new(None) };
-}
-
-/// Has stores on this thread make the mistake from now on; `None`: none.
-#[cfg(debug_assertions)]
-pub fn make(canary: Option<Canary>) {
-    MADE.set(canary);
-}
-
-/// Whether the mistake is to be made.
-#[cfg(debug_assertions)]
-pub(crate) fn makes(canary: Canary) -> bool {
-    MADE.get() == Some(canary)
-}
-
-/// Whether the mistake is to be made: never.
-#[cfg(not(debug_assertions))]
-pub(crate) const fn makes(_: Canary) -> bool {
-    false
-}
+base::canary_switch!(Canary);

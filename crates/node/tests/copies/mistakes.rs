@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use node::canary::{Canary, make};
-use replica::canary::{Canary as Rule, leave_out};
+use replica::canary::Canary as Rule;
 
 use super::all_paths::nobody_sees_what_others_do_not;
 use super::bad_blocks::shown_and_gone;
@@ -33,9 +33,9 @@ fn one_that_fails(scenario: fn(u64)) -> Option<u64> {
 /// Simulations of whole nodes hardly ever show this mistake: a late read finds a disk that hangs, too.
 #[test]
 fn that_members_owe_acknowledgements_forever_is_noticed() {
-    leave_out(Some(Rule::NoOverdue));
+    replica::canary::make(Some(Rule::NoOverdue));
     let noticed = one_that_fails(hanging_disk);
-    leave_out(None);
+    replica::canary::make(None);
     assert!(noticed.is_some(), "it was not noticed in {SEEDS} seeds");
 }
 

@@ -4,7 +4,7 @@
 //! epoch: then nobody had gone on without this copy by then, whatever the clocks did. Reads that come while such a question is under way wait for the next one, together.
 
 use super::Replica;
-use crate::canary::{Canary, left_out};
+use crate::canary::{Canary, makes};
 use crate::message::{Message, ProbeId};
 use crate::{Epoch, Slot, Standing};
 
@@ -66,7 +66,7 @@ impl Replica {
         }
         let answered = |slot: Slot| self.probes.members[slot.index()].answered >= of.probe;
         let all = config.members().without(self.me).iter().all(answered);
-        if all || left_out(Canary::Unconfirmed) { Confirmed::Yes } else { Confirmed::NotYet }
+        if all || makes(Canary::Unconfirmed) { Confirmed::Yes } else { Confirmed::NotYet }
     }
 
     /// Asks the members that reads wait for, but those that have not answered the last question yet.

@@ -6,7 +6,7 @@ use crate::media::ApplyId;
 use crate::message::{RoundId, SyncId};
 use crate::{Slot, Timestamp};
 
-use super::{Blocks, Canary, Replica, left_out};
+use super::{Blocks, Canary, Replica, makes};
 
 /// To whom what is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Debts {
 impl Replica {
     /// Owes something until all that the table says of the blocks is on the disk.
     pub(super) fn owe(&mut self, blocks: Blocks, ts: Timestamp, owed: Owed) {
-        let writes = if left_out(Canary::AckSuperseded) {
+        let writes = if makes(Canary::AckSuperseded) {
             self.table
                 .within(blocks)
                 .filter(|(_, entry)| entry.ts == ts)

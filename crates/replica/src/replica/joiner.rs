@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::canary::{Canary, left_out};
+use crate::canary::{Canary, makes};
 use crate::message::{Message, RoundId, SyncId};
 use crate::{
     Blocks, Config, Digest, Epoch, LostBlocks, LostUnits, Payload, Regions, Slot, Slots, Standing, Timestamp,
@@ -125,7 +125,7 @@ impl Joiner {
     /// Whether this copy may bring another's write to its end. A joiner that knows of a write from before it joined may not know of
     /// what superseded it, which others may have forgotten.
     pub fn may_replay(&self, ts: Timestamp) -> bool {
-        self.stage == Stage::None || ts.epoch >= self.joined || left_out(Canary::JoinerReplays)
+        self.stage == Stage::None || ts.epoch >= self.joined || makes(Canary::JoinerReplays)
     }
 
     /// The source may have lost what was asked, or what it answered.
@@ -260,8 +260,8 @@ impl Replica {
         for (part, ts) in brought.into_iter().filter(|(part, _)| still(part)) {
             let older = match stage {
                 Stage::Bulk => vec![part],
-                _ if left_out(Canary::NoSyncTimestamp) => vec![part],
-                _ if left_out(Canary::OldWriteFresh) => self.table.older_than(part, None),
+                _ if makes(Canary::NoSyncTimestamp) => vec![part],
+                _ if makes(Canary::OldWriteFresh) => self.table.older_than(part, None),
                 _ => self.table.older_than(part, ts),
             };
             pieces.extend(older.into_iter().map(|piece| (piece, ts)));
@@ -275,7 +275,7 @@ impl Replica {
             // A lost block counts for what it held in all but that nobody is shown it: nothing older takes
             // its place, and what is newer ends the loss (R27).
             let apply = match first.lost {
-                Some(_) if left_out(Canary::LostUnnoted) => continue,
+                Some(_) if makes(Canary::LostUnnoted) => continue,
                 Some(holders) => self.media.submit_loss(LostBlocks { blocks: whole, holders }, inherit),
                 None => self.media.submit(whole, payload.part(blocks, whole, &self.geometry), inherit),
             };
@@ -335,7 +335,7 @@ impl Replica {
     pub(super) fn owe_regions(&mut self) {
         let table = &self.table;
         let has_come = |(part, ts): &(Blocks, Timestamp)| {
-            table.older_than(*part, Some(*ts)).is_empty() || left_out(Canary::NoMoving)
+            table.older_than(*part, Some(*ts)).is_empty() || makes(Canary::NoMoving)
         };
         let (there, moving) = std::mem::take(&mut self.joiner.moving)
             .into_iter()
@@ -345,7 +345,7 @@ impl Replica {
         for (region, _) in there {
             let sync = SyncId(self.joiner.last);
             let mut writes = self.media.within(self.geometry.blocks_of(region));
-            if left_out(Canary::PromoteEarly) {
+            if makes(Canary::PromoteEarly) {
                 writes.clear();
             }
             if let Some(owed) = self.debts.add(writes, Owed::Region(sync, region)) {

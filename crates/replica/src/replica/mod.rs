@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use base::Instant;
 
-use crate::canary::{Canary, left_out};
+use crate::canary::{Canary, makes};
 use crate::dirty_map::{DirtyMap, PageWrite};
 use crate::lease::Leases;
 use crate::media::{Apply, ApplyId, Media};
@@ -269,7 +269,7 @@ impl Replica {
         );
         self.geometry = geometry;
         self.table.grow(geometry);
-        if !left_out(Canary::GrownUnseen) {
+        if !makes(Canary::GrownUnseen) {
             self.map.grow(geometry.regions());
         }
         // What is being read of the last region was shorter.
@@ -302,7 +302,7 @@ impl Replica {
         // A map that was not read is marked for everybody, whether there is such a copy or not: what is noted for nobody would stay, and be handed on. A
         // copy that is added later is a new one, whose own map says that it has nothing. But a process that has just started may act in an old
         // configuration first, from before a copy was added for which its last life has noted something. A member's configuration is newer than that.
-        if standing != Standing::Outside || left_out(Canary::ClearOutside) {
+        if standing != Standing::Outside || makes(Canary::ClearOutside) {
             self.map.clear_all(Slots::ALL.minus(self.others()));
         }
         self.debts.clear();
@@ -324,7 +324,7 @@ impl Replica {
             }
         }
         self.knows_failed &= self.failed.is_none();
-        if left_out(Canary::MarksOutlive) {
+        if makes(Canary::MarksOutlive) {
             self.table = Table::new(self.geometry);
         } else {
             self.table.clear();
@@ -369,7 +369,7 @@ impl Replica {
     pub fn promotable(&self) -> Slots {
         let Some(config) = &self.config else { return Slots::NONE };
         let confirmed = config.in_sync().iter().all(|slot| self.epochs[slot.index()] == config.epoch);
-        if confirmed || left_out(Canary::NoConfirm) { self.synced.and(config.joining()) } else { Slots::NONE }
+        if confirmed || makes(Canary::NoConfirm) { self.synced.and(config.joining()) } else { Slots::NONE }
     }
 
     /// Copies outside that miss so little that they may join: the rest is short (R19).
@@ -417,7 +417,7 @@ impl Replica {
                 writes.into_iter().for_each(|(blocks, ts)| self.table.settle(blocks, ts));
             }
             Message::Activated => self.handle_activated(from, envelope.epoch, current),
-            _ if !current && !left_out(Canary::NoEpoch) => {}
+            _ if !current && !makes(Canary::NoEpoch) => {}
             Message::Invalidate { round, ts, blocks, payload } => {
                 self.handle_invalidate(from, round, ts, blocks, payload);
             }
@@ -543,14 +543,14 @@ impl Replica {
         self.validate();
         self.replay_orphans();
         self.say_floor();
-        let asked = if left_out(Canary::NoFloor) { Slots::NONE.with(self.me) } else { members };
+        let asked = if makes(Canary::NoFloor) { Slots::NONE.with(self.me) } else { members };
         let floors = asked.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
         let floor = floors.and_then(|floors| floors.into_iter().min());
         self.older_finished |= floor.is_some_and(|floor| floor.epoch >= self.noted_since);
         // A joiner that this copy brings up to date must be told of all that it may have been sent again (R18).
         // And the joiner must know that it has got what was under way meanwhile.
         let remember = self.joiner.remembers()
-            || self.sources.iter().flatten().any(Source::is_final) && !left_out(Canary::ForgetAsSource);
+            || self.sources.iter().flatten().any(Source::is_final) && !makes(Canary::ForgetAsSource);
         if let Some(floor) = floor.filter(|_| !remember) {
             self.table.forget_below(floor);
         }
@@ -586,8 +586,8 @@ impl Replica {
             return Err(Unreadable::NotInSync);
         }
         for slot in config.members().without(self.me).iter() {
-            let needless = left_out(Canary::NoLease)
-                || left_out(Canary::NoJoinerLease) && config.joining().contains(slot);
+            let needless =
+                makes(Canary::NoLease) || makes(Canary::NoJoinerLease) && config.joining().contains(slot);
             let copy = config.copy(slot).expect("a member is a copy");
             if !needless && !leases.holds(now, copy.node) {
                 return Err(Unreadable::NoLease(slot));
@@ -683,7 +683,7 @@ impl Replica {
         self.warm.clear();
         self.sweep_from = 0;
         for _ in 0..=self.geometry.regions() / SWEEP_REGIONS {
-            self.clear_bits(left_out(Canary::SettleBlind));
+            self.clear_bits(makes(Canary::SettleBlind));
         }
     }
 
@@ -691,7 +691,7 @@ impl Replica {
     fn clear_bits(&mut self, blind: bool) {
         let Some(config) = &self.config else { return };
         let is_in_sync = matches!(self.standing(), Standing::InSync(_));
-        if !is_in_sync || !self.older_finished && !left_out(Canary::NoFinished) {
+        if !is_in_sync || !self.older_finished && !makes(Canary::NoFinished) {
             return;
         }
         let others = config.in_sync().without(self.me);

@@ -8,7 +8,7 @@
 
 use base::Instant;
 
-use crate::canary::{Canary, left_out};
+use crate::canary::{Canary, makes};
 use crate::{ApplyId, Blocks, Leases, Payload, Slots, Standing};
 
 use super::{DiskFault, ReadMark, Replica};
@@ -46,11 +46,11 @@ impl Replica {
         payload: Payload,
     ) -> Option<ApplyId> {
         if self.failed.is_some()
-            || !self.still_readable(mark, now, leases, blocks) && !left_out(Canary::RepairLate)
+            || !self.still_readable(mark, now, leases, blocks) && !makes(Canary::RepairLate)
         {
             return None;
         }
-        let intents = if left_out(Canary::RepairWithoutIntent) { Slots::NONE } else { self.others() };
+        let intents = if makes(Canary::RepairWithoutIntent) { Slots::NONE } else { self.others() };
         let regions = self.geometry.regions_of(blocks);
         for region in regions.clone() {
             self.warm.insert(region, self.ticks);
@@ -103,7 +103,7 @@ impl Replica {
         self.may_fill(id)?;
         let regions = self.geometry.regions_of(around.blocks);
         let unchanged = self.table.unchanged_since(around.mark.0, around.blocks);
-        Ok((unchanged || left_out(Canary::RepairLate)) && self.map.is_durable(regions, self.others()))
+        Ok((unchanged || makes(Canary::RepairLate)) && self.map.is_durable(regions, self.others()))
     }
 
     /// Whether something was taken into the blocks meanwhile.
@@ -157,7 +157,7 @@ impl Replica {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::canary::leave_out;
+    use crate::canary::make;
     use crate::message::{Envelope, Message};
     use crate::{
         Activation, ApplyKind, Command, Config, DirtyMap, Epoch, Geometry, Incarnation, NodeId, Output,
@@ -206,12 +206,12 @@ mod tests {
         replica.handle_applied(id, Ok(()));
         assert!(replica.is_at_rest());
 
-        leave_out(Some(Canary::RepairWithoutIntent));
+        make(Some(Canary::RepairWithoutIntent));
         let mut replica = alone();
         let mark = replica.readable(Instant(1), &leases(), BLOCK).unwrap();
         repair(&mut replica, mark).unwrap();
         assert!(matches!(next_disk_write(&mut replica), Some(Output::Apply(_))), "the rule is what does it");
-        leave_out(None);
+        make(None);
     }
 
     /// One of two copies in sync, which have both finished what they began, and its leases.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use crate::canary::{Canary, left_out};
+use crate::canary::{Canary, makes};
 use crate::message::{Message, SyncId};
 use crate::table::Entry;
 use crate::{
@@ -255,7 +255,7 @@ impl Replica {
             _ => return,
         };
         let mut todo: Regions = self.map.dirty(Slots::NONE.with(from)).collect();
-        if !left_out(Canary::NoOwnDirty) {
+        if !makes(Canary::NoOwnDirty) {
             todo.append(&mut dirty);
         }
         if phase == Phase::Final {
@@ -294,13 +294,13 @@ impl Replica {
             }
         }
         let third = self.others().without(to);
-        let inherit = if left_out(Canary::NoInherit) {
+        let inherit = if makes(Canary::NoInherit) {
             Vec::new()
         } else {
             let of_slot = |slot| (slot, self.map.dirty(Slots::NONE.with(slot)).collect());
             third.iter().map(of_slot).filter(|(_, regions): &(Slot, Regions)| !regions.is_empty()).collect()
         };
-        if left_out(Canary::NoSyncTimestamp) {
+        if makes(Canary::NoSyncTimestamp) {
             known.clear();
         }
         self.send(to, Message::SyncClean { sync, known, inherit });
@@ -412,7 +412,7 @@ impl Replica {
         let Some(source) = self.sources[to.index()].as_mut().filter(|source| source.sync == sync) else {
             return;
         };
-        let is_this = |in_flight: &&mut InFlight| in_flight.read == number || left_out(Canary::AnyRead);
+        let is_this = |in_flight: &&mut InFlight| in_flight.read == number || makes(Canary::AnyRead);
         let Some(in_flight) = source.in_flight.get_mut(&region).filter(is_this) else { return };
         // More than the joiner can note is none of a few bad blocks, either.
         let fits = |lost: &[LostBlocks]| {
@@ -450,10 +450,10 @@ impl Replica {
         let still = |part: &Blocks| !moving.iter().any(|(other, _)| other.overlaps(*part));
         let entries = self.table.within(blocks).filter(|(part, entry)| still(part) && !entry.is_doubted());
         let mut known: Vec<(Blocks, Timestamp)> = entries.map(|(part, entry)| (part, entry.ts)).collect();
-        if left_out(Canary::NoSyncTimestamp) {
+        if makes(Canary::NoSyncTimestamp) {
             known.clear();
         }
-        let inherit = if left_out(Canary::NoInherit) {
+        let inherit = if makes(Canary::NoInherit) {
             Slots::NONE
         } else {
             self.map.get(region).without(to).without(self.me)

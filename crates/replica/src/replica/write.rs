@@ -1,6 +1,6 @@
 //! Writes: rounds of invalidation, acknowledgement and validation (R1 to R7, R15).
 
-use crate::canary::{Canary, left_out};
+use crate::canary::{Canary, makes};
 use crate::message::{Message, RoundId};
 use crate::table::Entry;
 use crate::{Blocks, Payload, Slot, Slots, Standing, Timestamp};
@@ -58,8 +58,8 @@ impl Replica {
     fn take(&mut self, blocks: Blocks, ts: Timestamp, payload: &Payload) {
         let taken = self.table.write(blocks, ts, payload);
         let intents = match () {
-            () if left_out(Canary::NoIntent) => Slots::NONE,
-            () if left_out(Canary::CoordinatorIntent) && ts.slot != self.me => Slots::NONE,
+            () if makes(Canary::NoIntent) => Slots::NONE,
+            () if makes(Canary::CoordinatorIntent) && ts.slot != self.me => Slots::NONE,
             () => self.others(),
         };
         for part in &taken {
@@ -78,11 +78,8 @@ impl Replica {
     fn begin(&mut self, ts: Timestamp, blocks: Blocks, payload: Payload, command: Option<Command>) {
         let Some(config) = &self.config else { return };
         let members = config.members();
-        let waiting = if left_out(Canary::NoJoinerAck) {
-            members.minus(config.joining()).with(self.me)
-        } else {
-            members
-        };
+        let waiting =
+            if makes(Canary::NoJoinerAck) { members.minus(config.joining()).with(self.me) } else { members };
         // Alone they would wake the other nodes once more for each write.
         self.validate();
         self.last_round += 1;
@@ -105,7 +102,7 @@ impl Replica {
         if !matches!(self.standing(), Standing::InSync(_) | Standing::Joining(_)) {
             return;
         }
-        if self.joiner.defers(ts) && !left_out(Canary::OldWriteFresh) {
+        if self.joiner.defers(ts) && !makes(Canary::OldWriteFresh) {
             self.joiner.defer(from, round, ts, blocks, payload);
             return;
         }
@@ -140,7 +137,7 @@ impl Replica {
 
     /// Members that owe acknowledgements for too long (R20), while this copy's own disk has done its part: if that hangs, too, the fault may be here.
     pub fn overdue(&self) -> Slots {
-        if left_out(Canary::NoOverdue) {
+        if makes(Canary::NoOverdue) {
             return Slots::NONE;
         }
         let is_old = |round: &&Round| self.ticks.saturating_sub(round.since) > OVERDUE_TICKS;

@@ -169,7 +169,7 @@ fn node_id(index: usize) -> NodeId {
 
 impl World {
     pub fn new(seed: u64, copies: usize, canary: Option<Canary>) -> World {
-        crate::canary::leave_out(canary);
+        crate::canary::make(canary);
         let mut rng = Rng::new(seed);
         let members: Vec<(NodeId, Incarnation)> =
             (0..copies).map(|index| (node_id(index), Incarnation(1))).collect();

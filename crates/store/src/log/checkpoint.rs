@@ -12,13 +12,13 @@ use base::Buf;
 use rt::{DiskError, Durability, join_all};
 
 use super::announce::NewRoot;
-use super::canary::{Canary, makes};
 use super::leaf::{self, LEAF_BLOCKS, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, Spots};
 use super::place::{Place, SLOT_BYTES, Spot, Stored};
 use super::root::Root;
 use super::segment::{Kind, Open, SLOT_GRAINS};
 use super::state::LeafPlace;
 use super::{Inner, Phase, Request, Running};
+use crate::canary::{Canary, makes};
 
 /// Leaves that are merged at a time, and read at once: 150 KiB.
 const STEP_LEAVES: usize = 32;

@@ -10,11 +10,11 @@ use base::{Buf, Chain};
 use rt::join_all;
 
 use super::append::Survivor;
-use super::canary::{Canary, makes};
 use super::place::{Place, SLOT_BYTES};
 use super::record::{DATA_SLOTS_MAX, Head, Stream, What, reveal};
 use super::segment::{Kind, Used};
 use super::{Inner, Running};
+use crate::canary::{Canary, makes};
 
 /// Slots that a step reads: 1 MiB. Each step waits for the disk twice, and a cleaner must not spend its time
 /// on that.

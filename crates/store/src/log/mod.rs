@@ -16,7 +16,6 @@
 
 mod announce;
 mod append;
-mod canary;
 mod changes;
 #[cfg(test)]
 pub(crate) mod check;

@@ -12,7 +12,6 @@ use std::time::Duration;
 use base::{Buf, crc32c};
 use rt::DiskError;
 
-use super::canary::{Canary, makes};
 use super::checkpoint::CheckpointError;
 use super::place::{Place, SLOT_BYTES};
 use super::record::{DATA_SLOTS_MAX, Entry, Head, What, reveal};
@@ -20,6 +19,7 @@ use super::root::{Replay, Root};
 use super::segment::{Kind, Segments, Used, Zone};
 use super::state::State;
 use super::{Inner, Running};
+use crate::canary::{Canary, makes};
 
 /// Bytes that are read of a segment at once; more than a record has.
 const WINDOW_BYTES: usize = 1 << 20;

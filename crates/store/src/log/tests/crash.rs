@@ -10,7 +10,7 @@ use base::Rng;
 use rt::sim::{Recording, Subsets, for_each_cut};
 
 use super::*;
-use crate::log::canary::{Canary, MADE};
+use crate::canary::{Canary, make};
 
 const BLOCKS: u64 = 120;
 
@@ -156,7 +156,7 @@ fn canaries_are_found() {
         Canary::TakeWithoutChecksum,
         Canary::MoveWithoutLooking,
     ] {
-        MADE.set(Some(canary));
+        make(Some(canary));
         let found = (0..40).any(|seed| {
             // A log that is broken so may as well run into an assertion of its own.
             let Ok((recording, history, [id])) = std::panic::catch_unwind(|| record(seed, 200)) else {
@@ -174,7 +174,7 @@ fn canaries_are_found() {
             });
             wrong.is_some()
         });
-        MADE.set(None);
+        make(None);
         assert!(found, "{canary:?} is not noticed");
     }
 }

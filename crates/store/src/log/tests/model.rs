@@ -10,7 +10,7 @@ use base::Rng;
 use rt::sim::DiskLatency;
 
 use super::*;
-use crate::log::canary::{Canary, MADE};
+use crate::canary::{Canary, make};
 
 const SECTOR: u64 = 512;
 
@@ -344,9 +344,9 @@ fn equal_to_the_obvious_version() {
 /// from.
 #[test]
 fn moves_that_come_late_are_noticed() {
-    MADE.set(Some(Canary::MoveLate));
+    make(Some(Canary::MoveLate));
     let found = (0..100).find(|seed| std::panic::catch_unwind(|| run(*seed)).is_err());
-    MADE.set(None);
+    make(None);
     println!("seed {found:?}");
     assert!(found.is_some());
 }
