@@ -35,7 +35,7 @@ pub struct SyncId(pub u64);
 pub struct LostBlocks {
     /// Which.
     pub blocks: Blocks,
-    /// The copies that hold them, and whose disks did not read them: what they hold is not lost.
+    /// The copies that hold them, and whose disks did not read them: these do not note them as lost.
     pub holders: Slots,
 }
 
@@ -116,7 +116,7 @@ pub enum Message {
         known: Vec<(Blocks, Timestamp)>,
         /// Writes of this epoch that are under way in it: the payload says nothing there, and the receiver gets them as any member does.
         moving: Vec<(Blocks, Timestamp)>,
-        /// Blocks of it that no copy in sync can read, in order and apart: the payload says nothing there,
+        /// Blocks of it that no copy in sync can read, in order: the payload says nothing there,
         /// either (R27).
         lost: Vec<LostBlocks>,
         /// The sender's bits for third copies (R17).

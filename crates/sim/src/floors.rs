@@ -58,6 +58,11 @@ const DONE: &[(&str, u64)] = &[
     ("fault of a second disk", 8),
     ("clock that leaps too far", 3),
     ("machine set back told at once", 2),
+    ("read of a host that is not harmed", 15),
+    ("write of a host that is not harmed", 15),
+    ("disk replaced", 8),
+    ("pool opened anew", 15),
+    ("machine set back noticed", 3),
     ("fork", 5),
     ("fork settled", 5),
     ("node that continues alone looked at", 500),
@@ -83,10 +88,15 @@ const FAULTS: &[(Fault, u64)] = &[
     (Fault::ReadError, 50),
     (Fault::FlushError, 1),
     (Fault::DiskFull, 30),
+    (Fault::DeadDisk, 50),
     (Fault::Corruption, 10),
     (Fault::LostWrite, 10),
     (Fault::MisdirectedWrite, 10),
 ];
+
+/// What never happens to whole nodes: what they send is taken, or the connection is broken.
+#[cfg(test)]
+const NO_FAULTS: &[Fault] = &[Fault::ConnectionTimeout];
 
 /// What happened less often in a default run than it must, a line each.
 pub fn missed(counts: &BTreeMap<&'static str, u64>, faults: &FaultCounts) -> Vec<String> {
@@ -102,6 +112,14 @@ pub fn missed(counts: &BTreeMap<&'static str, u64>, faults: &FaultCounts) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_fault_has_a_floor_or_never_happens() {
+        for fault in Fault::ALL {
+            let has_floor = FAULTS.iter().any(|(other, _)| *other == fault);
+            assert!(has_floor != NO_FAULTS.contains(&fault), "{fault}");
+        }
+    }
 
     #[test]
     fn what_hardly_happens_is_named() {

@@ -32,7 +32,7 @@ const _: () = assert!(HEADER_BYTES + LOST_UNITS_MAX * 8 == SECTOR as usize, "a l
 const _: () = assert!(LOST_UNIT / SECTOR == u8::BITS as u64, "a bit a sector");
 
 /// By number, the units that have lost sectors or held ones.
-type Units = BTreeMap<u64, Unit>;
+pub(crate) type Units = BTreeMap<u64, Unit>;
 
 /// What a list says of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) struct Unit {
     lost: u8,
     /// A bit for each sector that is held. None is lost as well.
     held: u8,
-    /// A bit for the slot of each copy that holds all lost sectors, and whose disk did not read them.
+    /// By slot a bit, of four, for each copy that holds all lost sectors, and whose disk did not read them.
     holders: u8,
 }
 
@@ -80,17 +80,16 @@ impl Lost {
         })
     }
 
-    /// Whether some of the range is lost or held.
-    pub fn names_some_of(&self, range: &Range<u64>) -> bool {
-        let is_named = |units: &Units| {
+    /// Whether some of the range is held.
+    pub fn holds_some_of(&self, range: &Range<u64>) -> bool {
+        let is_held = |units: &Units| {
             let mut touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
-            touched.any(|(unit, said)| (said.lost | said.held) & mask_of(*unit, range) != 0).then_some(())
+            touched.any(|(unit, said)| said.held & mask_of(*unit, range) != 0).then_some(())
         };
-        self.with(is_named).is_some()
+        self.with(is_held).is_some()
     }
 
-    /// The slots of the copies that hold what is lost in the range, a bit each. All of it that is lost, or
-    /// none does.
+    /// By slot a bit for each copy that holds all of the range that is lost.
     pub fn holders(&self, range: &Range<u64>) -> u8 {
         let holders = self.with(|units| {
             let touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
@@ -133,65 +132,84 @@ impl Lost {
     }
 
     /// Lists the range as lost, too; the copies in `holders` hold it. With `keeps_held`: but for what is held
-    /// here. `false`: there is no room for it, and nothing has changed. The caller holds [`Lost::change`]
-    /// until the disk has that, too.
-    pub fn add(&self, range: &Range<u64>, holders: u8, keeps_held: bool) -> bool {
+    /// here. Returns what is lost now and was not before; `None`: there is no room for it, and nothing has
+    /// changed. The caller holds [`Lost::change`] until the disk has that, too.
+    pub fn add(
+        &self,
+        range: &Range<u64>,
+        holders: u8,
+        keeps_held: bool,
+    ) -> Option<Vec<(ByteOffset, ByteLen)>> {
         let mut known = self.units.borrow_mut();
         let mut units = known.clone().unwrap_or_default();
+        let mut added = Vec::new();
         for unit in range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT) {
-            let said = units.entry(unit).or_default();
+            let said = units.get(&unit).copied().unwrap_or_default();
             let mask = mask_of(unit, range) & if keeps_held { !said.held } else { u8::MAX };
-            // One set for all of the unit: who does not hold all of it counts as holding none.
+            if mask == 0 {
+                continue;
+            }
+            for sector in (0..8).filter(|sector| mask & !said.lost & 1 << sector != 0) {
+                join(&mut added, unit * LOST_UNIT + sector * SECTOR, SECTOR);
+            }
+            // One set for all of the unit: a copy counts only if it holds all of that.
             let is_all = said.lost & !mask == 0;
-            said.holders = if is_all { holders } else { said.holders & holders };
-            said.lost |= mask;
-            said.held &= !mask;
+            let holders = if is_all { holders } else { said.holders & holders };
+            units.insert(unit, Unit { lost: said.lost | mask, held: said.held & !mask, holders });
         }
-        units.retain(|_, said| said.lost | said.held != 0);
         // What is held is noted as long as there is room.
         while units.len() > LOST_UNITS_MAX {
-            let Some(held) = units.iter().find(|(_, said)| said.lost == 0).map(|(unit, _)| *unit) else {
-                return false;
-            };
+            let held = units.iter().find(|(_, said)| said.lost == 0).map(|(unit, _)| *unit)?;
             units.remove(&held);
         }
         *known = Some(units);
-        true
+        Some(added)
     }
 
-    /// Lists the range as held, too, where it is not lost and there is room. The caller holds
-    /// [`Lost::change`] until the disk has that, too.
-    pub fn hold(&self, range: &Range<u64>) {
+    /// Lists the ranges as held, too, where they are not lost: in the place of older ones if there is no more
+    /// room. Says whether that changed the list. The caller holds [`Lost::change`] until the disk has it.
+    pub fn hold(&self, ranges: impl Iterator<Item = Range<u64>> + Clone) -> bool {
         let mut known = self.units.borrow_mut();
         let units = known.get_or_insert_default();
-        for unit in range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT) {
-            if units.len() < LOST_UNITS_MAX || units.contains_key(&unit) {
+        let before = units.clone();
+        for range in ranges.clone() {
+            for unit in range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT) {
+                let is_wanted = |unit: u64| ranges.clone().any(|range| mask_of(unit, &range) != 0);
+                let mut old = units.iter().filter(|(unit, said)| said.lost == 0 && !is_wanted(**unit));
+                let old = old.next().map(|(unit, _)| *unit);
+                if units.len() >= LOST_UNITS_MAX && !units.contains_key(&unit) {
+                    let Some(old) = old else { continue };
+                    units.remove(&old);
+                }
                 let said = units.entry(unit).or_default();
-                said.held |= mask_of(unit, range) & !said.lost;
+                said.held |= mask_of(unit, &range) & !said.lost;
             }
         }
+        *units != before
     }
 
-    /// The list without the range. The caller holds [`Lost::change`], writes it, and then has it count.
+    /// The list without what is lost of the range. The caller holds [`Lost::change`], writes it, and then has
+    /// it count. So it is with the others.
     pub fn without(&self, range: &Range<u64>) -> Units {
+        self.changed_in(range, |said, mask| said.lost &= !mask)
+    }
+
+    /// The list without what is held of the range.
+    pub fn without_held(&self, range: &Range<u64>) -> Units {
+        self.changed_in(range, |said, mask| said.held &= !mask)
+    }
+
+    /// The list of what is lost, without a word of who holds anything.
+    pub fn unheld(&self) -> Units {
+        self.changed_in(&(0..u64::MAX), |said, _| (said.held, said.holders) = (0, 0))
+    }
+
+    fn changed_in(&self, range: &Range<u64>, change: impl Fn(&mut Unit, u8)) -> Units {
         let mut units = self.units.borrow().clone().unwrap_or_default();
-        for unit in range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT) {
-            if let Some(said) = units.get_mut(&unit) {
-                said.lost &= !mask_of(unit, range);
-                said.held &= !mask_of(unit, range);
-            }
-        }
+        let touched = units.range_mut(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
+        touched.for_each(|(unit, said)| change(said, mask_of(*unit, range)));
         units.retain(|_, said| said.lost | said.held != 0);
         units
-    }
-
-    /// The list without anything that is held; `None` if nothing is.
-    pub fn without_held(&self) -> Option<Units> {
-        let mut units = self.units.borrow().clone()?;
-        let holds_some = units.values().any(|said| said.held != 0);
-        units.values_mut().for_each(|said| said.held = 0);
-        units.retain(|_, said| said.lost != 0);
-        holds_some.then_some(units)
     }
 
     /// The list is that from now on: the disk has it.
@@ -227,8 +245,8 @@ pub(crate) fn encode(units: &Units) -> [u8; MAP_PAGE_BYTES] {
     page[..8].copy_from_slice(&MAGIC);
     page[8..CRC_AT].copy_from_slice(&(units.len() as u32).to_le_bytes());
     for (entry, (unit, said)) in page[HEADER_BYTES..].chunks_exact_mut(8).zip(units) {
-        let bits = u32::from_le_bytes([said.lost, said.held, said.holders, 0]);
-        entry.copy_from_slice(&(unit << 24 | u64::from(bits)).to_le_bytes());
+        let bits = u32::from_le_bytes([said.lost, said.held, said.holders & 0xf, 0]);
+        entry.copy_from_slice(&(unit << 20 | u64::from(bits)).to_le_bytes());
     }
     let crc = checksum(&page);
     page[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
@@ -248,7 +266,7 @@ fn decode(page: &[u8; MAP_PAGE_BYTES]) -> Option<Units> {
     let entries = page[HEADER_BYTES..].chunks_exact(8).take(count);
     let entry = |bytes: &[u8]| {
         let entry = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        (entry >> 24, Unit { lost: bytes[0], held: bytes[1], holders: bytes[2] })
+        (entry >> 20, Unit { lost: bytes[0], held: bytes[1], holders: bytes[2] & 0xf })
     };
     Some(entries.map(entry).collect())
 }
@@ -262,12 +280,14 @@ fn checksum(page: &[u8; MAP_PAGE_BYTES]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     fn list(ranges: &[Range<u64>]) -> Lost {
         let lost = Lost::default();
         assert!(lost.load(&[0; MAP_PAGE_BYTES]));
-        ranges.iter().for_each(|range| assert!(lost.add(range, 0b10, false)));
+        ranges.iter().for_each(|range| assert!(lost.add(range, 0b10, false).is_some()));
         lost
     }
 
@@ -276,7 +296,7 @@ mod tests {
         let lost = list(&[4096..8192, 9216..9728]);
         let page = lost.page();
         assert_eq!(page[..12], *b"URSALOST\x02\0\0\0");
-        assert_eq!(page[16..32], [0xff, 0, 2, 1, 0, 0, 0, 0, 0b100, 0, 2, 2, 0, 0, 0, 0]);
+        assert_eq!(page[16..32], [0xff, 0, 0x12, 0, 0, 0, 0, 0, 0b100, 0, 0x22, 0, 0, 0, 0, 0]);
         assert!(page[32..].iter().all(|byte| *byte == 0));
         let again = Lost::default();
         assert!(again.load(&page));
@@ -324,55 +344,68 @@ mod tests {
             (0..count).map(|unit| unit * LOST_UNIT..unit * LOST_UNIT + SECTOR).collect::<Vec<_>>()
         };
         let lost = list(&all(LOST_UNITS_MAX as u64));
-        assert!(!lost.add(&(1 << 30..(1 << 30) + SECTOR), 0, false));
-        assert!(lost.add(&(0..LOST_UNIT), 0, false));
+        assert!(lost.add(&(1 << 30..(1 << 30) + SECTOR), 0, false).is_none());
+        assert!(lost.add(&(0..LOST_UNIT), 0, false).is_some());
         let again = Lost::default();
         assert!(again.load(&lost.page()));
         assert_eq!(again.ranges(), lost.ranges());
     }
 
     #[test]
+    fn the_last_block_of_the_largest_slice_has_its_number() {
+        let last = (1 << 56) - SECTOR..1 << 56;
+        let again = Lost::default();
+        assert!(again.load(&list(std::slice::from_ref(&last)).page()));
+        assert_eq!(again.ranges(), [(ByteOffset(last.start), ByteLen(SECTOR))]);
+    }
+
+    #[test]
     fn what_is_held_is_kept_until_it_is_written() {
         let lost = list(&[]);
-        assert!(lost.add(&(0..512), 0b10, false));
-        lost.hold(&(0..8192));
-        assert!(lost.first_in(&(512..8192)).is_none() && lost.names_some_of(&(8191..8192)));
-        assert_eq!(lost.page()[16..32], [1, 0xfe, 2, 0, 0, 0, 0, 0, 0, 0xff, 0, 1, 0, 0, 0, 0]);
+        assert!(lost.add(&(0..512), 0b10, false).is_some());
+        assert!(lost.hold(iter::once(0..8192)) && !lost.hold(iter::once(0..8192)));
+        assert!(lost.first_in(&(512..8192)).is_none() && lost.holds_some_of(&(8191..8192)));
+        assert_eq!(lost.page()[16..32], [1, 0xfe, 2, 0, 0, 0, 0, 0, 0, 0xff, 0x10, 0, 0, 0, 0, 0]);
         let again = Lost::default();
         assert!(again.load(&lost.page()));
         // Another copy says that it is lost, which holds it here; and one that got it from elsewhere.
-        assert!(again.add(&(4096..8192), 0b1, true) && again.first_in(&(4096..8192)).is_none());
-        assert!(again.add(&(4096..4608), 0b100, false));
-        assert_eq!(again.first_in(&(0..8192)).zip(again.first_in(&(4096..8192))), Some((0, 4096)));
-        again.set(again.without(&(4608..8192)));
-        assert!(!again.names_some_of(&(4608..8192)));
-        again.set(again.without_held().unwrap());
-        assert!(!again.names_some_of(&(512..4096)) && again.without_held().is_none());
+        assert_eq!(again.add(&(4096..8192), 0b1, true), Some(vec![]));
+        assert_eq!(again.add(&(0..4608), 0b100, false), Some(vec![(ByteOffset(512), ByteLen(4096))]));
+        assert!(again.holds_some_of(&(4608..8192)) && !again.holds_some_of(&(0..4608)));
+        again.set(again.without_held(&(4608..8192)));
+        assert!(!again.holds_some_of(&(4608..8192)) && again.first_in(&(4096..8192)) == Some(4096));
+        assert!(again.hold(iter::once(8192..12288)));
+        again.set(again.unheld());
+        assert!(!again.holds_some_of(&(8192..12288)));
+        assert_eq!((again.first_in(&(0..8192)), again.holders(&(0..8192))), (Some(0), 0));
     }
 
     #[test]
     fn a_copy_holds_all_that_is_lost_of_a_unit_or_none() {
         let lost = list(&[]);
-        assert!(lost.add(&(0..512), 0b10, false));
+        assert!(lost.add(&(0..512), 0b10, false).is_some());
         assert_eq!(lost.holders(&(0..4096)), 0b10);
-        assert!(lost.add(&(512..1024), 0b110, false));
+        assert!(lost.add(&(512..1024), 0b110, false).is_some());
         assert_eq!(lost.holders(&(512..1024)), 0b10);
-        assert!(lost.add(&(0..4096), 0b100, false));
+        assert!(lost.hold(iter::once(1024..1536)));
+        assert_eq!(lost.add(&(1024..1536), 0b1, true), Some(vec![]));
+        assert_eq!(lost.holders(&(0..4096)), 0b10, "nothing more is lost");
+        assert!(lost.add(&(0..4096), 0b100, false).is_some());
         assert_eq!((lost.holders(&(0..4096)), lost.holders(&(4096..8192))), (0b100, 0));
     }
 
     #[test]
-    fn what_is_lost_takes_the_room_of_what_is_held() {
+    fn what_is_held_gives_way_to_what_is_lost_and_to_what_is_held_later() {
         let lost = list(&[]);
-        for unit in 0..LOST_UNITS_MAX as u64 + 1 {
-            lost.hold(&(unit * LOST_UNIT..(unit + 1) * LOST_UNIT));
-        }
-        let last = LOST_UNITS_MAX as u64 * LOST_UNIT;
-        assert!(!lost.names_some_of(&(last..last + LOST_UNIT)));
-        for unit in 0..LOST_UNITS_MAX as u64 {
-            assert!(lost.add(&(last + unit * LOST_UNIT..last + unit * LOST_UNIT + SECTOR), 0, false));
-        }
-        assert!(!lost.names_some_of(&(0..last)));
-        assert!(!lost.add(&(0..SECTOR), 0, false));
+        let unit = |unit: u64| unit * LOST_UNIT..(unit + 1) * LOST_UNIT;
+        let last = LOST_UNITS_MAX as u64;
+        assert!(lost.hold((0..last).map(unit)) && lost.hold(iter::once(unit(last))));
+        assert!(!lost.holds_some_of(&unit(0)) && lost.holds_some_of(&unit(last)));
+        assert!(
+            (last..2 * last)
+                .all(|unit| { lost.add(&(unit * LOST_UNIT..unit * LOST_UNIT + SECTOR), 0, false).is_some() })
+        );
+        assert!(!lost.holds_some_of(&(0..last * LOST_UNIT)));
+        assert!(lost.add(&unit(0), 0, false).is_none() && !lost.hold(iter::once(unit(0))));
     }
 }

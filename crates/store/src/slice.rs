@@ -233,7 +233,8 @@ impl Slice {
         }
     }
 
-    /// Writes `data` at `offset`.
+    /// Writes `data` at `offset`. What the copy holds there ([`Slice::hold`]) is forgotten before, and what is
+    /// lost there is not any more afterwards, so that neither is ever said of what may be half written.
     ///
     /// # Errors
     /// All of [`SliceError`] that layouts say. [`SliceError::Unreadable`]: a part of that block was to be
@@ -248,7 +249,8 @@ impl Slice {
         let len = ByteLen(data.len() as u64);
         self.check(offset, len);
         self.know_lost().await?;
-        let finds = self.lost.names_some_of(&(offset.0..offset.0 + len.0));
+        self.end_hold(offset, len).await?;
+        let finds = self.has_lost_in(offset, len);
         let durability = if finds { Durability::Durable } else { durability };
         match &self.layout {
             Layout::Thick(slice) => slice.write(offset, data, durability).await?,
@@ -285,7 +287,8 @@ impl Slice {
         let len = ByteLen(data.len() as u64);
         self.check(offset, len);
         self.know_lost().await?;
-        let finds = self.lost.names_some_of(&(offset.0..offset.0 + len.0));
+        self.end_hold(offset, len).await?;
+        let finds = self.has_lost_in(offset, len);
         match &self.layout {
             Layout::Thick(slice) => slice.rewrite(offset, data).await?,
             Layout::Log(slice) => slice.rewrite(offset, data).await?,
@@ -335,7 +338,8 @@ impl Slice {
     pub async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
         self.know_lost().await?;
-        let finds = self.lost.names_some_of(&(offset.0..offset.0 + len.0));
+        self.end_hold(offset, len).await?;
+        let finds = self.has_lost_in(offset, len);
         match &self.layout {
             Layout::Thick(slice) => slice.zero(offset, len).await?,
             Layout::Log(slice) => slice.zero(offset, len).await?,
@@ -401,7 +405,8 @@ impl Slice {
     /// Notes durably that the range is lost: what the disk holds there is not what the slice holds. It is so
     /// until all of it has been written. `holders`: by slot a bit for each copy that holds it, and whose disk
     /// did not read it. `keeps_held`: this is one of them, so what it noted by [`Slice::hold`] is not lost.
-    /// `false`: the list is full ([`crate::LOST_UNITS_MAX`]), and nothing has changed.
+    /// Returns what is lost now and was not before; `None`: the list is full ([`crate::LOST_UNITS_MAX`]), and
+    /// nothing has changed.
     ///
     /// # Errors
     /// As for [`Slice::read_map_page`] and [`Slice::write_map_page`].
@@ -414,20 +419,20 @@ impl Slice {
         len: ByteLen,
         holders: u8,
         keeps_held: bool,
-    ) -> Result<bool, SliceError> {
+    ) -> Result<Option<Vec<(ByteOffset, ByteLen)>>, SliceError> {
         self.check(offset, len);
         assert!(self.map_pages() > 0, "only a copy loses blocks");
         self.know_lost().await?;
         let _change = self.lost.change().await;
-        if !self.lost.add(&(offset.0..offset.0 + len.0), holders, keeps_held) {
-            return Ok(false);
+        let added = self.lost.add(&(offset.0..offset.0 + len.0), holders, keeps_held);
+        if added.is_some() {
+            self.write_lost(&self.lost.page()).await?;
         }
-        self.write_lost(&self.lost.page()).await?;
-        Ok(true)
+        Ok(added)
     }
 
     /// Notes durably that this copy holds these ranges, which its disk did not read: others are about to note
-    /// them as lost. It is so until they are written. What there is no room for is left out.
+    /// them as lost. It is so until they are written, or until there is no more room for that.
     ///
     /// # Errors
     /// As for [`Slice::lose`].
@@ -437,26 +442,31 @@ impl Slice {
     pub async fn hold(&self, ranges: &[(ByteOffset, ByteLen)]) -> Result<(), SliceError> {
         assert!(self.map_pages() > 0, "only a copy has others");
         self.know_lost().await?;
-        let _change = self.lost.change().await;
-        for (offset, len) in ranges {
-            self.check(*offset, *len);
-            self.lost.hold(&(offset.0..offset.0 + len.0));
+        ranges.iter().for_each(|(offset, len)| self.check(*offset, *len));
+        if let Layout::Log(slice) = &self.layout {
+            // Else a record that the disk does not read might count as not written after a crash: the older
+            // block would be there again.
+            slice.merge_all().await?;
         }
-        self.write_lost(&self.lost.page()).await
+        let _change = self.lost.change().await;
+        if self.lost.hold(ranges.iter().map(|(offset, len)| offset.0..offset.0 + len.0)) {
+            self.write_lost(&self.lost.page()).await?;
+        }
+        Ok(())
     }
 
-    /// Forgets what was noted by [`Slice::hold`], durably: what this copy holds is worth nothing.
+    /// Forgets what this copy holds, and who holds what is lost, durably: what it has is of another past than
+    /// what others have.
     ///
     /// # Errors
     /// As for [`Slice::lose`].
     pub async fn hold_nothing(&self) -> Result<(), SliceError> {
+        if self.map_pages() == 0 {
+            return Ok(());
+        }
         self.know_lost().await?;
         let _change = self.lost.change().await;
-        if let Some(left) = self.lost.without_held() {
-            self.write_lost(&lost::encode(&left)).await?;
-            self.lost.set(left);
-        }
-        Ok(())
+        self.set_lost(self.lost.unheld()).await
     }
 
     /// By slot a bit for each copy that holds all that is lost of the range ([`Slice::lose`]).
@@ -506,12 +516,29 @@ impl Slice {
         self.lost.first_in(&range).map_or(Ok(()), |lost| Err(lost_error(lost.max(range.start))))
     }
 
-    /// What was lost or held in the range has been written, durably.
+    /// What was lost in the range has been written, durably.
     async fn end_loss(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         let _change = self.lost.change().await;
-        let left = self.lost.without(&(offset.0..offset.0 + len.0));
-        self.write_lost(&lost::encode(&left)).await?;
-        self.lost.set(left);
+        self.set_lost(self.lost.without(&(offset.0..offset.0 + len.0))).await
+    }
+
+    /// The range is about to be written: what the copy holds there will not be what others have lost.
+    async fn end_hold(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        let range = offset.0..offset.0 + len.0;
+        if !self.lost.holds_some_of(&range) {
+            return Ok(());
+        }
+        let _change = self.lost.change().await;
+        self.set_lost(self.lost.without_held(&range)).await
+    }
+
+    /// Writes the list and has it count then. The caller holds [`Lost::change`].
+    async fn set_lost(&self, units: lost::Units) -> Result<(), SliceError> {
+        let page = lost::encode(&units);
+        if page != self.lost.page() {
+            self.write_lost(&page).await?;
+            self.lost.set(units);
+        }
         Ok(())
     }
 

@@ -18,13 +18,17 @@ fn write_through(cluster: &Cluster, index: usize, lba: u64, value: u64) {
 /// One of two copies comes back, and the other one's disk does not read a block that it missed: it comes in
 /// sync without that.
 fn lost_block(seed: u64, kind: VolumeKind, faults: DiskFaults) -> Cluster {
+    lost_at(64, seed, kind, faults)
+}
+
+fn lost_at(lba: u64, seed: u64, kind: VolumeKind, faults: DiskFaults) -> Cluster {
     let cluster = Cluster::new(seed, 2, 2);
     cluster.add_volume(kind, 2);
-    write_through(&cluster, 0, 64, 7);
+    write_through(&cluster, 0, lba, 7);
     cluster.world.crash(cluster.servers[1]);
     cluster.world.run_for(Duration::from_secs(2));
     cluster.write_marked((0..40).map(|n| n * 32));
-    cluster.spoil(0, [64], faults);
+    cluster.spoil(0, [lba], faults);
     cluster.start(1);
     cluster
 }
@@ -178,31 +182,32 @@ fn a_source_that_reads_nothing_of_a_region_gives_nothing_as_lost() {
 #[test]
 fn a_copy_does_not_lose_what_its_own_disk_did_not_read() {
     for kind in [VolumeKind::Thick, VolumeKind::Log] {
-        for reads_before in [true, false] {
-            let cluster = lost_block(1, kind, DiskFaults::default().remapping());
+        // The latter is the last that was written: nothing in a log says that it was durable.
+        for (lba, reads_before) in [(64, true), (64, false), (1248, false)] {
+            let cluster = lost_at(lba, 1, kind, DiskFaults::default().remapping());
             cluster.wait_until_in_sync(0, 2);
             cluster.wait_until_all_serve();
-            resync_holder(&cluster, reads_before);
+            resync_holder(&cluster, lba, reads_before);
             assert_eq!(cluster.lost_blocks(0), []);
             cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
             cluster.world.run_for(Duration::from_secs(8));
             assert_eq!(cluster.lost_blocks(1), []);
             for by in 0..2 {
-                cluster.assert_reads(by, [32, 64, 65, 96]);
+                cluster.assert_reads(by, [lba - 32, lba, lba + 1]);
             }
             assert_eq!(cluster.checksum(0), cluster.checksum(1));
         }
     }
 }
 
-/// Node 0, whose disk did not read block 64, crashes; block 65 is written, and it is in sync again.
-fn resync_holder(cluster: &Cluster, reads_before: bool) {
+/// Node 0, whose disk did not read the block, crashes; the next one is written, and it is in sync again.
+fn resync_holder(cluster: &Cluster, lba: u64, reads_before: bool) {
     if reads_before {
         cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
     }
     cluster.world.crash(cluster.servers[0]);
     cluster.world.run_for(Duration::from_secs(3));
-    write_through(cluster, 1, 65, marked(65));
+    write_through(cluster, 1, lba + 1, marked(lba + 1));
     cluster.start(0);
     cluster.wait_until_in_sync(1, 2);
     cluster.wait_until_all_serve();
@@ -291,4 +296,45 @@ fn a_copy_that_was_set_back_holds_nothing() {
     cluster.wait_until_in_sync(1, 2);
     cluster.wait_until_all_serve();
     assert_eq!(cluster.read_all(0, [32, 64, 96]), [Ok(marked(32)), UNREAD, Ok(marked(96))]);
+}
+
+/// Nor what others say that it holds: it is brought up to date with a list from before it was set back.
+#[test]
+fn a_copy_that_was_set_back_and_accepted_names_no_holder() {
+    let cluster = lost_block(1, VolumeKind::Thick, DiskFaults::default().remapping());
+    let place = cluster.place_of(0, marked(64));
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster.world.crash(cluster.servers[1]);
+    let yesterday = cluster.image(1);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    write_through(&cluster, 0, 64, 8);
+    let faults = || DiskFaults::default().remapping().with_unreadable(place..place + 512);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(3));
+    write_through(&cluster, 0, 65, 9);
+    write_through(&cluster, 0, 64, 9);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults());
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    assert_eq!(cluster.lost_blocks(1), [(1, 64)]);
+    cluster.world.crash(cluster.servers[0]);
+    cluster.world.run_for(Duration::from_secs(3));
+    cluster.world.crash(cluster.servers[1]);
+    cluster.put_back(1, yesterday);
+    cluster.start(1);
+    cluster.world.run_for(Duration::from_secs(5));
+    cluster.control(1, |control| async move { control.accept_older(POOL).await }).unwrap();
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
+    cluster.start(0);
+    cluster.wait_until_in_sync(1, 2);
+    cluster.wait_until_all_serve();
+    for by in 0..2 {
+        let found = cluster.read_all(by, [32, 64, 65]);
+        assert_eq!(found[..2], [Ok(marked(32)), UNREAD], "by node {by}");
+        assert_ne!(found[2], Ok(9), "by node {by}");
+    }
 }

@@ -145,8 +145,9 @@ impl Disk {
 
     fn lose(&mut self, blocks: Blocks, holders: Slots) {
         let keeps = |block: &u64| holders.contains(self.me) && self.held.contains(block);
-        self.lost
-            .extend((blocks.start..blocks.end).filter(|block| !keeps(block)).map(|block| (block, holders)));
+        let lost: Vec<u64> = (blocks.start..blocks.end).filter(|block| !keeps(block)).collect();
+        self.held.retain(|block| !lost.contains(block));
+        self.lost.extend(lost.into_iter().map(|block| (block, holders)));
     }
 
     /// The blocks that are noted as lost, and the copies that hold them.

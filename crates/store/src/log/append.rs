@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{Chain, SharedBuf};
 use rt::sync::oneshot;
@@ -23,6 +24,9 @@ use crate::error::SliceError;
 /// Records of hosts that are under way at once: 20 MiB at most, which keeps a quick disk busy. What comes
 /// meanwhile shares the next one.
 const RECORDS_MAX: usize = 32;
+
+/// A log that has been idle for so long says that its newest records are durable, in a record of its own.
+pub(super) const SAY_AFTER: Duration = Duration::from_secs(1);
 
 /// A record on its way to the disk.
 pub(super) struct Record {
@@ -143,7 +147,7 @@ impl Running {
         let wants_data = self.append.has_data() && bounded && self.may_write_data();
         let room = self.segments.rest(self.segments.hosts);
         let needed = if wants_data { 2 } else { 1 };
-        if !wants_data && !self.append.has_control() {
+        if !wants_data && !self.append.has_control() && !self.append.word {
             return None;
         }
         if room < needed && !self.open_for_hosts(wants_data) {
@@ -161,9 +165,10 @@ impl Running {
         if taken.data_left > 0 {
             taken.take(&mut self.append.data);
         }
-        if taken.entries.is_empty() {
+        if taken.entries.is_empty() && !self.append.word {
             return None;
         }
+        taken.durable |= std::mem::take(&mut self.append.word);
         let blocks = taken.entries.iter().filter(|entry| entry.has_data()).count() as i64;
         if self.is_paced() {
             // More than there is: what comes waits until that is earned, too.
@@ -270,7 +275,7 @@ impl Inner {
             state.append.records -= 1;
             state.append.expected -= blocks;
             if result.is_ok() {
-                state.append.completed(head.sequence, durability == Durability::Durable);
+                state.append.completed(&head, durability == Durability::Durable);
                 state.apply(head.sequence, head.place, &head.entries);
             } else {
                 state.append.is_void(head.sequence);
@@ -285,7 +290,38 @@ impl Inner {
         let result = result.map_err(|error| self.write_failed(&error));
         tickets.into_iter().for_each(|(ticket, items)| ticket.done(items, result));
         self.changed.notify();
+        self.say_durable_soon();
         self.pump();
+    }
+
+    /// Each record says which ones before it are durable; nothing says it of the last ones. If a disk did not
+    /// read these after a crash they would count as not written, and older blocks would be there again. So a
+    /// log that has nothing else to write writes that.
+    fn say_durable_soon(self: &Rc<Inner>) {
+        {
+            let append = &mut self.state.borrow_mut().append;
+            if append.saying || !append.is_unsaid() {
+                return;
+            }
+            append.saying = true;
+        }
+        let inner = Rc::downgrade(self);
+        rt::spawn(async move {
+            rt::sleep(SAY_AFTER).await;
+            let Some(inner) = inner.upgrade() else { return };
+            let is_idle = {
+                let append = &mut inner.state.borrow_mut().append;
+                append.saying = false;
+                append.word = append.is_idle() && append.is_unsaid();
+                append.is_idle()
+            };
+            if is_idle {
+                inner.pump();
+            } else {
+                inner.say_durable_soon();
+            }
+        })
+        .detach();
     }
 
     /// Makes one record of what the cleaner moves. The segment has room for it.
@@ -310,7 +346,7 @@ impl Inner {
         {
             let mut state = self.state.borrow_mut();
             if result.is_ok() {
-                state.append.completed(head.sequence, false);
+                state.append.completed(&head, false);
                 state.apply(head.sequence, head.place, &head.entries);
             } else {
                 state.append.is_void(head.sequence);
@@ -350,7 +386,7 @@ impl Inner {
     }
 
     /// Makes all records that have completed durable.
-    pub(super) async fn flush(&self) -> Result<(), SliceError> {
+    pub(super) async fn flush(self: &Rc<Inner>) -> Result<(), SliceError> {
         if self.phase.get() == Phase::Failed {
             return Err(SliceError::Offline);
         }
@@ -366,6 +402,7 @@ impl Inner {
             }
         }
         self.state.borrow_mut().append.end_flush(flush);
+        self.say_durable_soon();
         Ok(())
     }
 }

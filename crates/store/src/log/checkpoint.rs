@@ -183,7 +183,7 @@ impl Inner {
         Ok(new)
     }
 
-    async fn flush_all(&self) -> Result<(), CheckpointError> {
+    async fn flush_all(self: &Rc<Inner>) -> Result<(), CheckpointError> {
         // What is known to be durable is told by the records that come.
         self.flush().await.map_err(|_| DiskError::Latched.into())
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use base::SharedBuf;
 use rt::sync::Sender;
 
-use super::record::{Entry, What};
+use super::record::{Entry, Head, What};
 use crate::error::SliceError;
 
 /// Requests that wait for a record.
@@ -80,6 +80,12 @@ pub(super) struct Append {
     pub(super) flushes: u64,
     /// Blocks with data that were admitted, and whose records have not completed.
     pub(super) expected: u64,
+    /// Every record of a smaller number is known to be durable by what is durable itself: a head or a root.
+    pub(super) said: u64,
+    /// A task waits to have a record say more.
+    pub(super) saying: bool,
+    /// The next record is made for what its head says, whether anything waits or not.
+    pub(super) word: bool,
 }
 
 impl Append {
@@ -98,6 +104,7 @@ impl Append {
 
     /// A root covers all records below `sequence`.
     pub(super) fn rooted(&mut self, sequence: u64) {
+        self.said = self.said.max(sequence);
         self.void.retain(|void| *void >= sequence);
     }
 
@@ -120,6 +127,11 @@ impl Append {
         oldest.flatten().copied().min().unwrap_or(self.next)
     }
 
+    /// Whether records are known to be durable, and a recovery would not know it.
+    pub(super) fn is_unsaid(&self) -> bool {
+        self.durable_below() > self.said
+    }
+
     /// A flush begins: it covers the records that have completed.
     pub(super) fn begin_flush(&mut self) -> u64 {
         self.flushes += 1;
@@ -140,11 +152,16 @@ impl Append {
     }
 
     /// A record has completed.
-    pub(super) fn completed(&mut self, sequence: u64, durable: bool) {
+    pub(super) fn completed(&mut self, head: &Head, durable: bool) {
+        let sequence = head.sequence;
         self.in_flight.remove(&sequence);
         if !durable {
             self.unsure = Some(self.unsure.map_or(sequence, |unsure| unsure.min(sequence)));
+            return;
         }
+        // One without entries is missed by nobody.
+        let itself = u64::from(head.entries.is_empty() && head.durable_below == sequence);
+        self.said = self.said.max(head.durable_below + itself);
     }
 }
 

@@ -237,6 +237,12 @@ impl LogSlice {
         self.log.inner.flush().await
     }
 
+    /// Brings all that has been written into the map, so that no recovery has to find its records.
+    pub(crate) async fn merge_all(&self) -> Result<(), SliceError> {
+        self.ready().await?;
+        self.log.inner.merge_all().await
+    }
+
     pub(crate) fn is_offline(&self) -> bool {
         self.log.inner.is_offline()
     }

@@ -308,6 +308,16 @@ impl Inner {
         self.changed.until(|| self.state.borrow().checkpoints > before || !self.goes_on()).await;
     }
 
+    /// Has all records merged that have completed by now. One checkpoint that is under way may have begun
+    /// before they did.
+    pub(super) async fn merge_all(self: &Rc<Inner>) -> Result<(), SliceError> {
+        let checkpoints = if self.state.borrow().checkpointing { 2 } else { 1 };
+        for _ in 0..checkpoints {
+            self.wait_for_checkpoint().await;
+        }
+        if self.goes_on() { Ok(()) } else { Err(SliceError::Offline) }
+    }
+
     /// Starts what is wanted: a checkpoint, a zone, the cleaner, records.
     pub(super) fn tend(self: &Rc<Inner>) {
         if !self.goes_on() {

@@ -360,9 +360,9 @@ fn what_is_lost_cannot_be_read_until_it_is_written() {
             assert_eq!(slice.read_map_page(0).await.unwrap(), [0; 4096]);
             write(&slice, 0, 7, 64 << 10).await.unwrap();
             slice.flush().await.unwrap();
-            assert!(slice.lose(ByteOffset(8192), ByteLen(4096), 0, false).await.unwrap());
-            assert!(slice.lose(ByteOffset(20480 + 512), ByteLen(512), 0, false).await.unwrap());
-            assert!(slice.lose(ByteOffset(512 << 10), ByteLen(8192), 0, false).await.unwrap());
+            assert!(slice.lose(ByteOffset(8192), ByteLen(4096), 0, false).await.unwrap().is_some());
+            assert!(slice.lose(ByteOffset(20480 + 512), ByteLen(512), 0, false).await.unwrap().is_some());
+            assert!(slice.lose(ByteOffset(512 << 10), ByteLen(8192), 0, false).await.unwrap().is_some());
             slice.write_map_page(0, &page_of(0, 0)).await.unwrap();
         });
         world.crash(node);
@@ -426,7 +426,7 @@ fn a_damaged_list_of_lost_blocks_keeps_all_from_being_read() {
         let pool = Pool::create(existing(1), creating()).await.unwrap();
         pool.create_volume(VolumeSpec { slices: Some(1), ..copy("mail", MIB) }).await.unwrap();
         let volume = Volume::open(&pool, ID);
-        assert!(volume.slices[0].lose(ByteOffset(8192), ByteLen(4096), 0, false).await.unwrap());
+        assert!(volume.slices[0].lose(ByteOffset(8192), ByteLen(4096), 0, false).await.unwrap().is_some());
     });
     let mut image = world.disk_image(node, path(0));
     let mut start = [0; 8];

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use base::{Buf, ByteLen, ByteOffset, Chain, Instant};
 use replica::{
-    Apply, DiskFailed, Geometry, LOST_UNIT, LOST_UNITS_MAX, LostBlocks, LostUnits, Payload, RegionRead, Slots,
+    Apply, DiskFailed, Geometry, LOST_UNIT, LOST_UNITS_MAX, LostBlocks, LostUnits, Payload, RegionRead, Slot,
+    Slots,
 };
 use store::{BadBlock, ReadFailure, SliceError};
 
@@ -30,6 +31,7 @@ const ASK_AGAIN_MAX: Duration = Duration::from_secs(60);
 
 const _: () = assert!(LOST_UNITS_MAX as usize == store::LOST_UNITS_MAX, "a copy is given what it can note");
 const _: () = assert!(LOST_UNIT == store::LOST_UNIT);
+const _: () = assert!(Slot::MAX <= 4, "the list has four bits for holders");
 
 /// When a copy asks others for what is lost here.
 pub(super) struct LooksForLost {
@@ -46,7 +48,7 @@ impl Default for LooksForLost {
 }
 
 impl SliceCopy {
-    /// Notes on the disk that blocks are lost. What this copy holds of them is not.
+    /// Notes on the disk that blocks are lost, but for those that this copy holds.
     pub(super) fn lose(self: &Rc<Self>, apply: &Apply, holders: Slots) {
         let id = apply.id;
         let (offset, len) = self.bytes(apply.blocks);
@@ -54,34 +56,24 @@ impl SliceCopy {
         let copy = Rc::clone(self);
         let work = async move {
             turn.come().await;
-            let before = copy.lost_in(offset, len).1;
             let keeps_held = holders.contains(copy.replica.borrow().me());
             let lose = || copy.layout.lose(offset, len, holders.bits(), keeps_held);
-            if !copy.with_room(lose).await? {
+            let Some(added) = copy.with_room(lose).await? else {
                 tracing::error!(copy = %copy.address, "more blocks are lost than a copy can note: it does not come in sync");
                 return Err(SliceError::Unwritable);
-            }
+            };
             copy.report_lost();
-            let (first, lost) = copy.lost_in(offset, len);
-            if lost > before {
-                note_lost_of_copy(
-                    copy.address.volume,
-                    copy.place_in_volume(first),
-                    ByteLen(lost.0 - before.0),
-                );
+            for (offset, len) in added {
+                note_lost_of_copy(copy.address.volume, copy.place_in_volume(offset), len);
             }
             Ok(())
         };
         self.work(work, move |replica, result| replica.handle_applied(id, result));
     }
 
-    /// Where the first of these bytes is that is lost, and how many are.
-    fn lost_in(&self, offset: ByteOffset, len: ByteLen) -> (ByteOffset, ByteLen) {
-        let clip = |at: u64| at.clamp(offset.0, offset.0 + len.0);
-        let parts = self.layout.lost().into_iter().map(|(at, len)| clip(at.0)..clip(at.0 + len.0));
-        let parts: Vec<Range<u64>> = parts.filter(|part| !part.is_empty()).collect();
-        let first = parts.first().map_or(offset.0, |part| part.start);
-        (ByteOffset(first), ByteLen(parts.iter().map(|part| part.end - part.start).sum()))
+    /// Forgets which blocks this copy holds that others have lost ([`store::Slice::hold_nothing`]).
+    pub async fn hold_nothing(&self) -> Result<(), SliceError> {
+        self.layout.hold_nothing().await
     }
 
     /// Whether some blocks are lost.
@@ -137,8 +129,12 @@ impl SliceCopy {
         if reads_nothing || !found.lost.is_empty() && self.layout.read_map_page(0).await.is_err() {
             return Err(DiskFailed);
         }
-        if !found.held.is_empty() {
-            self.layout.hold(&found.held).await.map_err(|_| DiskFailed)?;
+        if !found.held.is_empty()
+            && let Err(error) = self.layout.hold(&found.held).await
+        {
+            // The joiner need not wait for that: it is told that nobody holds them.
+            tracing::warn!(copy = %self.address, %error, "a copy cannot note blocks that its disk does not read");
+            found.lost.iter_mut().for_each(|lost| lost.holders = Slots::NONE);
         }
         Ok((Payload::Data(found.data), found.lost))
     }

@@ -42,7 +42,7 @@ const FAILING_WITHIN: Duration = Duration::from_secs(3600);
 /// How often a repair begins again that hosts' writes have overtaken.
 const ATTEMPTS_MAX: usize = 5;
 
-/// The same of what is lost: once for the physical block, once for less.
+/// The same of what is lost: once for the physical block, once for what of it is lost.
 const LOST_ATTEMPTS_MAX: usize = 2;
 
 /// The repairs of a slice's copy.
@@ -276,6 +276,13 @@ impl SliceCopy {
         start..(start + unit).min(self.len().0)
     }
 
+    /// What is lost from `start` on, without a gap and up to `end`; at least a block.
+    fn lost_from(&self, start: u64, end: u64) -> Range<u64> {
+        let lost = self.layout.lost().into_iter().map(|(at, len)| at.0..at.0 + len.0);
+        let lost_end = lost.filter(|lost| lost.contains(&start)).map(|lost| lost.end.min(end)).next();
+        start..lost_end.unwrap_or_default().max(start + u64::from(self.block_bytes()))
+    }
+
     /// Writes the block again, and what else cannot be read up to `end`, for nobody who waits.
     pub(in crate::copies) fn repair_soon(self: &Rc<Self>, bad: BadBlock, end: u64) {
         let under_way = &self.repairs.under_way;
@@ -321,6 +328,10 @@ impl SliceCopy {
             ReadFailure::Medium | ReadFailure::Device => (ATTEMPTS_MAX, HOST_WAITS),
         };
         for attempt in 0..attempts {
+            if attempt > 0 && bad.cause == ReadFailure::Lost {
+                // Hosts may write to the rest of the block all the time.
+                range = self.lost_from(bad.offset.0, range.end);
+            }
             let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
             let blocks = self.blocks(offset, len);
             if attempt > 0 {
@@ -338,12 +349,15 @@ impl SliceCopy {
             let data = match self.fetch(range.clone(), within).await {
                 Ok(data) => data,
                 Err(NotFetched::Nowhere) => {
-                    let unit = self.unit_at(bad.offset.0);
+                    let less = match bad.cause {
+                        ReadFailure::Lost => self.lost_from(bad.offset.0, range.end),
+                        ReadFailure::Medium | ReadFailure::Device => self.unit_at(bad.offset.0),
+                    };
                     // If nobody has it, that is so: each further read may take the disk seconds.
-                    if range == unit || !self.replica.borrow().has_others_in_sync() {
+                    if range == less || !self.replica.borrow().has_others_in_sync() {
                         return None;
                     }
-                    range = unit;
+                    range = less;
                     continue;
                 }
                 Err(NotFetched::Later) => continue,

@@ -110,6 +110,41 @@ fn rot_is_told_and_never_returned() {
     }
 }
 
+/// Rot of what was written last, with which a record ends that nothing was written behind: it was durable, so
+/// the block is bad, and not what it was before.
+#[test]
+fn rot_of_the_last_record_does_not_bring_back_what_was_there_before() {
+    for durability in [Durability::Durable, Durability::Cached] {
+        let world = World::new(1);
+        let node = machine(&world, 1, 16 << 20, 1);
+        let id = world.block_on(node, CORE, move || async move {
+            let (_pool, _disks, id, slice) = one_slice(4 << 20).await;
+            write(&slice, 7, 1, Durability::Durable).await.unwrap();
+            write(&slice, 7, 2, durability).await.unwrap();
+            slice.flush().await.unwrap();
+            rt::sleep(2 * super::super::append::SAY_AFTER).await;
+            id
+        });
+        world.crash(node);
+        let image = world.disk_image(node, path(0));
+        let mut slot = vec![0; BLOCK as usize];
+        let is_it = |at: &u64| {
+            image.read(*at, &mut slot);
+            slot == block(2)
+        };
+        let at = (0..16 << 20).step_by(BLOCK as usize).find(is_it).unwrap();
+        world.corrupt_disk(node, path(0), at..at + 512);
+        world.restart(node, |_| std::future::pending());
+        world.block_on(node, CORE, move || async move {
+            let pool = open(1).await;
+            let disks = pool.share_disks().attach();
+            let slice = slices(&pool, &disks, id).remove(0);
+            let found = read(&slice, 7).await;
+            assert!(matches!(found, Err(SliceError::Unreadable(_))), "{durability:?}: {found:?}");
+        });
+    }
+}
+
 /// Slices s of all volumes are one core's, however many cores there are; nobody opens a log twice.
 #[test]
 fn three_cores_have_a_log_each() {

@@ -314,6 +314,15 @@ impl Keeper {
     /// This copy is what the record says: one that is not in sync.
     async fn give_up(self: &Rc<Self>, id: VolumeId) -> Option<()> {
         self.hold(id).await?;
+        let number = self.volumes.borrow().get(&id).filter(|kept| kept.open).map(|kept| kept.entry.number)?;
+        // What it has written alone must not be taken for what others have lost (R27).
+        let forgotten = on_all_cores(move || async move {
+            let slices = Copies::current().slices_of(number);
+            rt::join_all(slices.iter().map(|copy| copy.hold_nothing())).await.iter().all(Result::is_ok)
+        });
+        if forgotten.await.contains(&false) {
+            return None;
+        }
         self.drop_record(id).await?;
         {
             let mut volumes = self.volumes.borrow_mut();
