@@ -25,6 +25,10 @@ pub enum SetUpLink {
 impl SetUpLink {
     /// Puts the links where they may go; without any, takes away what an earlier start has left.
     pub fn place(links: Vec<String>, data_dir: &Path) -> SetUpLink {
+        SetUpLink::place_beside(links, data_dir, io::stdout().is_terminal())
+    }
+
+    fn place_beside(links: Vec<String>, data_dir: &Path, is_terminal: bool) -> SetUpLink {
         let path = data_dir.join(FILE);
         if let Err(error) = remove(&path) {
             tracing::warn!(path = %path.display(), %error, "cannot remove an old setup link");
@@ -32,7 +36,7 @@ impl SetUpLink {
         if links.is_empty() {
             return SetUpLink::None;
         }
-        if io::stdout().is_terminal() {
+        if is_terminal {
             return SetUpLink::Shown(links);
         }
         match write(&path, &links) {
@@ -69,15 +73,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("setup-link");
         for token in ["old", "new"] {
-            let placed = SetUpLink::place(vec![format!("http://a/#/setup?token={token}")], dir.path());
-            if let SetUpLink::Shown(_) = placed {
-                return; // the tests run at a terminal
-            }
+            let links = vec![format!("http://a/#/setup?token={token}")];
+            let placed = SetUpLink::place_beside(links.clone(), dir.path(), true);
+            assert_eq!((placed, path.exists()), (SetUpLink::Shown(links.clone()), false));
+            let placed = SetUpLink::place_beside(links, dir.path(), false);
             assert_eq!(placed, SetUpLink::Kept(path.clone()));
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
             assert_eq!(fs::read_to_string(&path).unwrap(), format!("http://a/#/setup?token={token}\n"));
         }
-        assert_eq!(SetUpLink::place(Vec::new(), dir.path()), SetUpLink::None);
+        assert_eq!(SetUpLink::place_beside(Vec::new(), dir.path(), false), SetUpLink::None);
         assert!(!path.exists());
     }
 }
