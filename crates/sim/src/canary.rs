@@ -64,7 +64,7 @@ impl Canary {
         ("cut", Canary::Rule(Rule::NoLease), 11),
         ("isolation", Canary::Rule(Rule::NoLease), 6),
         ("lapse", Canary::Rule(Rule::NoLease), 5),
-        ("stutter", Canary::Rule(Rule::NoEpoch), 90),
+        ("stutter", Canary::Rule(Rule::NoFloor), 19),
         ("turn", Canary::Rule(Rule::NoFloor), 85),
         ("watch of the record held", Canary::Rule(Rule::NoRevision), 166),
         ("full disk", Canary::Node(Mistake::FullIsBroken), 185),

@@ -3,6 +3,7 @@
 use super::*;
 
 use base::LbaRange;
+use initiator::command::{CopySegment, ExtendedCopy};
 use initiator::{Options, Timeouts};
 use rt::sim::DiskLatency;
 
@@ -11,19 +12,45 @@ const LAST: u64 = 0;
 /// How long no initiator waits until it gives a path up and goes on by another one.
 const GIVES_UP: Duration = Duration::from_secs(4);
 
-/// A cluster whose disks take so long that an UNMAP of 256 ranges takes many seconds.
-fn slow_cluster(seed: u64) -> Cluster {
-    let cluster = Cluster::new(seed, 2, 2);
-    cluster.add_volume(VolumeKind::Thick, 2);
-    let slow = Duration::from_millis(30)..Duration::from_millis(50);
-    for server in &cluster.servers {
-        cluster.world.set_disk_latency(
-            *server,
-            DISK,
-            DiskLatency { write: slow.clone(), ..DiskLatency::default() },
-        );
+/// A command of many steps.
+#[derive(Clone, Copy)]
+pub(super) enum Long {
+    /// UNMAP of 256 ranges.
+    Unmap,
+    /// EXTENDED COPY of as many segments as one has.
+    Copy,
+}
+
+impl Long {
+    /// A cluster whose disks take so long that the command takes many seconds.
+    fn slow_cluster(self, seed: u64) -> Cluster {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let slow = match self {
+            Long::Unmap => 30..50,
+            Long::Copy => 300..400,
+        };
+        let write = Duration::from_millis(slow.start)..Duration::from_millis(slow.end);
+        for server in &cluster.servers {
+            let latency = DiskLatency { write: write.clone(), ..DiskLatency::default() };
+            cluster.world.set_disk_latency(*server, DISK, latency);
+        }
+        cluster
     }
-    cluster
+
+    async fn send(self, session: &Session) -> Result<(), initiator::Error> {
+        match self {
+            Long::Unmap => session.unmap(LUN, &ranges()).await,
+            Long::Copy => {
+                let name = session.identify(LUN).await?.unit.naa().unwrap();
+                let one =
+                    |to: u64| CopySegment { source: Lba(1500), destination: Lba(to), count: BlockCount(1) };
+                let segments: Vec<_> = (1..32).map(|number| one(number * 4)).chain([one(LAST)]).collect();
+                let copy = ExtendedCopy { source: name, destination: name, size: SIZE, segments: &segments };
+                session.extended_copy(LUN, copy).await
+            }
+        }
+    }
 }
 
 /// One that says nothing by itself while it waits, and waits for long.
@@ -40,13 +67,13 @@ fn ranges() -> Vec<LbaRange> {
 }
 
 /// Its initiator goes on by the other node.
-pub(super) fn left_by_a_lost_path(seed: u64) {
-    let cluster = slow_cluster(seed);
+pub(super) fn left_by_a_lost_path(seed: u64, long: Long) {
+    let cluster = long.slow_cluster(seed);
     let (host, portals) = (cluster.client("host"), [cluster.portal(0), cluster.portal(1)]);
-    let unmap = cluster.world.spawn_on(host, CoreId(0), move || async move {
+    let sent = cluster.world.spawn_on(host, CoreId(0), move || async move {
         let session = Session::connect(portals[0], TARGET, &patient()).await.unwrap();
         session.make_ready(LUN).await.unwrap();
-        session.unmap(LUN, &ranges()).await
+        long.send(&session).await
     });
     cluster.world.run_for(Duration::from_secs(2 + seed % 4));
     cluster.world.cut(host, cluster.servers[0]);
@@ -57,19 +84,22 @@ pub(super) fn left_by_a_lost_path(seed: u64) {
     });
     cluster.world.run_for(Duration::from_secs(40));
     assert_eq!(cluster.read_block(1, LAST), 7, "seed {seed}");
-    drop(unmap);
+    drop(sent);
 }
 
 #[test]
-fn nothing_of_a_long_unmap_comes_after_what_was_written_by_another_path() {
-    each_seed(4, left_by_a_lost_path);
+fn nothing_of_a_long_command_comes_after_what_was_written_by_another_path() {
+    each_seed(4, |seed| {
+        left_by_a_lost_path(seed, Long::Unmap);
+        left_by_a_lost_path(seed, Long::Copy);
+    });
 }
 
 /// On a path that works it takes as long as it takes, whether its initiator says anything by itself or not.
 #[test]
 fn a_long_unmap_comes_to_its_end_where_its_path_works() {
     each_seed(2, |seed| {
-        let cluster = slow_cluster(seed);
+        let cluster = Long::Unmap.slow_cluster(seed);
         let (host, portal) = (cluster.client("host"), cluster.portal(0));
         let began = cluster.world.now();
         cluster.world.block_on(host, CoreId(0), move || async move {

@@ -8,7 +8,7 @@ use replica::canary::Canary as Rule;
 use super::all_paths::nobody_sees_what_others_do_not;
 use super::bad_blocks::shown_and_gone;
 use super::full_disks::both_full;
-use super::ghosts::left_by_a_lost_path;
+use super::ghosts::{Long, left_by_a_lost_path};
 use super::given_up::begun_late;
 use super::partial_blocks::{bad_on_both, bad_on_one};
 use super::reservations::{
@@ -51,7 +51,8 @@ fn that_a_write_begins_late_is_noticed() {
 
 #[test]
 fn that_each_step_of_a_command_has_an_age_of_its_own_is_noticed() {
-    assert_noticed(Canary::AgeByStep, left_by_a_lost_path);
+    assert_noticed(Canary::AgeByStep, |seed| left_by_a_lost_path(seed, Long::Unmap));
+    assert_noticed(Canary::AgeByStep, |seed| left_by_a_lost_path(seed, Long::Copy));
 }
 
 #[test]
