@@ -94,10 +94,6 @@ const FAULTS: &[(Fault, u64)] = &[
     (Fault::MisdirectedWrite, 10),
 ];
 
-/// What never happens to whole nodes: what they send is taken, or the connection is broken.
-#[cfg(test)]
-const NO_FAULTS: &[Fault] = &[Fault::ConnectionTimeout];
-
 /// What happened less often in a default run than it must, a line each.
 pub fn missed(counts: &BTreeMap<&'static str, u64>, faults: &FaultCounts) -> Vec<String> {
     let done = DONE.iter().copied().chain(harm::ALL.iter().map(|harm| (harm.name, harm.floor)));
@@ -112,6 +108,9 @@ pub fn missed(counts: &BTreeMap<&'static str, u64>, faults: &FaultCounts) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What never happens to whole nodes: what they send is taken, or the connection is broken.
+    const NO_FAULTS: &[Fault] = &[Fault::ConnectionTimeout];
 
     #[test]
     fn every_fault_has_a_floor_or_never_happens() {

@@ -1,6 +1,6 @@
 //! Blocks of a copy's slice that are lost: no copy could read them when this one was brought up to date
-//! (R27 in `docs/why/replication.md`). What the disk holds there is something else. And blocks that are *held*:
-//! this copy's disk did not read them, and another copy noted them as lost for that.
+//! (R27 in `docs/why/replication.md`). What the disk holds there is something else. And blocks that are
+//! *held*: this copy's disk did not read them, and another copy noted them as lost for that.
 //!
 //! A slice's list is the first of its pages in the volume's dirty map area (`docs/formats/pool.md`). It fits
 //! in one sector, which a power cut leaves as it was or as it was to be. It names units of 4096 bytes, the
@@ -74,27 +74,19 @@ impl Lost {
 
     /// The first lost byte of the range.
     pub fn first_in(&self, range: &Range<u64>) -> Option<u64> {
-        self.with(|units| {
-            let mut touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
-            touched.find_map(|(unit, said)| first(*unit, said.lost & mask_of(*unit, range)))
-        })
+        self.with(|units| touched(units, range).find_map(|(unit, said, mask)| first(unit, said.lost & mask)))
     }
 
     /// Whether some of the range is held.
     pub fn holds_some_of(&self, range: &Range<u64>) -> bool {
-        let is_held = |units: &Units| {
-            let mut touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
-            touched.any(|(unit, said)| said.held & mask_of(*unit, range) != 0).then_some(())
-        };
-        self.with(is_held).is_some()
+        self.with(|units| touched(units, range).find(|(_, said, mask)| said.held & mask != 0)).is_some()
     }
 
     /// By slot a bit for each copy that holds all of the range that is lost.
     pub fn holders(&self, range: &Range<u64>) -> u8 {
         let holders = self.with(|units| {
-            let touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
-            let lost = touched.filter(|(unit, said)| said.lost & mask_of(**unit, range) != 0);
-            lost.map(|(_, said)| said.holders).reduce(|one, other| one & other)
+            let lost = touched(units, range).filter(|(_, said, mask)| said.lost & mask != 0);
+            lost.map(|(_, said, _)| said.holders).reduce(|one, other| one & other)
         });
         holders.unwrap_or(0)
     }
@@ -104,10 +96,9 @@ impl Lost {
     /// bytes.
     pub fn torn_by(&self, range: &Range<u64>, len: u64) -> Option<u64> {
         self.with(|units| {
-            let mut touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
-            touched.find_map(|(unit, said)| {
-                let (all, written) = (mask_of(*unit, &(0..len)), mask_of(*unit, range));
-                first(*unit, all & !written).filter(|_| said.lost & all == all)
+            touched(units, range).find_map(|(unit, said, written)| {
+                let all = mask_of(unit, &(0..len));
+                first(unit, all & !written).filter(|_| said.lost & all == all)
             })
         })
     }
@@ -174,11 +165,10 @@ impl Lost {
         let before = units.clone();
         for range in ranges.clone() {
             for unit in range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT) {
-                let is_wanted = |unit: u64| ranges.clone().any(|range| mask_of(unit, &range) != 0);
-                let mut old = units.iter().filter(|(unit, said)| said.lost == 0 && !is_wanted(**unit));
-                let old = old.next().map(|(unit, _)| *unit);
                 if units.len() >= LOST_UNITS_MAX && !units.contains_key(&unit) {
-                    let Some(old) = old else { continue };
+                    let is_wanted = |unit: u64| ranges.clone().any(|range| mask_of(unit, &range) != 0);
+                    let mut old = units.iter().filter(|(unit, said)| said.lost == 0 && !is_wanted(**unit));
+                    let Some(old) = old.next().map(|(unit, _)| *unit) else { continue };
                     units.remove(&old);
                 }
                 let said = units.entry(unit).or_default();
@@ -225,6 +215,12 @@ impl Lost {
     fn with<T>(&self, find: impl FnOnce(&Units) -> Option<T>) -> Option<T> {
         self.units.borrow().as_ref().filter(|units| !units.is_empty()).and_then(find)
     }
+}
+
+/// What the list says of units that the range has a part of, with the sectors that are in it.
+fn touched(units: &Units, range: &Range<u64>) -> impl Iterator<Item = (u64, Unit, u8)> {
+    let touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
+    touched.map(|(unit, said)| (*unit, *said, mask_of(*unit, range)))
 }
 
 /// The sectors of the unit that are in the range, if only in part.

@@ -233,8 +233,8 @@ impl Slice {
         }
     }
 
-    /// Writes `data` at `offset`. What the copy holds there ([`Slice::hold`]) is forgotten before, and what is
-    /// lost there is not any more afterwards, so that neither is ever said of what may be half written.
+    /// Writes `data` at `offset`. The note that the copy holds something there ([`Slice::hold`]) ends before
+    /// that, and a loss after it, so that neither is ever said of what may be half written.
     ///
     /// # Errors
     /// All of [`SliceError`] that layouts say. [`SliceError::Unreadable`]: a part of that block was to be

@@ -177,8 +177,8 @@ fn a_source_that_reads_nothing_of_a_region_gives_nothing_as_lost() {
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
 }
 
-/// The copy whose disk did not read a block leaves, and is brought up to date by the one that lost it: it keeps
-/// what it holds.
+/// The copy whose disk did not read a block leaves, and is brought up to date by the one that lost it: it
+/// keeps what it holds.
 #[test]
 fn a_copy_does_not_lose_what_its_own_disk_did_not_read() {
     for kind in [VolumeKind::Thick, VolumeKind::Log] {
@@ -312,12 +312,12 @@ fn a_copy_that_was_set_back_and_accepted_names_no_holder() {
     cluster.wait_until_in_sync(0, 2);
     cluster.wait_until_all_serve();
     write_through(&cluster, 0, 64, 8);
-    let faults = || DiskFaults::default().remapping().with_unreadable(place..place + 512);
     cluster.world.crash(cluster.servers[1]);
     cluster.world.run_for(Duration::from_secs(3));
     write_through(&cluster, 0, 65, 9);
     write_through(&cluster, 0, 64, 9);
-    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults());
+    let faults = DiskFaults::default().remapping().with_unreadable(place..place + 512);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
     cluster.start(1);
     cluster.wait_until_in_sync(0, 2);
     assert_eq!(cluster.lost_blocks(1), [(1, 64)]);

@@ -124,7 +124,8 @@ impl SliceCopy {
             }
         }
         // One physical block that cannot be read, and it may be all of the region, is none of a failed disk.
-        let reads_nothing = found.bad_bytes > PHYSICAL_BLOCK && !found.has_data;
+        let bad_bytes: u64 = found.held.iter().map(|(_, len)| len.0).sum();
+        let reads_nothing = bad_bytes > PHYSICAL_BLOCK && !found.has_data;
         // Of a region of a log-structured volume most may be zeros, for which no disk is asked.
         if reads_nothing || !found.lost.is_empty() && self.layout.read_map_page(0).await.is_err() {
             return Err(DiskFailed);
@@ -247,12 +248,10 @@ impl SliceCopy {
 struct Found {
     data: Chain,
     lost: Vec<LostBlocks>,
-    /// What is lost that this copy holds. Bytes of the slice.
+    /// What of that this disk does not read now: not noted as lost before. Bytes of the slice.
     held: Vec<(ByteOffset, ByteLen)>,
     /// Somebody has read some of it.
     has_data: bool,
-    /// What is lost because disks do not read it now: not noted before.
-    bad_bytes: u64,
 }
 
 impl Found {
@@ -264,7 +263,6 @@ impl Found {
     fn lose(&mut self, lost: LostBlocks, place: (ByteOffset, ByteLen), cause: ReadFailure) {
         self.data.append(Buf::zeroed(place.1.0 as usize).into());
         if cause != ReadFailure::Lost {
-            self.bad_bytes += place.1.0;
             self.held.push(place);
         }
         match self.lost.last_mut() {
