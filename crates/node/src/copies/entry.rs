@@ -379,16 +379,17 @@ impl CopyEntry {
         Slot::new(usize::from(self.slot))
     }
 
-    /// Whether this is what a pool says of it. One that is blank is taken for it: nothing is built on it.
+    /// Whether this is what a pool says of it. One that is blank is taken for it, whichever slot it was made for:
+    /// nothing is built on it.
     pub fn is_kept_as(&self, kept: &store::CopyOf) -> bool {
-        kept.slot == self.slot
-            && match kept.state {
-                store::CopyState::Blank => true,
-                store::CopyState::Sole | store::CopyState::New => self.made == 1,
-                store::CopyState::Trusted { epoch } | store::CopyState::SetBack { epoch } => {
-                    epoch == self.made
-                }
+        let is_slot = kept.slot == self.slot;
+        match kept.state {
+            store::CopyState::Blank => true,
+            store::CopyState::Sole | store::CopyState::New => is_slot && self.made == 1,
+            store::CopyState::Trusted { epoch } | store::CopyState::SetBack { epoch } => {
+                is_slot && epoch == self.made
             }
+        }
     }
 }
 

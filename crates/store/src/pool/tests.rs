@@ -331,7 +331,7 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
         }
         Act::SetCopy(name, worth) => {
             let id = find(state, name);
-            pool.set_copy(id, worth).await.unwrap();
+            pool.set_copy(id, COPY.slot, worth).await.unwrap();
             state.get_mut(&id).unwrap().copy.as_mut().unwrap().state = worth;
         }
         Act::Mark(count) => pool.set_mark(PoolMark { count, at: 0 }, false).await.unwrap(),

@@ -223,17 +223,18 @@ impl Pool {
         .await
     }
 
-    /// Says what the content of a copy with a dirty map is worth from now on. Durable when done.
+    /// Says what the content of a copy with a dirty map is worth from now on, and its slot. Durable when done.
     ///
     /// # Errors
-    /// [`StoreError::NotACopy`]: it has none; or what writing the metadata met.
-    pub async fn set_copy(&self, id: VolumeId, state: CopyState) -> Result<VolumeInfo, StoreError> {
+    /// [`StoreError::NotACopy`]: it has none; [`StoreError::SlotInvalid`]; or what writing the metadata met.
+    pub async fn set_copy(&self, id: VolumeId, slot: u8, state: CopyState) -> Result<VolumeInfo, StoreError> {
         let inner = Rc::clone(&self.0);
         to_the_end(async move {
             let keep = |_: &Catalog, volume: &mut VolumeEntry| {
                 let has_map = volume.has_map() && !matches!(state, CopyState::Sole | CopyState::New);
-                volume.copy.as_mut().filter(|_| has_map).ok_or(StoreError::NotACopy(id))?.state = state;
-                Ok(())
+                let copy = volume.copy.as_mut().filter(|_| has_map).ok_or(StoreError::NotACopy(id))?;
+                (copy.slot, copy.state) = (slot, state);
+                check_slot(*copy)
             };
             inner.change_volume(id, keep).await
         })

@@ -150,16 +150,19 @@ fn a_copy_is_who_it_is_told_to_be() {
         assert!(matches!(again, Err(StoreError::VolumeExists(ID))), "{again:?}");
         let fifth = VolumeSpec { copy: Some(blank(4)), ..thick("fifth", 4096) };
         assert!(matches!(pool.create_volume(fifth).await, Err(StoreError::SlotInvalid(4))));
-        let none = pool.set_copy(other.id, CopyState::Blank).await;
+        let none = pool.set_copy(other.id, 0, CopyState::Blank).await;
         assert!(matches!(none, Err(StoreError::NotACopy(id)) if id == other.id), "{none:?}");
         assert_eq!(pool.usage().free, free, "refusals take nothing");
 
         let state = CopyState::Trusted { epoch: 12 };
-        assert_eq!(pool.set_copy(ID, state).await.unwrap().copy, Some(CopyOf { state, ..blank(3) }));
+        let fifth = pool.set_copy(ID, 4, state).await;
+        assert!(matches!(fifth, Err(StoreError::SlotInvalid(4))), "{fifth:?}");
+        assert_eq!(pool.volume(ID).unwrap().copy, Some(blank(3)));
+        assert_eq!(pool.set_copy(ID, 2, state).await.unwrap().copy, Some(CopyOf { state, ..blank(2) }));
         drop(pool);
         let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
-        assert_eq!(pool.volume(ID).unwrap().copy, Some(CopyOf { state, ..blank(3) }));
-        pool.set_copy(ID, CopyState::Blank).await.unwrap();
+        assert_eq!(pool.volume(ID).unwrap().copy, Some(CopyOf { state, ..blank(2) }));
+        pool.set_copy(ID, 3, CopyState::Blank).await.unwrap();
         drop(pool);
         let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
         assert_eq!(pool.volume(ID).unwrap().copy, Some(blank(3)));
@@ -180,7 +183,7 @@ fn a_copy_is_who_it_is_told_to_be() {
         let info = pool.make_copy(other.id, sole).await.unwrap();
         assert_eq!((info.copy, info.is_sole(), pool.usage().free), (Some(sole), true, free));
         assert_eq!(pool.sole_volumes(), [other.id]);
-        let none = pool.set_copy(other.id, state).await;
+        let none = pool.set_copy(other.id, 0, state).await;
         assert!(matches!(none, Err(StoreError::NotACopy(id)) if id == other.id), "{none:?}");
         assert_eq!(slice.map_pages(), 0);
         // One that was made to be that, and of which no record may know, is none yet.
@@ -190,7 +193,7 @@ fn a_copy_is_who_it_is_told_to_be() {
         let info = pool.make_copy(other.id, second).await.unwrap();
         assert_eq!((info.copy, free.0 - pool.usage().free.0), (Some(second), 1 << 16));
         assert!(!info.is_sole());
-        let back = pool.set_copy(other.id, CopyState::Sole).await;
+        let back = pool.set_copy(other.id, 1, CopyState::Sole).await;
         assert!(matches!(back, Err(StoreError::NotACopy(id)) if id == other.id), "{back:?}");
         let again = pool.make_copy(other.id, second).await;
         assert!(matches!(again, Err(StoreError::AlreadyACopy(id)) if id == other.id), "{again:?}");

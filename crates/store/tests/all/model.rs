@@ -235,9 +235,10 @@ impl Model {
             Op::SetCopy(index, epoch) => {
                 let Some(id) = self.pick(index) else { return };
                 let state = if epoch == 0 { CopyState::Blank } else { CopyState::Trusted { epoch } };
-                let set = self.pool().set_copy(id, state).await;
+                let slot = (epoch % 4) as u8;
+                let set = self.pool().set_copy(id, slot, state).await;
                 match &mut self.expected.get_mut(&id).unwrap().copy {
-                    Some(copy) => copy.state = state,
+                    Some(copy) => (copy.slot, copy.state) = (slot, state),
                     None => assert!(matches!(set, Err(StoreError::NotACopy(of)) if of == id)),
                 }
             }

@@ -138,8 +138,9 @@ impl Control {
             if info.copy.is_none_or(|kept| kept.state != CopyState::Blank) {
                 return Err(ControlError::OldCopy { volume: info.name, pool: other.name() });
             }
+            // For another slot, too: which one it gets the record says, and whoever asked before may be telling it.
             let same = other.id() == pool.id()
-                && info.copy == spec.copy
+                && info.copy.is_some_and(|kept| kept.cluster == copy.cluster)
                 && (info.name.as_str(), info.kind, info.capacity, info.stripe.slices())
                     == (spec.name.as_str(), spec.kind, spec.capacity, spec.slices.unwrap_or_default());
             if same {
@@ -192,14 +193,13 @@ impl Control {
                 return Err(ControlError::Forked(info.name));
             }
             let known = control.keeper().and_then(|keeper| Some((keeper.volume(info.id)?, keeper.me())));
-            // Of a volume that is in use only what was to be a copy of it and has never been one.
-            if known.is_some_and(|(volume, me)| {
-                volume.entry.copy_on(me).is_some() || copy.state != CopyState::Blank
-            }) {
-                return Err(ControlError::Internal("refused to delete a volume that is in use"));
-            }
-            if asker.is_some_and(|asker| control.is_wanted_by_another(info.id, asker)) {
+            let is_recorded = known.as_ref().is_some_and(|(volume, me)| volume.entry.copy_on(*me).is_some());
+            if asker.is_some_and(|asker| control.is_wanted_by_another(info.id, asker) || is_recorded) {
                 return Ok(());
+            }
+            // Of a volume that is in use only what was to be a copy of it and has never been one.
+            if is_recorded || known.is_some() && copy.state != CopyState::Blank {
+                return Err(ControlError::Internal("refused to delete a volume that is in use"));
             }
             control.being_made.borrow_mut().remove(&info.id);
             control.close_volume(&changing, &pool, info.id).await;

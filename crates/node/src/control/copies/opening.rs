@@ -154,7 +154,8 @@ impl Control {
             }
             rt::sleep(MAP_WRITTEN_EVERY).await;
         }
-        if let Err(error) = pool.set_copy(id, CopyState::Trusted { epoch: copy.made }).await {
+        let (slot, state) = (copy.me.index() as u8, CopyState::Trusted { epoch: copy.made });
+        if let Err(error) = pool.set_copy(id, slot, state).await {
             let error = &error as &dyn std::error::Error;
             tracing::error!(volume = %id, error, "a new copy cannot be started: its pool is locked");
             return;
