@@ -1,4 +1,4 @@
-//! Mistakes that runs must notice: of the protocol, of a node, of a disk.
+//! Mistakes that runs must notice: of the protocol, of a node, of a disk, of a clock.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use proto::canary::Canary as Slip;
 use replica::canary::Canary as Rule;
 use store::canary::Canary as Flaw;
 
-use crate::plan::{ALL_REGISTRANTS, LARGE_DISK_BLOCKS, ROT};
+use crate::plan::{ALL_REGISTRANTS, LARGE_DISK_BLOCKS, ROT, TWO_DISKS};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,10 @@ pub enum Canary {
     Disks,
     /// Flushes of the disks under pools of volumes beside promise nothing.
     DisksBeside,
+    /// Flushes of the second disk of each pool promise nothing.
+    SecondDisks,
+    /// Nodes read a clock that does not count the time for which their machine stood still.
+    Clocks,
 }
 
 impl Canary {
@@ -51,7 +55,7 @@ impl Canary {
 
     /// Which fault, or other part of a plan, shows which mistake in the run of a seed, and nothing does in
     /// the same run without that part ([`crate::Plan::without`]): proof that the part bites.
-    pub const SHOWN_BY: [(&str, Canary, u64); 32] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 34] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 7),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 114),
@@ -61,6 +65,7 @@ impl Canary {
         ("loss of the vote", Canary::Node(Mistake::ForkUnwritten), 242),
         ("pause", Canary::Rule(Rule::NoLease), 17),
         ("clock stop", Canary::Rule(Rule::Unconfirmed), 69),
+        ("clock leap", Canary::Clocks, 180),
         ("cut", Canary::Rule(Rule::NoLease), 11),
         ("isolation", Canary::Rule(Rule::NoLease), 6),
         ("lapse", Canary::Rule(Rule::NoLease), 5),
@@ -83,13 +88,13 @@ impl Canary {
         ("machine set back", Canary::Node(Mistake::StartUnnumbered), 98),
         (LARGE_DISK_BLOCKS, Canary::Store(Flaw::PartUnlocked), 4),
         (ROT, Canary::Node(Mistake::RotUnseen), 1),
+        (TWO_DISKS, Canary::SecondDisks, 3),
         (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
     ];
 
     /// Faults that show no mistake of their own, or of which nobody has found one.
     pub const UNSHOWN: &[&str] = &[
         "record gone",
-        "clock leap",
         "time of day set",
         "cut one way",
         "cut of a host",
@@ -105,9 +110,11 @@ impl Canary {
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 62] = [
+    pub const ALL: [Canary; 64] = [
         Canary::Disks,
         Canary::DisksBeside,
+        Canary::SecondDisks,
+        Canary::Clocks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
         Canary::Node(Mistake::ReadOnce),
@@ -183,7 +190,9 @@ impl fmt::Display for Canary {
             Canary::Node(mistake) => write!(f, "{mistake:?}"),
             Canary::Store(flaw) => write!(f, "{flaw:?}"),
             Canary::Target(slip) => write!(f, "{slip:?}"),
-            Canary::Disks | Canary::DisksBeside => fmt::Debug::fmt(self, f),
+            Canary::Disks | Canary::DisksBeside | Canary::SecondDisks | Canary::Clocks => {
+                fmt::Debug::fmt(self, f)
+            }
         }
     }
 }
@@ -214,7 +223,7 @@ pub fn make(canary: Option<Canary>) {
     }
     #[cfg(not(debug_assertions))]
     assert!(
-        matches!(canary, None | Some(Canary::Disks | Canary::DisksBeside)),
+        !matches!(canary, Some(Canary::Rule(_) | Canary::Node(_) | Canary::Store(_) | Canary::Target(_))),
         "canaries require a debug build: {canary:?}"
     );
 }

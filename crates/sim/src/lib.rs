@@ -35,5 +35,5 @@ mod rot;
 mod run;
 
 pub use canary::Canary;
-pub use plan::{ALL_REGISTRANTS, LARGE_DISK_BLOCKS, Plan, ROT, TWO_DISKS};
+pub use plan::{PARTS, Plan};
 pub use run::{Outcome, run};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lexopt::prelude::{Long, Short, Value, ValueExt};
 use rt::sim::FaultCounts;
-use sim::{ALL_REGISTRANTS, Canary, LARGE_DISK_BLOCKS, Plan, ROT, TWO_DISKS, floors, harm, run};
+use sim::{Canary, PARTS, Plan, floors, harm, run};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
@@ -135,8 +135,7 @@ fn parse() -> Result<Option<Wanted>, lexopt::Error> {
             Long("without") => {
                 let part = arguments.value()?.string()?;
                 let is_fault = harm::ALL.iter().any(|harm| harm.name == part);
-                if !is_fault && ![ALL_REGISTRANTS, LARGE_DISK_BLOCKS, TWO_DISKS, ROT].contains(&part.as_str())
-                {
+                if !is_fault && !PARTS.contains(&part.as_str()) {
                     return Err("unknown part of a plan".into());
                 }
                 wanted.without = Some(part);

@@ -23,6 +23,9 @@ pub const ROT: &str = "rot";
 /// What it calls it that some hosts are fenced off by reservations that all registrants hold.
 pub const ALL_REGISTRANTS: &str = "reservations of all registrants";
 
+/// What a plan may have besides faults, and be tried without ([`Plan::without`]).
+pub const PARTS: [&str; 4] = [LARGE_DISK_BLOCKS, TWO_DISKS, ROT, ALL_REGISTRANTS];
+
 /// Where a second volume lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
@@ -159,7 +162,7 @@ impl Plan {
         }
     }
 
-    /// The same without one of its parts: a fault, by its name, or [`LARGE_DISK_BLOCKS`]. Where the fault
+    /// The same without one of its parts: a fault, by its name, or one of [`PARTS`]. Where the fault
     /// would happen nothing does, so that all is the same until then.
     ///
     /// # Panics

@@ -83,12 +83,7 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     let hosts = load::start(&cluster, plan, &histories, &counts, &hurry);
     let inside = Inside::new(&cluster, &media, epochs.iter().map(Rc::clone).collect(), plan.block, &counts);
     let mut harms = Harms::new(&cluster, &histories, &inside, plan, &hosts, &counts, &hurry);
-    harms.make_disks_well();
-    match canary {
-        Some(Canary::Disks) => harms.have_disks_lie(&cluster.pools),
-        Some(Canary::DisksBeside) => harms.have_disks_lie(&cluster.pools[1..]),
-        _ => {}
-    }
+    harms.make(canary);
     disturb(plan, &mut harms);
     harms.end();
     cluster.world.set_net_profile(NetProfile::default());

@@ -78,7 +78,9 @@ impl Harms<'_> {
         self.inside.run_for(stood);
         world.resume(machine);
         let missed = world.now() - began;
-        if may_go_beyond {
+        if self.uncounted {
+            self.counts.count("clock that does not leap");
+        } else if may_go_beyond {
             world.leap_clock(machine, missed + beyond);
             self.counts.count("clock that leaps too far");
             let misled_until = world.now() + MISLED_MAX;

@@ -74,7 +74,7 @@ impl Harms<'_> {
     }
 
     fn set_disk_faults(&self, index: usize, disk: Disk, faults: DiskFaults) {
-        let faults = DiskFaults { lies: self.lying.contains(&disk.pool), ..faults };
+        let faults = DiskFaults { lies: self.lying.contains(&disk.path), ..faults };
         self.cluster.world.set_disk_faults(self.machine(index), disk.path, faults);
     }
 

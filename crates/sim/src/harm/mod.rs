@@ -31,6 +31,7 @@ use rt::sim::{NodeId, NodeStatus};
 pub use self::full_disk::FULL;
 pub use self::growth::GROW;
 pub use self::kinds::{ALL, Harm, NOTHING, Victim};
+use crate::canary::Canary;
 use crate::cluster::{Cluster, Pool};
 use crate::history::History;
 use crate::inside::Inside;
@@ -87,8 +88,10 @@ pub struct Harms<'a> {
     older: Vec<set_back::Older>,
     /// Machines of hosts that look at one fault.
     guests: RefCell<Vec<NodeId>>,
-    /// Whose disks lie: a mistake that is to be noticed.
-    lying: Vec<Pool>,
+    /// Disks that lie: a mistake that is to be noticed.
+    lying: Vec<&'static str>,
+    /// Whether no node counts the time for which its machine stood still: a mistake that is to be noticed.
+    uncounted: bool,
 }
 
 impl<'a> Harms<'a> {
@@ -126,12 +129,23 @@ impl<'a> Harms<'a> {
             older: Vec::new(),
             guests: RefCell::default(),
             lying: Vec::new(),
+            uncounted: false,
         }
     }
 
-    /// From now on no flush of the disks under these pools promises anything.
-    pub fn have_disks_lie(&mut self, pools: &[Pool]) {
-        self.lying = pools.to_vec();
+    /// From now on the world makes this mistake, if it is one of the world's.
+    pub fn make(&mut self, canary: Option<Canary>) {
+        let disks = |pools: &[Pool], first: usize| {
+            pools.iter().flat_map(|pool| pool.disks.iter().skip(first)).copied().collect()
+        };
+        let pools = &self.cluster.pools;
+        match canary {
+            Some(Canary::Disks) => self.lying = disks(pools, 0),
+            Some(Canary::DisksBeside) => self.lying = disks(&pools[1..], 0),
+            Some(Canary::SecondDisks) => self.lying = disks(pools, 1),
+            Some(Canary::Clocks) => self.uncounted = true,
+            _ => {}
+        }
         self.make_disks_well();
     }
 

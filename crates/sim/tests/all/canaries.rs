@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sim::{Canary, Plan, harm, run};
+use sim::{Canary, PARTS, Plan, harm, run};
 
 /// Within so many seeds a mistake must be noticed.
 const SEEDS: u64 = 250;
@@ -57,9 +57,9 @@ fn faults_show_mistakes() {
 }
 
 #[test]
-fn each_fault_shows_a_mistake_or_is_known_to_show_none() {
-    for harm in harm::ALL {
-        let shows = Canary::SHOWN_BY.iter().any(|(part, ..)| *part == harm.name);
-        assert!(shows != Canary::UNSHOWN.contains(&harm.name), "{}", harm.name);
+fn each_fault_and_part_of_a_plan_shows_a_mistake_or_is_known_to_show_none() {
+    for part in harm::ALL.iter().map(|harm| harm.name).chain(PARTS) {
+        let shows = Canary::SHOWN_BY.iter().any(|(shown, ..)| *shown == part);
+        assert!(shows != Canary::UNSHOWN.contains(&part), "{part}");
     }
 }
