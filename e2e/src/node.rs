@@ -216,7 +216,10 @@ impl Node {
             let process = self.process.as_mut().expect("it was started");
             if let Some(status) = process.try_wait().expect("a child can be waited for") {
                 self.process = None;
-                panic!("ursa serve ended with {status}:\n{}", self.log());
+                let log = self.log();
+                // First, since reports cut long output in the middle.
+                let reason = log.lines().last().unwrap_or_default();
+                panic!("ursa serve ended with {status}: {reason}\n{log}");
             }
             assert!(Instant::now() < end, "ursa serve was not ready within {READY_LIMIT:?}:\n{}", self.log());
             thread::sleep(Duration::from_millis(10));

@@ -54,12 +54,16 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+fn log_in(node: &Node) -> io::Result<Raw> {
+    let export = Export { portals: node.portals().to_vec(), target: TARGET.to_owned(), lun: 0, chap: None };
+    Raw::login(&export, 0, 0x4000)
+}
+
 /// Sessions that are ready, when the node serves.
 pub fn ready(node: &Node) -> Raw {
-    let export = Export { portals: node.portals().to_vec(), target: TARGET.to_owned(), lun: 0, chap: None };
     let end = Instant::now() + SERVES_LIMIT;
     loop {
-        let found = Raw::login(&export, 0, 0x4000);
+        let found = log_in(node);
         match found.and_then(|mut raw| raw.wait_until_ready().map(|()| raw)) {
             Ok(raw) => return raw,
             Err(error) => assert!(Instant::now() < end, "not ready within {SERVES_LIMIT:?}: {error}"),
@@ -179,6 +183,8 @@ fn a_machine_that_was_set_back_takes_no_part() {
     let serves = || nodes[0].ursa_json(&["volume", "show", "db"])["serving"] == true;
     wait(SERVES_LIMIT, "the first node serves", serves);
     expect(&nodes[0], AFTER);
+    let read = log_in(&nodes[1]).and_then(|mut raw| in_spite_of_attentions(|| raw.read(0, 8, 8 * SECTOR)));
+    assert!(read.is_err(), "the second node serves hosts");
 }
 
 /// Nobody leads when the nodes return: the others remember what the second one had confirmed, also after its
