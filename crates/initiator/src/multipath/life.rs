@@ -69,11 +69,9 @@ pub(super) async fn keep(shared: Rc<Shared>, path: Rc<Path>) {
                 continue;
             }
         };
-        if let Some(former) = former.take() {
-            settle_by(&former, &session);
-        }
+        let former_link = former.take().inspect(|former| replace_by(former, &session));
         let link = Rc::new(Link::new(session, path.lun.get()));
-        let link = use_link(&shared, &path, link).await;
+        let link = use_link(&shared, &path, link, former_link).await;
         lost = rt::now();
         backoff.lived(lost.since(link.began));
         former = Some(link);
@@ -86,12 +84,20 @@ async fn log_in(shared: &Shared, path: &Path, portal: &std::net::SocketAddr) -> 
     Session::connect(*portal, &path.name.target, &options).await
 }
 
-/// Uses a session until it is over. Gives the last link that it was known by.
-async fn use_link(shared: &Rc<Shared>, path: &Rc<Path>, link: Rc<Link>) -> Rc<Link> {
+/// Uses a session until it is over. Gives the last link that it was known by. `former` is the one before it.
+async fn use_link(
+    shared: &Rc<Shared>,
+    path: &Rc<Path>,
+    link: Rc<Link>,
+    former: Option<Rc<Link>>,
+) -> Rc<Link> {
     path.state.set(PathState::Checking);
     let mut link = link;
     let mut unfit = check(shared, path, &mut link).await;
     if unfit.is_ok() {
+        if let Some(former) = former.filter(|former| former.is_replaced() && serves(path.access.get())) {
+            former.settle();
+        }
         // Nothing is waited for between this and the link's being known.
         unfit = shared.enroll(path, &link).await.map_err(Unfit::Error);
     }
@@ -251,11 +257,22 @@ fn resize(shared: &Shared, capacity: Capacity) -> Result<(), Unfit> {
 
 /// A login in the place of the former session at the same target port: the target has ended that one, with all its commands,
 /// before it answered (RFC 7143 6.3.5). A portal whose address floats may be at another target port by now.
-fn settle_by(former: &Link, session: &Session) {
+///
+/// A node of a cluster that was lost meanwhile may have written to its own disk alone. While it does not serve the unit
+/// nobody knows whether it goes on with that: [`watch_others`] asks.
+fn replace_by(former: &Link, session: &Session) {
     let (before, now) = (former.session.portal_group(), session.portal_group());
     if before == now && !floats(now) {
-        former.settle();
+        former.replace();
+        if !former.fences.get() {
+            former.settle();
+        }
     }
+}
+
+/// Whether a node serves a unit that it says is in this state.
+fn serves(state: AccessState) -> bool {
+    matches!(state, AccessState::ActiveOptimized | AccessState::ActiveNonOptimized)
 }
 
 /// Whether a portal group is one of Ursa's that move from node to node.
@@ -268,28 +285,33 @@ fn floats(group: Option<u16>) -> bool {
 async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
     let Some(group) = former.session.portal_group().filter(|group| !floats(Some(*group))) else { return };
     let mut portals = Vec::new();
+    let mut links = Vec::new();
     for (other, link) in shared.paths.borrow().iter().zip(&shared.table.borrow().links) {
         let same_port = other.name.target == path.name.target
             && link.as_ref().is_some_and(|link| link.session.portal_group() == Some(group));
         let portal = other.name.portal;
         if same_port && portal != path.name.portal && !portals.contains(&portal) {
             portals.push(portal);
+            links.extend(link.clone());
         }
     }
-    for portal in portals {
+    for (portal, link) in portals.into_iter().zip(links) {
         if let Ok(session) = log_in(shared, path, &portal).await {
-            settle_by(former, &session);
+            replace_by(former, &session);
             // It has done what it was for.
             let _ = session.logout().await;
         }
-        if former.is_settled() {
+        if former.is_replaced() {
+            if serves_itself(&link).await {
+                former.settle();
+            }
             return;
         }
     }
 }
 
-/// Asks the other nodes that serve the unit whether they have gone on without the one behind a lost session: if so, nothing of it can take effect any
-/// more.
+/// Asks the other nodes that serve the unit whether they have gone on without the one behind a lost session, and that one
+/// itself, once the session was replaced, whether it serves the unit: if so, nothing of it can take effect any more.
 fn watch_others(shared: &Rc<Shared>, link: &Rc<Link>) {
     let Some(group) = link.port_group.get().filter(|_| link.fences.get()) else { return };
     let (shared, link) = (Rc::clone(shared), Rc::clone(link));
@@ -297,11 +319,16 @@ fn watch_others(shared: &Rc<Shared>, link: &Rc<Link>) {
         let until = rt::now() + shared.options.quiesce;
         while !link.is_settled() && rt::now() < until {
             let links: Vec<_> = shared.table.borrow().links.iter().flatten().cloned().collect();
+            let is_itself = |other: &Link| other.port_group.get() == Some(group);
             let asked =
-                links.iter().filter(|other| other.fences.get() && other.port_group.get() != Some(group));
+                links.iter().filter(|other| other.fences.get() && (link.is_replaced() || !is_itself(other)));
             // The first who says so is enough: another one may be slow to answer.
             let ask = async |other: &Link| {
-                if goes_on_without(other, group).await {
+                let is_so = match is_itself(other) {
+                    true => serves_itself(other).await,
+                    false => goes_on_without(other, group).await,
+                };
+                if is_so {
                     link.settle();
                 }
             };
@@ -314,12 +341,22 @@ fn watch_others(shared: &Rc<Shared>, link: &Rc<Link>) {
 
 /// Whether the node behind this link serves, and the one with that port group does not, as it says.
 async fn goes_on_without(link: &Link, group: u16) -> bool {
+    let (own, other) = states(link, group).await;
+    own.is_some_and(serves) && other == Some(AccessState::Unavailable)
+}
+
+/// Whether the node behind this link serves, as it says.
+async fn serves_itself(link: &Link) -> bool {
+    let Some(group) = link.port_group.get() else { return false };
+    states(link, group).await.0.is_some_and(serves)
+}
+
+/// What the node behind this link says of its own port group, and of another one.
+async fn states(link: &Link, other: u16) -> (Option<AccessState>, Option<AccessState>) {
     let asked = persistently(|| link.session.target_port_groups(link.lun));
-    let Ok(Ok(groups)) = rt::timeout(FENCE_POLL * 5, asked).await else { return false };
-    let is =
-        |id: u16, wanted: AccessState| groups.iter().any(|group| group.id == id && group.state == wanted);
-    let serves = |own| is(own, AccessState::ActiveOptimized) || is(own, AccessState::ActiveNonOptimized);
-    link.port_group.get().is_some_and(serves) && is(group, AccessState::Unavailable)
+    let Ok(Ok(groups)) = rt::timeout(FENCE_POLL * 5, asked).await else { return (None, None) };
+    let of = |id: u16| groups.iter().find(|group| group.id == id).map(|group| group.state);
+    (link.port_group.get().and_then(of), of(other))
 }
 
 /// If nobody can be asked, time must do it.

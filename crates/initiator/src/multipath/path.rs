@@ -135,6 +135,8 @@ pub(super) struct Link {
     /// Its target says of other nodes only what it acts by: see [`super::life::watch_others`].
     pub(super) fences: Cell<bool>,
     pub(super) began: Instant,
+    /// A later login has taken its place: its target has ended it, with what it was carrying out.
+    replaced: Cell<bool>,
     /// No command of this session can take effect any more.
     settled: Cell<bool>,
     /// Rung when it is so.
@@ -149,9 +151,19 @@ impl Link {
             port_group: Cell::new(None),
             fences: Cell::new(false),
             began: rt::now(),
+            replaced: Cell::new(false),
             settled: Cell::new(false),
             bell: Notify::new(),
         }
+    }
+
+    pub(super) fn is_replaced(&self) -> bool {
+        self.replaced.get()
+    }
+
+    /// A later login has taken its place.
+    pub(super) fn replace(&self) {
+        self.replaced.set(true);
     }
 
     pub(super) fn is_settled(&self) -> bool {
