@@ -86,6 +86,8 @@ struct Decided {
     version: Version,
     outcome: Outcome,
     abort: Abort,
+    /// Who was asked first to take it has answered: what it did with it is known, and the others were not asked before.
+    answered: bool,
 }
 
 /// What another node said.
@@ -188,7 +190,7 @@ impl Keeper {
         let id = unit.id();
         let members = self.members_of(id).ok_or(TryAgain)?;
         let (newest, stored) = self.settle(id, &members).await?;
-        if let Some(Decided { version, outcome, abort }) = decided
+        if let Some(Decided { version, outcome, abort, .. }) = decided
             && newest.contains.contains(version)
         {
             if *abort != Abort::NONE && version.epoch != members.epoch.0 {
@@ -200,9 +202,12 @@ impl Keeper {
             }
             return Ok(outcome.clone());
         }
-        // No member of this epoch has it, and none takes anything of an earlier epoch: nothing is left to
-        // wait for.
-        if decided.as_ref().is_some_and(|decided| decided.version.epoch != members.epoch.0) {
+        // No member of this epoch has it. None takes anything of an earlier epoch, nor what the first of them has
+        // refused: nothing is left to wait for.
+        if decided
+            .as_ref()
+            .is_some_and(|decided| decided.answered || decided.version.epoch != members.epoch.0)
+        {
             *decided = None;
         }
         // Of what is being installed here some is there already, and is not agreed on yet.
@@ -227,8 +232,13 @@ impl Keeper {
             abort: decision.abort,
         };
         let (outcome, abort) = (decision.outcome.clone(), agreed.abort.clone());
-        *decided = Some(Decided { version, outcome, abort });
-        self.bring(id, &members, members.first, Some(newest.version), &agreed).await?;
+        let taken = self.ask_to_install(id, &members, members.first, Some(newest.version), &agreed);
+        *decided = Some(Decided { version, outcome, abort, answered: false });
+        let taken = taken.await.ok();
+        *decided = decided.take().map(|decided| Decided { answered: taken.is_some(), ..decided });
+        if taken != Some(true) {
+            return Err(TryAgain);
+        }
         let others = members.nodes.iter().filter(|(_, node)| *node != members.first);
         let brought = others.map(|(_, node)| self.bring(id, &members, *node, None, &agreed));
         rt::join_all(brought).await.into_iter().collect::<Result<Vec<()>, TryAgain>>()?;
@@ -276,16 +286,31 @@ impl Keeper {
         expected: Option<Version>,
         agreed: &Agreed,
     ) -> Result<(), TryAgain> {
+        match self.ask_to_install(id, members, node, expected, agreed).await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(TryAgain) => Err(TryAgain),
+        }
+    }
+
+    /// Asks a member, or this node, to take a change; says whether it did. Without an answer nobody knows.
+    async fn ask_to_install(
+        self: &Rc<Self>,
+        id: VolumeId,
+        members: &Members,
+        node: NodeId,
+        expected: Option<Version>,
+        agreed: &Agreed,
+    ) -> Result<bool, TryAgain> {
         let epoch = members.epoch;
-        let taken = if node == self.me() {
-            self.install(id, epoch, expected, agreed.clone()).await
-        } else {
-            let agreed = Box::new(agreed.clone());
-            let ask = Ask::InstallUnit { id: id.to_string(), epoch: epoch.0, expected, agreed };
-            let answer = self.ask_of(id, members, node, ask, INSTALL_MAX).await;
-            matches!(answer, Ok(Answer::Taken(true)))
-        };
-        if taken { Ok(()) } else { Err(TryAgain) }
+        if node == self.me() {
+            return Ok(self.install(id, epoch, expected, agreed.clone()).await);
+        }
+        let agreed = Box::new(agreed.clone());
+        let ask = Ask::InstallUnit { id: id.to_string(), epoch: epoch.0, expected, agreed };
+        match self.ask_of(id, members, node, ask, INSTALL_MAX).await {
+            Ok(Answer::Taken(taken)) => Ok(taken),
+            _ => Err(TryAgain),
+        }
     }
 
     /// Asks a member for as long as these are the members: one whose disk hangs answers nothing until it hangs no more, and the others go on without it.
