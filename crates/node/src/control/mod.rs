@@ -138,8 +138,8 @@ pub struct Control {
     /// What units were last told of the ways to copies, and sessions of the other nodes' portals.
     shown_paths: RefCell<BTreeMap<VolumeId, Paths>>,
     shown_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
-    /// Copies of volumes that were made for other nodes, which have not told the cluster's record of them yet, and who asked for them ([`crate::copies::NewCopy::asker`]).
-    being_made: RefCell<BTreeMap<VolumeId, BTreeSet<u64>>>,
+    /// Copies of volumes that were made for other nodes, which have not told the cluster's record of them yet, and who asked for them ([`crate::copies::NewCopy::asker`]), and when.
+    being_made: RefCell<BTreeMap<VolumeId, BTreeMap<u64, Instant>>>,
     /// The latest life of this node that the cluster's record knew of another start of it: this one is over before it did anything.
     used_life: Cell<Option<u64>>,
     /// This node's part of the cluster's record was set back.

@@ -164,53 +164,65 @@ fn a_copy_that_two_ask_for_is_there_when_one_gives_up() {
     });
 }
 
-/// Two ask for the same copy, and know the record at different moments: each asks for a slot that it knows as
-/// free. The record has the first one's, and the second one gives up.
+/// Two ask for the same copy, and know the record as of different moments: they want another slot, size or name. The
+/// record has what the first one wants, and the second one gives up.
 #[test]
-fn a_copy_that_two_ask_for_with_different_slots_gets_the_one_that_the_record_has() {
-    let cluster = Cluster::new(7, 3, 2);
-    cluster.add_volume(VolumeKind::Thick, 2);
-    let first = cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
-        let control = Control::current();
-        let added = AddedCopy { node: 3, pool: None, instead_of: None };
-        control.add_copy(&the_volume(&control), added).await.is_ok()
-    });
-    let info = cluster.control(0, |control| async move { control.volumes().await.remove(0).info });
-    let second = NewCopy {
-        id: info.id.to_string(),
-        slot: 3,
-        name: info.name,
-        pool: None,
-        kind: info.kind,
-        size: info.capacity.0,
-        block_bytes: info.block_size.bytes(),
-        physical_exponent: info.physical_exponent,
-        slices: info.stripe.slices(),
-        created: info.created,
-        blank: true,
-        sole: false,
-        asker: 7,
-    };
-    let (id, asker) = (second.id.clone(), Some(second.asker));
-    while cluster.kept(2) == 0 {
-        cluster.world.run_for(Duration::from_micros(10));
+fn a_copy_that_two_ask_for_differently_is_the_one_that_the_record_has() {
+    let differences: [fn(&mut NewCopy); 4] = [
+        |copy| copy.slot = 3,
+        |copy| copy.size -= 4096,
+        |copy| copy.size += 3 * MIB,
+        |copy| copy.name = "former".to_owned(),
+    ];
+    for (seed, differ) in (7..).zip(differences) {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_all(0, 1);
+        let first = cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
+            let control = Control::current();
+            let added = AddedCopy { node: 3, pool: None, instead_of: None };
+            control.add_copy(&the_volume(&control), added).await.is_ok()
+        });
+        let info = cluster.control(0, |control| async move { control.volumes().await.remove(0).info });
+        let mut second = NewCopy {
+            id: info.id.to_string(),
+            slot: 2,
+            name: info.name,
+            pool: None,
+            kind: info.kind,
+            size: info.capacity.0,
+            block_bytes: info.block_size.bytes(),
+            physical_exponent: info.physical_exponent,
+            slices: info.stripe.slices(),
+            created: info.created,
+            blank: true,
+            sole: false,
+            asker: 7,
+        };
+        differ(&mut second);
+        let (id, asker) = (second.id.clone(), Some(second.asker));
+        while cluster.kept(2) == 0 {
+            cluster.world.run_for(Duration::from_micros(10));
+        }
+        assert_eq!(cluster.nodes_of_copies(2), [1, 2], "the record does not have it yet");
+        let ask = |ask| {
+            cluster.control(2, |control| async move {
+                let keeper = control.keeper().unwrap();
+                keeper.ask(keeper.me(), ask).await.map(drop)
+            })
+        };
+        ask(Ask::MakeCopy(second)).unwrap();
+        cluster.wait_until("the first one has added it", || cluster.nodes_of_copies(0) == [1, 2, 3]);
+        ask(Ask::DropCopy { id, asker }).unwrap();
+        cluster.wait_until_in_sync(0, 3);
+        drop(first);
+        assert_eq!(cluster.checksum(0), cluster.checksum(2));
+        cluster.world.crash(cluster.servers[2]);
+        cluster.start(2);
+        cluster.wait_until_in_sync(0, 3);
+        cluster.wait_until_all_serve();
+        cluster.assert_all(2, 1);
     }
-    assert_eq!(cluster.nodes_of_copies(2), [1, 2], "the record does not have it yet");
-    let ask = |ask| {
-        cluster.control(2, |control| async move {
-            let keeper = control.keeper().unwrap();
-            keeper.ask(keeper.me(), ask).await.map(drop)
-        })
-    };
-    ask(Ask::MakeCopy(second)).unwrap();
-    cluster.wait_until("the first one has added it", || cluster.nodes_of_copies(0) == [1, 2, 3]);
-    ask(Ask::DropCopy { id, asker }).unwrap();
-    cluster.wait_until_in_sync(0, 3);
-    drop(first);
-    assert_eq!(cluster.checksum(0), cluster.checksum(2));
-    cluster.world.crash(cluster.servers[2]);
-    cluster.start(2);
-    cluster.wait_until_in_sync(0, 3);
 }
 
 #[test]

@@ -104,6 +104,39 @@ fn set_back(seed: u64, black_out: bool, set_back_first: bool) {
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
 }
 
+/// By part of a region, or by many.
+#[test]
+fn a_pool_that_was_set_back_to_before_its_volume_grew_gets_all_of_it() {
+    for (seed, kind, more) in
+        [(1, VolumeKind::Thick, 4096), (2, VolumeKind::Thick, 3 * MIB), (3, VolumeKind::Log, 3 * MIB)]
+    {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(kind, 2);
+        cluster.fill(0, BLOCKS, BEFORE);
+        cluster.world.run_for(Duration::from_secs(10));
+        cluster.world.crash(cluster.servers[1]);
+        let yesterday = cluster.image(1);
+        cluster.start(1);
+        cluster.wait_until_in_sync(0, 2);
+        let size = cluster.control(0, move |control| async move {
+            let info = control.volumes().await.remove(0).info;
+            control.grow_volume(&info.name, base::ByteLen(info.capacity.0 + more)).await.unwrap();
+            info.capacity.0
+        });
+        let new = size / 4096..(size + more) / 4096;
+        cluster.fill(1, new.clone(), AFTER);
+        cluster.world.run_for(Duration::from_secs(20));
+        cluster.world.crash(cluster.servers[1]);
+        cluster.put_back(1, yesterday);
+        cluster.start(1);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        assert_eq!(cluster.holds(1, new), [AFTER]);
+        assert_eq!(cluster.holds(1, BLOCKS), [BEFORE]);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    }
+}
+
 #[test]
 fn a_pool_that_was_set_back_while_its_node_was_down_is_copied_as_a_whole() {
     each_seed(3, |seed| set_back(seed, false, false));

@@ -1,20 +1,24 @@
 //! What other nodes ask this one for: copies that it is to make, delete and enlarge, and what it is to tell.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use base::{BlockSize, ByteLen};
+use base::{BlockSize, ByteLen, Instant};
 use replica::Epoch;
 use store::{CopyOf, CopyState, Pool, ReadFailure, VolumeSpec};
 
-use super::super::change::{WaitsFor, Work};
+use super::super::change::{Changing, WaitsFor, Work};
 use super::super::doing::Doing;
 use super::super::passing::carry_out_here;
 use super::super::read_errors::disk_path;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
-use crate::copies::{Answer, Ask, Keeper, NewCopy};
+use crate::copies::{Answer, Ask, ClusterError, Keeper, NewCopy};
 use crate::shard::Shard;
 use crate::volume::VolumeId;
+
+/// How long whoever has asked for a copy may take to tell the cluster's record of it: longer than all that it waits for.
+const ASKED_MAX: Duration = Duration::from_secs(120);
 
 impl Control {
     /// Does what another node asks for.
@@ -106,23 +110,25 @@ impl Control {
             let _name = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
             let pool = control.pool_named(&pool)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            let is_made = control.has_made_already(&keeper, &pool, &spec).await?;
+            let is_made = control.has_made_already(&changing, &keeper, &pool, &spec).await?;
             control.add_asker(id, copy.asker);
             if is_made {
                 return Ok(());
             }
             let made = pool.create_volume_watched(spec, changing.zeroing()).await;
             if made.is_err() {
-                control.being_made.borrow_mut().remove(&id);
+                control.forget_asker(id, copy.asker);
             }
             Ok(made.map(drop)?)
         })
         .await
     }
 
-    /// Whether this very copy was made before, and the answer was lost; one that was made otherwise in vain is deleted.
+    /// Whether there is such a copy already, made for this request, whose answer was lost, or for another one. A blank
+    /// copy of another shape that was made in vain is deleted.
     async fn has_made_already(
         &self,
+        changing: &Changing,
         keeper: &Keeper,
         pool: &Pool,
         spec: &VolumeSpec,
@@ -138,13 +144,20 @@ impl Control {
             if info.copy.is_none_or(|kept| kept.state != CopyState::Blank) {
                 return Err(ControlError::OldCopy { volume: info.name, pool: other.name() });
             }
-            // For another slot, too: which one it gets the record says, and whoever asked before may be telling it.
-            let same = other.id() == pool.id()
+            // Whoever asked before may be telling the record of it now, and two know the record as of different moments:
+            // the slot and the name are as the record says, and it is as long as the later one wants it.
+            let fits = other.id() == pool.id()
                 && info.copy.is_some_and(|kept| kept.cluster == copy.cluster)
-                && (info.name.as_str(), info.kind, info.capacity, info.stripe.slices())
-                    == (spec.name.as_str(), spec.kind, spec.capacity, spec.slices.unwrap_or_default());
-            if same {
+                && (info.kind, info.block_size, info.stripe.slices())
+                    == (spec.kind, spec.block_size, spec.slices.unwrap_or_default());
+            if fits {
+                if info.capacity < spec.capacity {
+                    pool.grow_volume_watched(id, spec.capacity, changing.zeroing()).await?;
+                }
                 return Ok(true);
+            }
+            if self.was_asked_for_lately(id) {
+                return Err(ClusterError::Conflict(spec.name.clone()).into());
             }
             other.delete_volume(id).await?;
         }
@@ -152,14 +165,21 @@ impl Control {
     }
 
     fn add_asker(&self, id: VolumeId, asker: u64) {
-        self.being_made.borrow_mut().entry(id).or_default().insert(asker);
+        self.being_made.borrow_mut().entry(id).or_default().insert(asker, rt::now());
+    }
+
+    /// Whether somebody who has asked for a copy here may still be telling the cluster's record of it.
+    fn was_asked_for_lately(&self, id: VolumeId) -> bool {
+        let now = rt::now();
+        let is_lately = |asked: &Instant| now.since(*asked) < ASKED_MAX;
+        self.being_made.borrow().get(&id).is_some_and(|askers| askers.values().any(is_lately))
     }
 
     /// A request for a copy here needs it no more.
     pub(in crate::control) fn forget_asker(&self, id: VolumeId, asker: u64) {
         let mut being_made = self.being_made.borrow_mut();
         if let Some(askers) = being_made.get_mut(&id)
-            && askers.remove(&asker)
+            && askers.remove(&asker).is_some()
             && askers.is_empty()
         {
             being_made.remove(&id);
@@ -191,6 +211,10 @@ impl Control {
             // What was written here alone is somebody's to give up.
             if control.keeper().is_some_and(|keeper| keeper.has_fork(info.id)) {
                 return Err(ControlError::Forked(info.name));
+            }
+            // What was asked for by somebody is in the record, perhaps, of which this life has not heard yet.
+            if asker.is_some() && !control.keeper().is_some_and(|keeper| keeper.knows_this_life()) {
+                return Err(ClusterError::Conflict(info.name).into());
             }
             let known = control.keeper().and_then(|keeper| Some((keeper.volume(info.id)?, keeper.me())));
             let is_recorded = known.as_ref().is_some_and(|(volume, me)| volume.entry.copy_on(*me).is_some());

@@ -12,7 +12,7 @@ use super::super::change::Work;
 use super::super::doing::Doing;
 use super::super::volumes::open_on_all_cores;
 use super::super::{Control, ControlError};
-use crate::copies::{Address, Copies, SliceCopy};
+use crate::copies::{Address, Copies, CopyEntry, SliceCopy};
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
@@ -80,7 +80,23 @@ impl Control {
         kept.retain(|(_, info)| info.copy.is_some_and(|kept| known.is_kept_as(&kept)));
         // One that is blank may be an older one.
         kept.sort_by_key(|(_, info)| info.copy.is_some_and(|kept| kept.state == CopyState::Blank));
-        let (pool, kept) = kept.into_iter().next()?;
+        let (pool, mut kept) = kept.into_iter().next()?;
+        // Its pool may have been set back to a day before the volume grew.
+        if kept.capacity < copy.size {
+            kept = match pool.grow_volume(id, copy.size).await {
+                Ok(grown) => grown,
+                Err(error) => {
+                    let cause = &error as &dyn std::error::Error;
+                    tracing::error!(
+                        volume = kept.name,
+                        error = cause,
+                        "a copy is shorter than its volume, and is not served"
+                    );
+                    self.unserved.borrow_mut().insert(id, error.into());
+                    return None;
+                }
+            };
+        }
         // It may have been made larger before the volume was.
         let info = VolumeInfo { capacity: copy.size.min(kept.capacity), ..kept };
         self.being_made.borrow_mut().remove(&id);
@@ -147,8 +163,14 @@ impl Control {
             }
             // Nor before the record calls it out of sync: trusted, it could go on alone in the next life (R16) with what it does not have.
             let accepted = self.accepted_older.borrow().contains(&id);
-            let is_out =
-                || accepted || self.keeper().is_some_and(|keeper| !keeper.calls_this_copy_in_sync(id));
+            let Some(keeper) = self.keeper() else { return };
+            // It may have been taken off this node meanwhile, and put there again: another one of these sees to that.
+            let entry = keeper.volume(id).map(|volume| volume.entry);
+            let is_it = |(slot, known): (Slot, &CopyEntry)| (slot, known.made) == (copy.me, copy.made);
+            if !entry.as_ref().and_then(|entry| entry.copy_on(keeper.me())).is_some_and(is_it) {
+                return;
+            }
+            let is_out = || accepted || !keeper.calls_this_copy_in_sync(id);
             if written.iter().all(|(_, written)| *written) && is_out() {
                 break;
             }
