@@ -19,6 +19,8 @@ pub enum Canary {
     MergeFails,
     /// A host's write of a part of a block is taken though nobody may be able to read the rest (R26).
     RestUnasked,
+    /// A copy of which a slice cannot be opened takes part with the others.
+    PartSpeaks,
     /// A disk that hangs is waited for, by the node that has it and by the others.
     HangUnseen,
     /// A command goes on, when this node is a member again, though the others have gone on without it since it came.

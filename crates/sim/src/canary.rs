@@ -110,7 +110,7 @@ impl Canary {
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 64] = [
+    pub const ALL: [Canary; 65] = [
         Canary::Disks,
         Canary::DisksBeside,
         Canary::SecondDisks,
@@ -118,6 +118,7 @@ impl Canary {
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
         Canary::Node(Mistake::ReadOnce),
+        Canary::Node(Mistake::PartSpeaks),
         Canary::Node(Mistake::GoOnAfterLoss),
         Canary::Node(Mistake::InstallElsewhere),
         Canary::Node(Mistake::InstallUnexpected),

@@ -572,10 +572,11 @@ impl Cluster {
         })
     }
 
-    /// Whether a disk of a node that has started is out of service, or its pool could not be opened.
+    /// Whether a disk of a node that has started is out of service, its pool could not be opened, or a part of a copy.
     pub fn pool_failed(&self, index: usize) -> bool {
         let of_pool = self.control(index, |control| async move {
             control.pools().iter().any(|pool| pool.state.as_ref().map_or(true, |it| !it.failed.is_empty()))
+                || control.has_unopened_slices()
         });
         // One write that failed ends a copy's part, also where the pool goes on.
         let mut of_copies = (0..self.cores).map(|core| {

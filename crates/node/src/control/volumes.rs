@@ -178,6 +178,11 @@ impl Control {
             .collect()
     }
 
+    /// Whether a slice of some volume could not be opened: its pool is to be opened again.
+    pub fn has_unopened_slices(&self) -> bool {
+        self.unserved.borrow().values().any(|error| matches!(error, ControlError::SliceUnopened { .. }))
+    }
+
     /// Volumes of open pools that this node does not serve: identity, name, and why.
     pub(crate) fn unserved_volumes(&self) -> Vec<(VolumeId, String, String)> {
         let unserved = self.unserved.borrow();

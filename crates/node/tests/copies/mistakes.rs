@@ -6,7 +6,7 @@ use node::canary::{Canary, make};
 use replica::canary::Canary as Rule;
 
 use super::all_paths::nobody_sees_what_others_do_not;
-use super::bad_blocks::shown_and_gone;
+use super::bad_blocks::{part_of_a_copy, shown_and_gone};
 use super::full_disks::both_full;
 use super::ghosts::{Long, left_by_a_lost_path};
 use super::given_up::begun_late;
@@ -37,6 +37,11 @@ fn that_members_owe_acknowledgements_forever_is_noticed() {
     let noticed = one_that_fails(hanging_disk);
     replica::canary::make(None);
     assert!(noticed.is_some(), "it was not noticed in {SEEDS} seeds");
+}
+
+#[test]
+fn that_a_part_of_a_copy_speaks_for_it_is_noticed() {
+    assert_noticed(Canary::PartSpeaks, part_of_a_copy);
 }
 
 #[test]

@@ -70,9 +70,18 @@ pub(in crate::control) struct Worth {
     pub untrusted: bool,
 }
 
+/// A copy that was opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenedCopy {
+    /// What its disk holds is to be trusted no more.
+    pub blank: bool,
+    /// All of its slices are open: else it takes no part.
+    pub whole: bool,
+}
+
 impl Control {
-    /// Opens this node's copy of a volume, if its pool is open. Says whether what its disk holds is to be trusted no more.
-    pub(crate) async fn open_copy(self: &Rc<Control>, id: VolumeId, copy: CopyOpening) -> Option<bool> {
+    /// Opens this node's copy of a volume, if its pool is open.
+    pub(crate) async fn open_copy(self: &Rc<Control>, id: VolumeId, copy: CopyOpening) -> Option<OpenedCopy> {
         let keeper = self.keeper()?;
         let entry = keeper.volume(id)?.entry;
         let (_, known) = entry.copy_on(keeper.me())?;
@@ -122,7 +131,7 @@ impl Control {
         match self.opening(&pool, &info, Some((copy, Worth { blank, untrusted }))) {
             Ok(opening) => {
                 self.unserved.borrow_mut().remove(&id);
-                open_on_all_cores(vec![opening]).await;
+                let whole = open_on_all_cores(vec![opening]).await;
                 // It may have been made larger while it was being opened, and nobody else tells these slices.
                 if let Err(error) = self.grow_slices(&pool, id).await {
                     tracing::debug!(volume = %id, %error, "a copy that was just opened is gone");
@@ -136,7 +145,7 @@ impl Control {
                     rt::spawn(Rc::clone(self).trust_copy(pool, id, copy)).detach();
                 }
                 // What is accepted counts here; all others are given everything.
-                Some(blank && !accepted)
+                Some(OpenedCopy { blank: blank && !accepted, whole })
             }
             Err(error) => {
                 let cause = &error as &dyn std::error::Error;

@@ -141,27 +141,29 @@ impl Control {
     }
 }
 
-/// One message a core, however many volumes there are.
-pub(in crate::control) async fn open_on_all_cores(openings: Vec<Opening>) {
+/// One message a core, however many volumes there are. Says whether all slices were opened.
+pub(in crate::control) async fn open_on_all_cores(openings: Vec<Opening>) -> bool {
     let openings: Arc<[Opening]> = openings.into();
-    on_all_cores(move || {
+    let whole = on_all_cores(move || {
         let openings = Arc::clone(&openings);
         async move {
+            let mut whole = true;
             for opening in openings.iter() {
-                open_here(opening).await;
+                whole &= open_here(opening).await;
             }
+            whole
         }
-    })
-    .await;
+    });
+    whole.await.into_iter().all(|whole| whole)
 }
 
-async fn open_here(opening: &Opening) {
+async fn open_here(opening: &Opening) -> bool {
     let shard = Shard::current();
-    let Some(disks) = shard.disks(opening.pool) else { return };
+    let Some(disks) = shard.disks(opening.pool) else { return false };
     if let Some(unit) = shard.unit(opening.id) {
-        become_copy_here(opening, &unit, &disks).await;
-        return;
+        return become_copy_here(opening, &unit, &disks).await;
     }
+    let mut whole = true;
     let specs = opening.specs[usize::from(rt::core().0)].iter().cloned();
     let mut slices = Vec::new();
     for layout in specs.map(|spec| spec.open(&disks)) {
@@ -176,7 +178,10 @@ async fn open_here(opening: &Opening) {
                 slices.push(slice);
             }
             // Its core answers for it as for a disk that is out of service.
-            Err(error) => tell_unopened(opening, number, error),
+            Err(error) => {
+                whole = false;
+                tell_unopened(opening, number, error);
+            }
         }
     }
     let volume = Volume::new(opening.id, opening.block_size, opening.blocks, opening.stripe, slices);
@@ -184,11 +189,13 @@ async fn open_here(opening: &Opening) {
     let unit = Unit::new(Rc::new(volume), config, paths, opening.state.clone());
     unit.set_replicated(opening.replicated);
     shard.add_unit(Rc::new(unit));
+    whole
 }
 
 /// The volume is in use, and was no copy until now.
-async fn become_copy_here(opening: &Opening, unit: &Unit, disks: &CoreDisks) {
+async fn become_copy_here(opening: &Opening, unit: &Unit, disks: &CoreDisks) -> bool {
     let shard = Shard::current();
+    let mut whole = true;
     for spec in opening.specs[usize::from(rt::core().0)].iter().cloned() {
         let number = spec.index();
         let (Some(slice), Some(copy)) = (unit.volume().slice(number), opening.of_slice(number)) else {
@@ -197,10 +204,14 @@ async fn become_copy_here(opening: &Opening, unit: &Unit, disks: &CoreDisks) {
         match slice.become_copy(spec, disks, copy).await {
             Ok(()) => add_copy_of(&shard, &slice),
             // Only a disk that is out of service does that, until its pool is opened again.
-            Err(error) => tell_unopened(opening, number, error),
+            Err(error) => {
+                whole = false;
+                tell_unopened(opening, number, error);
+            }
         }
     }
     unit.set_replicated(opening.replicated);
+    whole
 }
 
 fn add_copy_of(shard: &Shard, slice: &Slice) {

@@ -147,6 +147,7 @@ impl Keeper {
             steward: Steward::new(rt::now(), slot, life, SILENCE_MAX),
             blank: false,
             open: false,
+            whole: true,
             sole: false,
             opened: rt::now(),
             reopens: false,

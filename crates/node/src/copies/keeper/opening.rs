@@ -270,7 +270,7 @@ impl Keeper {
                 kept.reopens = false;
                 kept.membership.forget();
             }
-            let Some(blank) = control.open_copy(id, opening).await else { continue };
+            let Some(opened) = control.open_copy(id, opening).await else { continue };
             if self.forks.has(id) {
                 detach(opening.number).await;
             }
@@ -279,7 +279,7 @@ impl Keeper {
             let is_it = |kept: &&mut Kept| (kept.slot, kept.made) == (opening.me, opening.made);
             if let Some(kept) = volumes.get_mut(&id).filter(is_it) {
                 (kept.open, kept.opened) = (true, rt::now());
-                (kept.blank, kept.shown) = (blank, opening.size.0);
+                (kept.whole, kept.blank, kept.shown) = (opened.whole, opened.blank, opening.size.0);
                 // All copies of a new volume begin alike.
                 kept.agreement.known = opening.new;
             }

@@ -22,6 +22,7 @@ use super::budget::Giving;
 use super::syncs::DiskTrouble;
 use super::unreadable::Legible;
 use super::{Keeper, Kept, RECORD_DEADLINE, json};
+use crate::canary::{Canary, makes};
 use crate::parts::{self, A_QUICK_TURN};
 use crate::shard::on_all_cores;
 
@@ -119,7 +120,8 @@ impl Keeper {
         if !(kept.open || kept.reopens) || kept.proposing || self.waits(look, id, kept) {
             return None;
         }
-        let view = if kept.open { views.of(kept)? } else { SliceView::CLOSED };
+        let takes_part = kept.open && (kept.whole || makes(Canary::PartSpeaks));
+        let view = if takes_part { views.of(kept)? } else { SliceView::CLOSED };
         let view = view.holds_in(kept.membership.active().map(|config| config.epoch));
         kept.failed = view.failed.is_some();
         // Who cannot be let in yet need not be looked at.
@@ -129,7 +131,7 @@ impl Keeper {
         };
         let view = view.with(self.leaving(look, &kept.entry), unready);
         let proposal = kept.steward.propose(look.now, &kept.membership, &self.copies.leases(), view)?;
-        let lost = proposal.reason == Reason::Alone && kept.blank;
+        let lost = proposal.reason == Reason::Alone && (kept.blank || !takes_part);
         (!lost).then_some(proposal)
     }
 
