@@ -173,7 +173,7 @@ impl Control {
             // Nor before the record calls it out of sync: trusted, it could go on alone in the next life (R16) with what it does not have.
             let accepted = self.accepted_older.borrow().contains(&id);
             let Some(keeper) = self.keeper() else { return };
-            // It may have been taken off this node meanwhile, and put there again: another one of these sees to that.
+            // It may have been taken off this node meanwhile, and put there again: another task sees to that.
             let entry = keeper.volume(id).map(|volume| volume.entry);
             let is_it = |(slot, known): (Slot, &CopyEntry)| (slot, known.made) == (copy.me, copy.made);
             if !entry.as_ref().and_then(|entry| entry.copy_on(keeper.me())).is_some_and(is_it) {
