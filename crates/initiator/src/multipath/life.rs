@@ -126,6 +126,7 @@ async fn use_link(
             // Commands that went by it before have come back, or will with the end of the session.
             let _ = link.session.logout().await;
             watch_quiesce(shared, &link);
+            watch_others(shared, &link);
             rt::sleep(REFUSED_POLL).await;
             shared.set_state(path, PathState::Connecting);
         }

@@ -677,3 +677,33 @@ pub(super) fn part_of_a_copy(seed: u64) {
 fn a_copy_of_which_a_slice_cannot_be_opened_takes_no_part() {
     each_seed(3, part_of_a_copy);
 }
+
+/// The copy that returns is not the only one: it stays outside, and is not let in and taken out again and again.
+#[test]
+fn a_copy_of_which_a_slice_cannot_be_opened_is_not_let_in() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(2));
+        cluster.write_marked([3]);
+        cluster.world.run_for(Duration::from_secs(2));
+        // Both pools were made alike.
+        let page = cluster.places_of(0, *b"URSADMAP").next().expect("what the other copy misses is noted");
+        let list = page - 2 * 4096;
+        let faults = DiskFaults::default().with_unreadable(list..list + 512);
+        cluster.world.set_disk_faults(cluster.servers[1], DISK, faults);
+        let epoch = || cluster.shown(0).unwrap().entry.epoch;
+        cluster.start(1);
+        cluster.world.run_for(Duration::from_secs(10));
+        let before = epoch();
+        cluster.world.run_for(Duration::from_secs(60));
+        assert_eq!(epoch(), before, "the members change all the time");
+        cluster.world.set_disk_faults(cluster.servers[1], DISK, DiskFaults::default());
+        cluster.control(1, |control| async move { control.reopen_pool(POOL).await.unwrap() });
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        cluster.assert_reads(1, [3]);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}

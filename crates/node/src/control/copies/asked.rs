@@ -214,7 +214,10 @@ impl Control {
                 return Err(ControlError::Forked(info.name));
             }
             // What was asked for by somebody is in the record, perhaps, of which this life has not heard yet.
-            if asker.is_some() && !control.keeper().is_some_and(|keeper| keeper.knows_this_life()) {
+            if let Some(asker) = asker
+                && !control.keeper().is_some_and(|keeper| keeper.knows_this_life())
+            {
+                control.forget_asker(info.id, asker);
                 return Err(ClusterError::Conflict(info.name).into());
             }
             let known = control.keeper().and_then(|keeper| Some((keeper.volume(info.id)?, keeper.me())));

@@ -22,6 +22,9 @@ const MAP_WRITTEN_EVERY: Duration = Duration::from_millis(100);
 /// How long a volume that is in use waits for a change of its reservations to end before it becomes a copy; then it is tried again later.
 const TURN_MAX: Duration = Duration::from_secs(2);
 
+/// How long a copy that is shorter than its volume may take to be made longer; then it is looked at again later.
+const GROWN_WITHIN: Duration = Duration::from_secs(2);
+
 /// How a copy on this node is to be opened.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyOpening {
@@ -90,32 +93,30 @@ impl Control {
         // One that is blank may be an older one.
         kept.sort_by_key(|(_, info)| info.copy.is_some_and(|kept| kept.state == CopyState::Blank));
         let (pool, mut kept) = kept.into_iter().next()?;
+        self.being_made.borrow_mut().remove(&id);
+        let state = kept.copy.as_ref()?.state;
+        let accepted = self.accepted_older.borrow().contains(&id);
+        if matches!(state, CopyState::SetBack { .. }) && !accepted && !keeper.has_another_in_sync(id) {
+            let error = ControlError::OnlyOlder { volume: kept.name, pool: pool.name() };
+            self.unserved.borrow_mut().insert(id, error);
+            return None;
+        }
         // Its pool may have been set back to a day before the volume grew.
         if kept.capacity < copy.size {
-            kept = match pool.grow_volume(id, copy.size).await {
-                Ok(grown) => grown,
-                Err(error) => {
+            kept = match rt::timeout(GROWN_WITHIN, pool.grow_volume(id, copy.size)).await {
+                Ok(Ok(grown)) => grown,
+                Ok(Err(error)) => {
                     let cause = &error as &dyn std::error::Error;
-                    tracing::error!(
-                        volume = kept.name,
-                        error = cause,
-                        "a copy is shorter than its volume, and is not served"
-                    );
+                    tracing::error!(volume = kept.name, error = cause, "a copy is shorter than its volume");
                     self.unserved.borrow_mut().insert(id, error.into());
                     return None;
                 }
+                // It goes on, and others wait to be opened.
+                Err(rt::Elapsed) => return None,
             };
         }
         // It may have been made larger before the volume was.
         let info = VolumeInfo { capacity: copy.size.min(kept.capacity), ..kept };
-        self.being_made.borrow_mut().remove(&id);
-        let state = info.copy.as_ref()?.state;
-        let accepted = self.accepted_older.borrow().contains(&id);
-        if matches!(state, CopyState::SetBack { .. }) && !accepted && !keeper.has_another_in_sync(id) {
-            let error = ControlError::OnlyOlder { volume: info.name, pool: pool.name() };
-            self.unserved.borrow_mut().insert(id, error);
-            return None;
-        }
         let untrusted = state.is_untrusted();
         let blank = untrusted || !copy.new && info.kind == VolumeKind::Ram;
         let mut _turn = None;
@@ -141,7 +142,7 @@ impl Control {
                 }
                 self.shown_paths.borrow_mut().remove(&id);
                 self.announce_volumes().await;
-                if untrusted {
+                if untrusted && whole {
                     rt::spawn(Rc::clone(self).trust_copy(pool, id, copy)).detach();
                 }
                 // What is accepted counts here; all others are given everything.
@@ -167,7 +168,8 @@ impl Control {
             })
             .await;
             let slices: usize = written.iter().map(|(count, _)| count).sum();
-            if slices == 0 {
+            // They were closed, and not all of them could be opened again.
+            if slices == 0 || slices < self.slices_of_copy(id) {
                 return;
             }
             // Nor before the record calls it out of sync: trusted, it could go on alone in the next life (R16) with what it does not have.
@@ -176,7 +178,7 @@ impl Control {
             // It may have been taken off this node meanwhile, and put there again: another task sees to that.
             let entry = keeper.volume(id).map(|volume| volume.entry);
             let is_it = |(slot, known): (Slot, &CopyEntry)| (slot, known.made) == (copy.me, copy.made);
-            if !entry.as_ref().and_then(|entry| entry.copy_on(keeper.me())).is_some_and(is_it) {
+            if entry.is_some_and(|entry| !entry.copy_on(keeper.me()).is_some_and(is_it)) {
                 return;
             }
             let is_out = || accepted || !keeper.calls_this_copy_in_sync(id);

@@ -99,7 +99,7 @@ impl Keeper {
 
     /// Whether a disk of the copy here failed: it takes no part until it is opened again.
     pub fn has_failed(&self, id: VolumeId) -> bool {
-        self.volumes.borrow().get(&id).is_some_and(|kept| kept.failed)
+        self.volumes.borrow().get(&id).is_some_and(|kept| kept.failed || kept.open && !kept.whole)
     }
 
     /// The copy of the volume that was here is closed: another one may be opened.

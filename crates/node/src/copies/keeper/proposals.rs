@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use base::Instant;
 use cluster::Outcome;
-use replica::{NodeId, Proposal, Reason, Slot, Slots};
+use replica::{NodeId, Proposal, Reason, Slot, Slots, SyncFrom};
 use store::VolumeId;
 
-use super::super::SliceCopy;
 use super::super::cause::Cause;
 use super::super::core::Copies;
 use super::super::disk_range::DiskRange;
 use super::super::entry::{
     CopyEntry, DROPPED_MAX, DroppedCopy, MAINTENANCE, StandingEntry, VolumeEntry, volume_key,
 };
-use super::super::progress::{KeptOut, SliceSync};
+use super::super::progress::{KeptOut, Part, SliceSync};
 use super::super::view::SliceView;
+use super::super::{Address, SliceCopy};
 use super::budget::Giving;
 use super::syncs::DiskTrouble;
 use super::unreadable::Legible;
@@ -81,6 +81,21 @@ struct Look {
     maintained: Vec<NodeId>,
     /// Some volume may have to wait for what another node says of its forks.
     may_wait: bool,
+}
+
+/// What the slices of a copy that could not be opened would say: others are not to let it in.
+fn not_whole(kept: &Kept) -> Option<SliceSync> {
+    let from = SyncFrom { source: None, silent_ticks: 0, failed: true };
+    (kept.open && !kept.whole).then(|| SliceSync {
+        address: Address { volume: kept.entry.number, slice: u16::MAX },
+        slot: kept.slot,
+        left_bytes: 0,
+        copied_bytes: 0,
+        dirtied_bytes: 0,
+        part: Part::Own(from),
+        limited_by: None,
+        no_room: false,
+    })
 }
 
 impl Keeper {
@@ -165,6 +180,7 @@ impl Keeper {
                 syncs.extend(of_core.syncs);
             }
         }
+        syncs.extend(self.volumes.borrow().values().filter_map(not_whole));
         self.note_syncs(rt::now(), &syncs);
         self.deal(rt::now(), giving).await;
         Views { began, by_core }

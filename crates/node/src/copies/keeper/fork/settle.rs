@@ -10,7 +10,7 @@ use super::super::super::cause::Cause;
 use super::super::super::core::Copies;
 use super::super::super::entry::{StandingEntry, VolumeEntry, volume_key};
 use super::super::super::strategy::{ForkRecord, SplitEntry, VoidEntry, alone, split_key, void_key};
-use super::super::{Keeper, RECORD_DEADLINE, json};
+use super::super::{Keeper, Kept, RECORD_DEADLINE, json};
 use super::begin::is_well;
 use super::{ASK_RECORD, Phase, attach};
 use crate::canary::{Canary, makes};
@@ -314,7 +314,8 @@ impl Keeper {
     /// This copy is what the record says: one that is not in sync.
     async fn give_up(self: &Rc<Self>, id: VolumeId) -> Option<()> {
         self.hold(id).await?;
-        let number = self.volumes.borrow().get(&id).filter(|kept| kept.open).map(|kept| kept.entry.number)?;
+        let whole = |kept: &&Kept| kept.open && kept.whole;
+        let number = self.volumes.borrow().get(&id).filter(whole).map(|kept| kept.entry.number)?;
         // What it has written alone must not be taken for what others have lost (R27).
         let forgotten = on_all_cores(move || async move {
             let slices = Copies::current().slices_of(number);
