@@ -86,7 +86,7 @@ struct Look {
 /// What the slices of a copy that could not be opened would say: others are not to let it in.
 fn not_whole(kept: &Kept) -> Option<SliceSync> {
     let from = SyncFrom { source: None, silent_ticks: 0, failed: true };
-    (kept.open && !kept.whole).then(|| SliceSync {
+    (kept.open && !kept.whole).then_some(SliceSync {
         address: Address { volume: kept.entry.number, slice: u16::MAX },
         slot: kept.slot,
         left_bytes: 0,
