@@ -648,8 +648,9 @@ fn a_bad_page_of_the_dirty_map_is_told() {
     cluster.assert_reads(1, [3]);
 }
 
-/// The only copy in sync returns, and its disk does not give what one of its slices needs to be opened. The others
-/// say nothing for that one: a copy that misses something there is not in sync before its pool is opened again.
+/// The only copy in sync returns, and its disk does not give what one of its slices needs to be opened. The
+/// others say nothing for that one: a copy that misses something there is not in sync before the pool is
+/// opened again.
 pub(super) fn part_of_a_copy(seed: u64) {
     let cluster = Cluster::new(seed, 2, 2);
     cluster.add_volume(VolumeKind::Thick, 2);
@@ -657,16 +658,25 @@ pub(super) fn part_of_a_copy(seed: u64) {
     cluster.world.run_for(Duration::from_secs(2));
     cluster.write_marked([3]);
     cluster.world.crash(cluster.servers[0]);
-    // A slice's list of lost blocks lies a page of each of the two slices before its dirty map.
-    let page = cluster.places_of(0, *b"URSADMAP").next().expect("what the other copy misses is noted");
-    let list = page - 2 * 4096;
-    let faults = DiskFaults::default().with_unreadable(list..list + 512);
-    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, without_list(&cluster));
     cluster.start(0);
     cluster.start(1);
     cluster.world.run_for(Duration::from_secs(20));
-    cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
-    cluster.control(0, |control| async move { control.reopen_pool(POOL).await.unwrap() });
+    assert_resyncs_when_reopened(&cluster, 0);
+}
+
+/// The disk of either node does not read the list of lost blocks of the slice that was written to: it lies a page of
+/// each of the two slices before the dirty map. Both pools were made alike.
+fn without_list(cluster: &Cluster) -> DiskFaults {
+    let page = cluster.places_of(0, *b"URSADMAP").next().expect("what the other copy misses is noted");
+    let list = page - 2 * 4096;
+    DiskFaults::default().with_unreadable(list..list + 512)
+}
+
+/// The node's disk reads everything again, and its pool is opened again.
+fn assert_resyncs_when_reopened(cluster: &Cluster, index: usize) {
+    cluster.world.set_disk_faults(cluster.servers[index], DISK, DiskFaults::default());
+    cluster.control(index, |control| async move { control.reopen_pool(POOL).await.unwrap() });
     cluster.wait_until_in_sync(0, 2);
     cluster.wait_until_all_serve();
     cluster.assert_reads(1, [3]);
@@ -688,22 +698,13 @@ fn a_copy_of_which_a_slice_cannot_be_opened_is_not_let_in() {
         cluster.world.run_for(Duration::from_secs(2));
         cluster.write_marked([3]);
         cluster.world.run_for(Duration::from_secs(2));
-        // Both pools were made alike.
-        let page = cluster.places_of(0, *b"URSADMAP").next().expect("what the other copy misses is noted");
-        let list = page - 2 * 4096;
-        let faults = DiskFaults::default().with_unreadable(list..list + 512);
-        cluster.world.set_disk_faults(cluster.servers[1], DISK, faults);
+        cluster.world.set_disk_faults(cluster.servers[1], DISK, without_list(&cluster));
         let epoch = || cluster.shown(0).unwrap().entry.epoch;
         cluster.start(1);
         cluster.world.run_for(Duration::from_secs(10));
         let before = epoch();
         cluster.world.run_for(Duration::from_secs(60));
         assert_eq!(epoch(), before, "the members change all the time");
-        cluster.world.set_disk_faults(cluster.servers[1], DISK, DiskFaults::default());
-        cluster.control(1, |control| async move { control.reopen_pool(POOL).await.unwrap() });
-        cluster.wait_until_in_sync(0, 2);
-        cluster.wait_until_all_serve();
-        cluster.assert_reads(1, [3]);
-        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+        assert_resyncs_when_reopened(&cluster, 1);
     });
 }
