@@ -1,4 +1,5 @@
-// The console against real nodes: from the first start of three nodes to a mirrored volume, the loss of a node and its return.
+// The console against real nodes: from the first start of three nodes to a mirrored volume, the loss of a
+// node and its return.
 
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'

@@ -1,4 +1,5 @@
-// The console without a pointer: everything is reached by Tab and its like, what has the focus is seen, dialogues keep it and give it back.
+// The console without a pointer: everything is reached by Tab and its like, what has the focus is seen,
+// dialogues keep it and give it back.
 
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
@@ -71,7 +72,8 @@ it('leads past the menu, and to every screen', async () => {
   await tabTo('Volumes')
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Volumes', exact: true }).waitFor()
-  // Past the rest of the menu, and from a row to its volume: what was pressed is gone, and the focus is at the content.
+  // Past the rest of the menu, and from a row to its volume: what was pressed is gone, and the focus is at
+  // the content.
   await tabTo('mail')
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'mail', exact: true }).waitFor()

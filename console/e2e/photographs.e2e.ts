@@ -1,6 +1,8 @@
-// Photographs of every screen, in both themes, at 1280 and on a phone: of a fresh node, of a cluster at work, with a node down, while it comes back, with two
-// hundred volumes, of two nodes, of a volume that is split, of a record in etcd, and of pools that failed; and of what is asked in dialogues. To be looked at by people: `npm --prefix console run
-// photographs` puts them into console/photographs (or where URSA_SHOTS says).
+// Photographs of every screen, in both themes, at 1280 and on a phone: of a fresh node, of a cluster at work,
+// with a node down, while it comes back, with two hundred volumes, of two nodes, of a volume that is split,
+// of a record in etcd, and of pools that failed; and of what is asked in dialogues. To be looked at by
+// people: `npm --prefix console run photographs` puts them into console/photographs (or where URSA_SHOTS
+// says).
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, rmSync } from 'node:fs'
@@ -223,7 +225,8 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
   }, DEADLINE_MS)
 
   it('of a volume that is split', async () => {
-    // The second goes on alone and is lost; the first one, back, goes on, too: each has data that the other has not.
+    // The second goes on alone and is lost; the first one, back, goes on, too: each has data that the other
+    // has not.
     await until('the second node knows what was chosen', async () => (await shown(2))?.strategy?.strategy === 'heartbeat')
     await cluster.node(1).kill()
     await until('the second node goes on alone', async () => {

@@ -1,4 +1,5 @@
-// The console by TLS, as from another machine: with the certificate that the node makes at its first start, which the browser knows by its key and by nothing else.
+// The console by TLS, as from another machine: with the certificate that the node makes at its first start,
+// which the browser knows by its key and by nothing else.
 
 import { X509Certificate, createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'

@@ -1,5 +1,6 @@
-// Whatever one of the API, the console and the command line can do, all can: the document of the API beside the sources of the other two.
-// What is left out on purpose is listed here with its reason, and nothing may be listed that is not left out.
+// Whatever one of the API, the console and the command line can do, all can: the document of the API beside
+// the sources of the other two. What is left out on purpose is listed here with its reason, and nothing may
+// be listed that is not left out.
 
 // @ts-expect-error: only tests run in Node.js, whose types the page does not have
 import { readFileSync, readdirSync } from 'node:fs'
@@ -167,7 +168,8 @@ const namesIn = (address: string) => [...address.matchAll(/[?&](\w+)=/g)].map(([
 function callsOf(source: string): Made[] {
   const made = (method: string, path: string) => ({ call: call(method, path), parameters: namesIn(path) })
   const typed = [...source.matchAll(/\bapi\.([A-Z]+)\('([^']+)'/g)].map((found) => {
-    // `{ params: { path, query: { node, force: true } }, body }`: the keys of the object, which stands there itself.
+    // `{ params: { path, query: { node, force: true } }, body }`: the keys of the object, which stands there
+    // itself.
     const query = inParentheses(source, found.index!).match(/\bquery: (.*?)(\bbody\b|$)/s)?.[1] ?? ''
     return { call: call(found[1]!, found[2]!), parameters: [...query.matchAll(/[{,]\s*(\w+)(?=\s*[:,}])/g)].map(([, name]) => name!) }
   })
@@ -237,7 +239,8 @@ describe('the console', () => {
     expect([...asked].filter((one) => !known.has(one))).toEqual([])
   })
 
-  // A field is sent where it is a key of an object, or is set, in a file that makes the call or names the type of its body.
+  // A field is sent where it is a key of an object, or is set, in a file that makes the call or names the
+  // type of its body.
   it('lets people say all that a request can', () => {
     const unsent = operations.flatMap(({ id, call, body }) => {
       if (!body || id in NOT_IN_THE_CONSOLE) return []
@@ -247,7 +250,8 @@ describe('the console', () => {
     expect(unsent.sort()).toEqual(Object.keys(NOT_SENT).sort())
   })
 
-  // By its name, in whichever file: `volume.naa`, or taken out of the object, as in `({ cpu, polling })`. So one of a name that others have, too, counts as read.
+  // By its name, in whichever file: `volume.naa`, or taken out of the object, as in `({ cpu, polling })`. So
+  // one of a name that others have, too, counts as read.
   it('shows all that an answer has', () => {
     expect(answered.length).toBeGreaterThan(250)
     const source = sourcesOfConsole.join('\n')

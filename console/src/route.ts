@@ -1,4 +1,5 @@
-// Where in the console we are: `#/volumes/db?tab=paths`. In the fragment, so that the node serves one page for all of it.
+// Where in the console we are: `#/volumes/db?tab=paths`. In the fragment, so that the node serves one page
+// for all of it.
 
 import { useMemo, useSyncExternalStore } from 'react'
 

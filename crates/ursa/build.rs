@@ -1,5 +1,5 @@
-//! Puts the files of the console (`console/dist`, built by Vite and kept in the repository) into the program, compressed
-//! as browsers take them. So a build needs Rust alone, and a node no file beside its binary.
+//! Puts the files of the console (`console/dist`, built by Vite and kept in the repository) into the program,
+//! compressed as browsers take them. So a build needs Rust alone, and a node no file beside its binary.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

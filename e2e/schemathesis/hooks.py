@@ -17,7 +17,8 @@ def before_call(context, case, kwargs):
     path = case.path_parameters
     if isinstance(path, dict) and case.method == "DELETE" and path.get("id") in OWN_TOKENS:
         path["id"] = "0" * 16
-    # `use_after_free` takes every DELETE of a scenario for one that deletes. What is asked for by itself is asked for as a dry run, too.
+    # `use_after_free` takes every DELETE of a scenario for one that deletes. What is asked for by itself is
+    # asked for as a dry run, too.
     if case.method == "DELETE" and case.meta and case.meta.phase.name == "stateful" and isinstance(case.query, dict):
         case.query.pop("dry_run", None)
 

@@ -1,4 +1,5 @@
-//! A Linux guest with the kernel's own initiator, as a client of a server outside (see `e2e/guest/README.md`).
+//! A Linux guest with the kernel's own initiator, as a client of a server outside (see
+//! `e2e/guest/README.md`).
 
 use std::env;
 use std::io::Write;
@@ -26,8 +27,8 @@ pub struct Guest {
     _turn: Turn,
 }
 
-/// As many guests run at a time as there are processors: each takes one for itself, and the other tests measure how
-/// long something takes.
+/// As many guests run at a time as there are processors: each takes one for itself, and the other tests
+/// measure how long something takes.
 struct Turn;
 
 static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
@@ -50,12 +51,14 @@ impl Drop for Turn {
 }
 
 impl Guest {
-    /// Starts a guest with two network cards, when it has its turn; builds the image first if need be. `None` if `URSA_E2E_SKIP` is `guest`.
+    /// Starts a guest with two network cards, when it has its turn; builds the image first if need be. `None`
+    /// if `URSA_E2E_SKIP` is `guest`.
     pub fn start(name: &str) -> Option<Guest> {
         Guest::start_as(name, &["--nics", "2"])
     }
 
-    /// The same without a network, and with a clock that stands still while the guest gets no processor: what runs in it keeps to its times however busy the machine is.
+    /// The same without a network, and with a clock that stands still while the guest gets no processor: what
+    /// runs in it keeps to its times however busy the machine is.
     pub fn start_with_own_time(name: &str) -> Option<Guest> {
         Guest::start_as(name, &["--own-time"])
     }
@@ -76,7 +79,8 @@ impl Guest {
         Some(guest)
     }
 
-    /// Brings the program under test into the guest: as `ursa` on the squashfs of `/dev/vdb`, without what only debuggers need.
+    /// Brings the program under test into the guest: as `ursa` on the squashfs of `/dev/vdb`, without what
+    /// only debuggers need.
     #[track_caller]
     pub fn bring_program(&self) {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");

@@ -81,7 +81,8 @@ impl Messages {
     }
 }
 
-/// The data of a message of this kind. What is between messages (the head, the lengths of chunks) is on lines of its own.
+/// The data of a message of this kind. What is between messages (the head, the lengths of chunks) is on lines
+/// of its own.
 fn parse(message: &str, kind: &str) -> Option<Value> {
     let line = |name: &str| message.lines().find_map(|line| line.strip_prefix(name));
     if line("event: ")? != kind {

@@ -1,5 +1,5 @@
-//! `iscsi-test-cu`, the conformance suite of libiscsi: every test on its own, judged against the list of tests that
-//! are known not to pass.
+//! `iscsi-test-cu`, the conformance suite of libiscsi: every test on its own, judged against the list of
+//! tests that are known not to pass.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +35,8 @@ pub enum Verdict {
 pub struct Exception {
     /// As `iscsi-test-cu -l` names it.
     pub name: String,
-    /// How it ends instead of [`Verdict::Pass`]. Several for a test that is broken itself, and may even crash.
+    /// How it ends instead of [`Verdict::Pass`]. Several for a test that is broken itself, and may even
+    /// crash.
     pub verdicts: Vec<Verdict>,
     /// Block sizes it concerns.
     pub block_sizes: Vec<u32>,
@@ -88,7 +89,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Runs every test of the suite on `export`, one after the other. Tests of several paths use its second portal.
+    /// Runs every test of the suite on `export`, one after the other. Tests of several paths use its second
+    /// portal.
     pub fn of(export: &Export) -> Report {
         let mut report = Report::default();
         let only = std::env::var("URSA_E2E_TESTS").unwrap_or_default();

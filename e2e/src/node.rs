@@ -138,16 +138,19 @@ impl Node {
         process.wait().expect("it can be waited for");
     }
 
-    /// Stops it as SIGSTOP does, until what this gives is dropped: its connections stay open, and nobody answers.
+    /// Stops it as SIGSTOP does, until what this gives is dropped: its connections stay open, and nobody
+    /// answers.
     pub fn freeze(&mut self) -> Frozen {
         let pid = Pid::from_child(self.process.as_ref().expect("it runs"));
         kill_process(pid, Signal::STOP).expect("it runs");
         Frozen(pid)
     }
 
-    /// From now on what it writes beyond this byte of a file fails (EFBIG), as on a disk that is bad there; `None`: no more. By a limit on the size of its
-    /// files: that needs neither root nor modules of the kernel, as device mapper's failing disks do, and works on any file system, while it runs.
-    /// It does not die of the signal that comes with such an error: its cores take none. Its record, the largest of its other files, has 32 MiB.
+    /// From now on what it writes beyond this byte of a file fails (EFBIG), as on a disk that is bad there;
+    /// `None`: no more. By a limit on the size of its files: that needs neither root nor modules of the
+    /// kernel, as device mapper's failing disks do, and works on any file system, while it runs. It does not
+    /// die of the signal that comes with such an error: its cores take none. Its record, the largest of its
+    /// other files, has 32 MiB.
     pub fn fail_writes_beyond(&self, bytes: Option<u64>) {
         let pid = Pid::from_child(self.process.as_ref().expect("it runs"));
         // The node has the limits that we have.
@@ -277,7 +280,8 @@ fn memory_bytes(pid: u32, field: &str) -> u64 {
     kib * 1024
 }
 
-/// The `ursa` binary of the profile that these tests were built in; built once a run. `URSA_E2E_BIN` names another.
+/// The `ursa` binary of the profile that these tests were built in; built once a run. `URSA_E2E_BIN` names
+/// another.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| match env::var_os("URSA_E2E_BIN") {

@@ -26,7 +26,8 @@ pub fn next(state: &mut u64) -> u64 {
     *state
 }
 
-/// `len` bytes in which every sector says which write it belongs to: the writer, its number and the sector's place.
+/// `len` bytes in which every sector says which write it belongs to: the writer, its number and the sector's
+/// place.
 pub fn stamped(writer: u32, number: u64, first_sector: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     for (index, sector) in bytes.chunks_mut(SECTOR).enumerate() {

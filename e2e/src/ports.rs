@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 
-/// Below Linux's range for outgoing connections (32768 on), so that a connection of another test cannot take a port
-/// between this look and the server's bind.
+/// Below Linux's range for outgoing connections (32768 on), so that a connection of another test cannot take
+/// a port between this look and the server's bind.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 

@@ -1,4 +1,5 @@
-//! iSCSI byte by byte, for what no decent initiator does: headers are arrays, digests can be wrong, reads can wait.
+//! iSCSI byte by byte, for what no decent initiator does: headers are arrays, digests can be wrong, reads can
+//! wait.
 //!
 //! It knows as much of RFC 7143 as the tests need, and shares no code with the product.
 
@@ -19,8 +20,8 @@ pub type Header = [u8; 48];
 
 /// Long enough for a busy machine, short enough to end a hanging test.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// No login of these tests uses a digest's worth of data above this: the default of MaxRecvDataSegmentLength, which
-/// every target must take.
+/// No login of these tests uses a digest's worth of data above this: the default of MaxRecvDataSegmentLength,
+/// which every target must take.
 pub const IMMEDIATE_MAX: usize = 8192;
 
 /// One PDU as it came.
@@ -104,8 +105,8 @@ impl Default for Login<'_> {
     }
 }
 
-/// One connection of a session. Others may be in the hands of other threads: commands are numbered together, and the server
-/// carries them out in that order.
+/// One connection of a session. Others may be in the hands of other threads: commands are numbered together,
+/// and the server carries them out in that order.
 pub struct Raw {
     stream: TcpStream,
     digests: Digests,
@@ -466,7 +467,8 @@ impl Raw {
         self.execute(cdb, 0, &[]).map(|_| ())
     }
 
-    /// Logs a connection of the session out, or with `None` the session; the response (RFC 7143 11.15.1), 0 is well.
+    /// Logs a connection of the session out, or with `None` the session; the response (RFC 7143 11.15.1), 0
+    /// is well.
     pub fn logout(&mut self, cid: Option<u16>) -> io::Result<u8> {
         let mut header = [0; 48];
         header[0] = 0x46;
@@ -570,7 +572,8 @@ pub fn word(header: &Header, at: usize) -> u32 {
     u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
-/// Sense data in the fixed format, behind its length (SPC-4 4.5.3; RFC 7143 11.4.7.2). The first bit of 70h says that there is INFORMATION.
+/// Sense data in the fixed format, behind its length (SPC-4 4.5.3; RFC 7143 11.4.7.2). The first bit of 70h
+/// says that there is INFORMATION.
 fn sense(pdu: &Pdu) -> io::Result<Sense> {
     match (pdu.header[2], pdu.status(), pdu.data.get(2..)) {
         (0, 0x02, Some(&[0x70 | 0xf0, _, key, _, _, _, _, _, _, _, _, _, code, qualifier, ..])) => {

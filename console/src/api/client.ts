@@ -1,4 +1,5 @@
-// Requests to the node that served this page. What it refuses becomes a `Refusal` with the problem document inside.
+// Requests to the node that served this page. What it refuses becomes a `Refusal` with the problem document
+// inside.
 
 import createClient from 'openapi-fetch'
 import type { paths } from './schema'

@@ -1,4 +1,5 @@
-// What all nodes do, second by second, as they tell it (`/v1/live`). Kept for the last minutes, in this page only.
+// What all nodes do, second by second, as they tell it (`/v1/live`). Kept for the last minutes, in this page
+// only.
 
 import { useEffect, useSyncExternalStore } from 'react'
 import { Refusal } from '../api/client'

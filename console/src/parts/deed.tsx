@@ -1,4 +1,5 @@
-// Things that are done: a button that may be forbidden, a dialogue that says what will happen, and what became of it.
+// Things that are done: a button that may be forbidden, a dialogue that says what will happen, and what
+// became of it.
 
 import { Button, type ButtonProps, Group, Modal, Stack, Text, TextInput, Tooltip } from '@mantine/core'
 import { notifications } from '@mantine/notifications'

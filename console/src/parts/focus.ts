@@ -1,4 +1,5 @@
-// Where the keyboard is: nobody who uses no pointer begins at the top of the page again because what had the focus is gone.
+// Where the keyboard is: nobody who uses no pointer begins at the top of the page again because what had the
+// focus is gone.
 
 import { type RefObject, useEffect, useRef } from 'react'
 

@@ -70,7 +70,8 @@ it('looks at the pools of the nodes where copies are to be', () => {
   expect(wrong({ place: 'nodes', nodes: [2], pool: 'fast' })).toBeUndefined()
   expect(wrong({ place: 'nodes', nodes: [1, 2], pool: 'fast' })).toBe('Pool fast not found')
   expect(wrong({ place: 'nodes', nodes: [2, 3], pool: 'fast' })).toMatch(/^n3: Not enough space: 512MiB needed/)
-  // Where Ursa chooses, the node that is asked gets one; the others are its choice, and it says what is wrong with them.
+  // Where Ursa chooses, the node that is asked gets one; the others are its choice, and it says what is wrong
+  // with them.
   expect(wrong({ pool: 'fast' })).toBe('Pool fast not found')
   expect(wrong({ pool: 'default' })).toBeUndefined()
   // One that has no volumes needs no pool.

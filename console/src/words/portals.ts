@@ -1,4 +1,5 @@
-// Where a host logs in, so that it loses no volume with one node: as `ursa host-setup linux --volume` finds it.
+// Where a host logs in, so that it loses no volume with one node: as `ursa host-setup linux --volume` finds
+// it.
 
 import type { ClusterNode, FloatingAddress, Volume } from '../api/types'
 

@@ -1,4 +1,5 @@
-// What stands above what a node has answered in place of what was asked for, or above that it has not answered.
+// What stands above what a node has answered in place of what was asked for, or above that it has not
+// answered.
 
 import type { Problem } from '../api/types'
 import type { Tone } from './tone'

@@ -1,4 +1,5 @@
-// Whether a node's reads wait until the other nodes have confirmed them, and what is risked where they do not.
+// Whether a node's reads wait until the other nodes have confirmed them, and what is risked where they do
+// not.
 
 import type { Node } from '../api/types'
 

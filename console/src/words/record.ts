@@ -1,4 +1,5 @@
-// Where the cluster's record is in a site's etcd: nodes have no votes there, and what is for nodes that vote is refused.
+// Where the cluster's record is in a site's etcd: nodes have no votes there, and what is for nodes that vote
+// is refused.
 
 import type { Node, Volume } from '../api/types'
 

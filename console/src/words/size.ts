@@ -1,4 +1,5 @@
-// Sizes, rates and times as people read them, and sizes as people type them. Powers of 1024, as the command line has it.
+// Sizes, rates and times as people read them, and sizes as people type them. Powers of 1024, as the command
+// line has it.
 
 const UNITS = ['', 'K', 'M', 'G', 'T', 'P', 'E']
 

@@ -8,10 +8,12 @@ use utoipa::ToSchema;
 /// Session cookie.
 pub const SESSION_COOKIE: &str = "ursa_session";
 
-/// The same by TLS: a browser takes a cookie of this name from this host alone, and sends it to no other (RFC 6265bis 4.1.3.2).
+/// The same by TLS: a browser takes a cookie of this name from this host alone, and sends it to no other (RFC
+/// 6265bis 4.1.3.2).
 pub const SECURE_SESSION_COOKIE: &str = "__Host-ursa_session";
 
-/// The header, with any value, that a request with a session's cookie needs to change something: pages of other sites cannot send it.
+/// The header, with any value, that a request with a session's cookie needs to change something: pages of
+/// other sites cannot send it.
 pub const REQUEST_HEADER: &str = "x-ursa-request";
 
 /// The shortest and the longest password, in characters (Unicode scalar values, as JSON Schema counts them).

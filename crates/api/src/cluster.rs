@@ -22,7 +22,8 @@ pub const TOKEN_SECONDS: u64 = 3_600;
 /// An address that nodes listen at for each other: `10.0.0.1:3270`, or `10.0.0.1`, which means [`LINK_PORT`].
 ///
 /// # Errors
-/// What is no address of either form. Names of machines are none: other nodes get to know the address as it is.
+/// What is no address of either form. Names of machines are none: other nodes get to know the address as it
+/// is.
 pub fn link_address(text: &str) -> Result<SocketAddr, AddrParseError> {
     let without_brackets = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     match without_brackets.parse::<IpAddr>() {

@@ -72,13 +72,17 @@ pub struct DiskRange {
 }
 
 impl Event {
-    /// Seconds between what two nodes see of a third one, if it is one thing: a node that is silent is missed within a few, and clocks differ a little.
+    /// Seconds between what two nodes see of a third one, if it is one thing: a node that is silent is missed
+    /// within a few, and clocks differ a little.
     pub const SIGHT_MAX: u64 = 10;
 
     /// Whether both are one thing that has happened, told by different nodes, or again by one.
     ///
-    /// A node numbers what it tells: by that it is known again. What happens in the cluster's record all nodes tell, of the same revision and in the same words, however far their clocks are apart and however late one has
-    /// heard of it. What each sees by itself of another one, that it is missed or that it is given what a copy lacks, is one thing if they say it within [`Event::SIGHT_MAX`]; what is about no node is each one's own.
+    /// A node numbers what it tells: by that it is known again. What happens in the cluster's record all
+    /// nodes tell, of the same revision and in the same words, however far their clocks are apart and however
+    /// late one has heard of it. What each sees by itself of another one, that it is missed or that it is
+    /// given what a copy lacks, is one thing if they say it within [`Event::SIGHT_MAX`]; what is about no
+    /// node is each one's own.
     pub fn is_same_as(&self, other: &Event) -> bool {
         let Event { revision, node, code, subject, text, .. } = self;
         if (revision, node, code, subject, text)

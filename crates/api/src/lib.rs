@@ -1,8 +1,9 @@
 //! The HTTP interface of a node in types: what is sent, what comes back, and a [`Client`] that speaks it.
 //!
-//! Everything is JSON under `/v1`. Sizes are bytes, times are seconds. A request with a field that does not exist is
-//! refused, so that a typing error is not a setting that has no effect; an answer may grow fields, and whoever reads it
-//! must let them be. Lists are objects with `items`. Errors are [`Problem`] documents (RFC 9457).
+//! Everything is JSON under `/v1`. Sizes are bytes, times are seconds. A request with a field that does not
+//! exist is refused, so that a typing error is not a setting that has no effect; an answer may grow fields,
+//! and whoever reads it must let them be. Lists are objects with `items`. Errors are [`Problem`] documents
+//! (RFC 9457).
 //!
 //! This crate knows nothing of how a node works: a client needs no more than it.
 
@@ -76,13 +77,15 @@ pub use self::volume::{
 
 use serde::{Deserialize, Deserializer};
 
-/// Where a node listens for HTTP unless it is told otherwise. Other machines reach it when it is told an address of theirs.
+/// Where a node listens for HTTP unless it is told otherwise. Other machines reach it when it is told an
+/// address of theirs.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:3280";
 
 /// The host group that a volume is mapped for when none is named: this machine.
 pub const DEFAULT_HOST: &str = "local";
 
-/// The target of a volume when none is named: our prefix and the volume's name, in the letters that iSCSI names may have.
+/// The target of a volume when none is named: our prefix and the volume's name, in the letters that iSCSI
+/// names may have.
 pub fn default_target(volume: &str) -> String {
     let letter = |c: char| match c.to_ascii_lowercase() {
         '_' => '-',
@@ -91,7 +94,8 @@ pub fn default_target(volume: &str) -> String {
     format!("iqn.2026-11.io.ursa:{}", volume.chars().map(letter).collect::<String>())
 }
 
-/// Keeps apart what is absent and what is `null`: with `default` an absent field is `None`, `null` is `Some(None)`.
+/// Keeps apart what is absent and what is `null`: with `default` an absent field is `None`, `null` is
+/// `Some(None)`.
 fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {

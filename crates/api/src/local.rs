@@ -1,8 +1,10 @@
-//! The credential that a node leaves for the user who runs it, so that the command line on the node's own machine needs no login.
+//! The credential that a node leaves for the user who runs it, so that the command line on the node's own
+//! machine needs no login.
 //!
-//! It is a file named like the address at which the API listens, in a directory that is that user's alone. The directory is not the node's data directory,
-//! since whoever asks knows an address and not where that node keeps its data. A credential is as old as the process of the node: what an earlier one
-//! left is of no use to anybody.
+//! It is a file named like the address at which the API listens, in a directory that is that user's alone.
+//! The directory is not the node's data directory, since whoever asks knows an address and not where that
+//! node keeps its data. A credential is as old as the process of the node: what an earlier one left is of no
+//! use to anybody.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +13,8 @@ use std::{env, fmt, fs};
 
 use serde::{Deserialize, Serialize};
 
-/// Where a system keeps what lives as long as it runs; root's nodes are found there, and those of a service's user.
+/// Where a system keeps what lives as long as it runs; root's nodes are found there, and those of a service's
+/// user.
 const OF_SYSTEM: &str = "/run/ursa";
 
 /// What a node leaves.
@@ -34,8 +37,8 @@ impl fmt::Debug for LocalCredential {
 }
 
 impl LocalCredential {
-    /// That of the node whose API is at `authority` (`127.0.0.1:3280`), if this user can read it. There is none for a name: it may lead to several addresses,
-    /// and somebody else may listen at one of them.
+    /// That of the node whose API is at `authority` (`127.0.0.1:3280`), if this user can read it. There is
+    /// none for a name: it may lead to several addresses, and somebody else may listen at one of them.
     pub fn find(authority: &str) -> Option<LocalCredential> {
         let files = files_of(authority);
         let paths = directories()
@@ -79,8 +82,9 @@ fn read(path: &Path) -> Option<LocalCredential> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
-/// The names of files that may have the credential of who listens at `authority`. One that listens everywhere is found on loopback alone: the
-/// same port of another machine is somebody else, and that of the other family may be.
+/// The names of files that may have the credential of who listens at `authority`. One that listens everywhere
+/// is found on loopback alone: the same port of another machine is somebody else, and that of the other
+/// family may be.
 fn files_of(authority: &str) -> Vec<String> {
     let Ok(address) = authority.parse::<SocketAddr>() else { return Vec::new() };
     let anywhere: IpAddr = match address {

@@ -25,7 +25,8 @@ pub struct Target {
 pub struct TargetMap {
     /// LUN.
     pub lun: u16,
-    /// Volume name; absent if it is unknown: the volume is not in the cluster's record, and its pool is not open.
+    /// Volume name; absent if it is unknown: the volume is not in the cluster's record, and its pool is not
+    /// open.
     pub volume: Option<String>,
     /// Volume ID.
     pub volume_id: String,

@@ -27,7 +27,8 @@ pub struct Volume {
     pub slices: u16,
     /// Bytes reserved in the pool (thick), or at most in memory (RAM); 0 for log volumes, which are thin.
     pub reserved: u64,
-    /// Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is reserved.
+    /// Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is
+    /// reserved.
     pub used: u64,
     /// Creation time, in seconds since 1970.
     pub created: u64,
@@ -35,7 +36,8 @@ pub struct Volume {
     pub naa: String,
     /// Its LUN maps.
     pub maps: Vec<VolumeMap>,
-    /// Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync.
+    /// Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while
+    /// they have a copy in sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// Its health, as the queried node sees it.

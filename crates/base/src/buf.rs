@@ -1,12 +1,12 @@
 //! Buffers for data on its way between a socket and a disk.
 //!
-//! A [`Buf`] is owned memory, aligned for O_DIRECT. A [`SharedBuf`] is a part of a buffer that nobody changes any
-//! more, cheap to clone and to cut. A [`Chain`] is a few of those in a row: what one read returns.
+//! A [`Buf`] is owned memory, aligned for O_DIRECT. A [`SharedBuf`] is a part of a buffer that nobody changes
+//! any more, cheap to clone and to cut. A [`Chain`] is a few of those in a row: what one read returns.
 //!
 //! Memory is recycled through a pool of each thread, because the allocator is slow for these sizes and a new
-//! page costs a fault. A buffer freed on another core than the one it came from stays there: sizes are few, so
-//! the pools even out. The pool is a cache with a limit, not the memory budget: what may be in flight is decided
-//! where commands are admitted.
+//! page costs a fault. A buffer freed on another core than the one it came from stays there: sizes are few,
+//! so the pools even out. The pool is a cache with a limit, not the memory budget: what may be in flight is
+//! decided where commands are admitted.
 
 use std::alloc::Layout;
 use std::cell::RefCell;
@@ -37,7 +37,8 @@ impl Drop for Pool {
     fn drop(&mut self) {
         for (class, list) in self.free.iter_mut().enumerate() {
             for pointer in list.drain(..) {
-                // SAFETY: the pool holds memory that `allocate` made with this capacity, and nobody else has it.
+                // SAFETY: the pool holds memory that `allocate` made with this capacity, and nobody else has
+                // it.
                 unsafe { std::alloc::dealloc(pointer.as_ptr(), layout(class_capacity(class))) }
             }
         }
@@ -196,7 +197,8 @@ impl fmt::Debug for Buf {
     }
 }
 
-/// A part of a buffer that nobody changes any more. Clones share the memory; it returns to the pool with the last.
+/// A part of a buffer that nobody changes any more. Clones share the memory; it returns to the pool with the
+/// last.
 #[derive(Clone)]
 pub struct SharedBuf {
     buf: Arc<Buf>,
@@ -218,8 +220,8 @@ impl SharedBuf {
         SharedBuf { buf: Arc::clone(&self.buf), start: self.start + range.start, len: range.len() }
     }
 
-    /// The bytes, to be changed: those themselves if nobody else has a part of the buffer, else a copy of them, so that
-    /// whoever has one still sees what was there.
+    /// The bytes, to be changed: those themselves if nobody else has a part of the buffer, else a copy of
+    /// them, so that whoever has one still sees what was there.
     pub fn make_mut(&mut self) -> &mut [u8] {
         if Arc::get_mut(&mut self.buf).is_none() {
             *self = Buf::copy_of(self).share();
@@ -238,7 +240,8 @@ impl SharedBuf {
     }
 }
 
-/// Tells the processor that the bytes will be read or overwritten soon, so that they come from memory while something else is done.
+/// Tells the processor that the bytes will be read or overwritten soon, so that they come from memory while
+/// something else is done.
 pub fn prefetch(bytes: &[u8]) {
     /// The processor goes on by itself behind this, as far as the end of the page.
     const LEN: usize = 512;

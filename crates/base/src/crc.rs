@@ -31,8 +31,8 @@ impl Crc32c {
 mod tests {
     use super::*;
 
-    /// RFC 7143 appendix A.4 (as RFC 3720 B.4): 32 bytes of zeros, of ones, and 0x00 to 0x1f. The RFC shows the
-    /// digest in the order it is sent, least significant byte first.
+    /// RFC 7143 appendix A.4 (as RFC 3720 B.4): 32 bytes of zeros, of ones, and 0x00 to 0x1f. The RFC shows
+    /// the digest in the order it is sent, least significant byte first.
     #[test]
     fn examples_of_the_rfc() {
         assert_eq!(crc32c(&[0; 32]), u32::from_le_bytes([0xaa, 0x36, 0x91, 0x8a]));

@@ -1,10 +1,12 @@
-//! What one send puts on a connection: many small headers and many payloads, in order, without copying the payloads.
+//! What one send puts on a connection: many small headers and many payloads, in order, without copying the
+//! payloads.
 
 use std::ops::Range;
 
 use crate::{Chain, SharedBuf};
 
-/// Memory for small pieces that an empty batch keeps at most: a batch of large pieces is seldom followed by another.
+/// Memory for small pieces that an empty batch keeps at most: a batch of large pieces is seldom followed by
+/// another.
 const SMALL_KEPT_MAX: usize = 1 << 20;
 
 enum Part {

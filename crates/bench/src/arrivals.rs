@@ -1,7 +1,8 @@
 //! When requests of an open-loop pattern are due: at times of their own, whatever becomes of those before.
 //!
-//! A request that cannot be sent when it is due is late, and its latency counts from when it was due. So a stall of the
-//! target shows in all the requests that it delayed, not only in the few that were under way (coordinated omission).
+//! A request that cannot be sent when it is due is late, and its latency counts from when it was due. So a
+//! stall of the target shows in all the requests that it delayed, not only in the few that were under way
+//! (coordinated omission).
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// `rate` a second from `start` on, of which this is the sequence number `number` of `of` with equal parts.
+    /// `rate` a second from `start` on, of which this is the sequence number `number` of `of` with equal
+    /// parts.
     pub(crate) fn even(start: Instant, rate: f64, number: usize, of: usize) -> Arrivals {
         Arrivals { start, gap: 1e9 * of as f64 / rate, phase: number as f64 / of as f64, count: 0 }
     }

@@ -1,7 +1,8 @@
 //! What some disks can do at best, behind a storage system that keeps copies: the published formulas.
 //!
-//! With R reads and W writes a second from one disk, N disks and C copies: reads R·N, because every copy can be read;
-//! writes W·N / C, because each is made C times; and of a mix with shares r and w of both, R·N·r + W·N·w / C.
+//! With R reads and W writes a second from one disk, N disks and C copies: reads R·N, because every copy can
+//! be read; writes W·N / C, because each is made C times; and of a mix with shares r and w of both, R·N·r +
+//! W·N·w / C.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,8 +42,8 @@ impl Disks {
 mod tests {
     use super::*;
 
-    /// The published test of a cluster of 12 servers with two disks each, of 550,000 reads a second by their maker: "6.7
-    /// million, 51 % of theoretical 13.2 million"; with twice as many disks, "26.8 million".
+    /// The published test of a cluster of 12 servers with two disks each, of 550,000 reads a second by their
+    /// maker: "6.7 million, 51 % of theoretical 13.2 million"; with twice as many disks, "26.8 million".
     #[test]
     fn reads_of_a_published_cluster() {
         let disks = Disks { raw: RawDisk { reads: Some(550e3), writes: None }, disks: 24, copies: 2 };

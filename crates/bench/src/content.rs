@@ -6,7 +6,8 @@ use std::str::FromStr;
 use base::{Buf, Rng, SharedBuf};
 use serde::{Deserialize, Serialize};
 
-/// What is unique or a duplicate as a whole: the block of the file systems and of the deduplication that there is.
+/// What is unique or a duplicate as a whole: the block of the file systems and of the deduplication that
+/// there is.
 const UNIT: usize = 4096;
 /// Different units that duplicates are copies of: few enough to be found, more than one as in real data.
 const ORIGINALS: u64 = 16;
@@ -22,7 +23,8 @@ pub enum Content {
     Random,
     /// Zeros, which many targets do not even store.
     Zero,
-    /// Of every 4 KiB `compressible` percent are zeros; `dedup` percent of all 4 KiB are copies of one of a few.
+    /// Of every 4 KiB `compressible` percent are zeros; `dedup` percent of all 4 KiB are copies of one of a
+    /// few.
     Mixed {
         /// Percent.
         compressible: u8,
@@ -145,7 +147,8 @@ impl Filler {
             let random = unit.len() * usize::from(100 - compressible) / 100;
             let (random, zeros) = unit.split_at_mut(random);
             zeros.fill(0);
-            // Originals begin where nothing else does: at the first offsets of the source that are no multiples of 8.
+            // Originals begin where nothing else does: at the first offsets of the source that are no
+            // multiples of 8.
             let from = match duplicate {
                 true => 8 * self.rng.below(ORIGINALS) as usize + 1,
                 false => 8 * self.rng.below((SOURCE_BYTES - UNIT) as u64 / 8) as usize,

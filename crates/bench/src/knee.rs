@@ -1,10 +1,11 @@
 //! Where more load stops paying: the knee of a sweep.
 //!
-//! Up to the knee more requests under way bring a higher rate at nearly the same latency; beyond it they bring latency. The
-//! point between is where rate divided by latency, the "power" of a system, is highest (L. Kleinrock, "Power and
-//! deterministic rules of thumb for probabilistic problems in computer communications", 1979). By Little's law latency is
-//! requests under way divided by the rate, so that power is the rate's square divided by the requests under way. It has no
-//! parameter, and does not depend on how far a sweep goes beyond the knee.
+//! Up to the knee more requests under way bring a higher rate at nearly the same latency; beyond it they
+//! bring latency. The point between is where rate divided by latency, the "power" of a system, is highest (L.
+//! Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer communications",
+//! 1979). By Little's law latency is requests under way divided by the rate, so that power is the rate's
+//! square divided by the requests under way. It has no parameter, and does not depend on how far a sweep goes
+//! beyond the knee.
 
 /// A point of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,7 +16,8 @@ pub struct Point {
     pub rate: f64,
 }
 
-/// The number of the point at the knee; of equals the one with the fewest requests under way. `None` without points.
+/// The number of the point at the knee; of equals the one with the fewest requests under way. `None` without
+/// points.
 pub fn knee(points: &[Point]) -> Option<usize> {
     let power = |point: &Point| point.rate * point.rate / point.outstanding.max(1) as f64;
     let mut best: Option<usize> = None;
@@ -43,8 +45,8 @@ mod tests {
         points[knee(&points).unwrap()].outstanding
     }
 
-    /// A queue with Poisson arrivals and one server (M/M/1), for which Kleinrock gives the result: power is highest where
-    /// there is one request in the system on average.
+    /// A queue with Poisson arrivals and one server (M/M/1), for which Kleinrock gives the result: power is
+    /// highest where there is one request in the system on average.
     #[test]
     fn a_queue_is_at_its_best_with_one_request() {
         // With n requests in the system, the server is busy for n / (n + 1) of the time.
@@ -52,8 +54,8 @@ mod tests {
         assert_eq!(knee_of(&points), 1);
     }
 
-    /// A machine that takes 100 µs for a request and works at no more than 80,000 a second: the asymptotes of Denning and
-    /// Buzen ("The operational analysis of queueing network models", 1978) cross at 8 requests.
+    /// A machine that takes 100 µs for a request and works at no more than 80,000 a second: the asymptotes of
+    /// Denning and Buzen ("The operational analysis of queueing network models", 1978) cross at 8 requests.
     #[test]
     fn the_knee_is_where_the_asymptotes_cross() {
         let rate = |n: u64| (n as f64 * 10_000.0).min(80_000.0);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Latencies are told apart from 100 ns to ten minutes, to three digits; what is outside counts as the nearest.
+/// Latencies are told apart from 100 ns to ten minutes, to three digits; what is outside counts as the
+/// nearest.
 const MIN_NS: u64 = 100;
 const MAX_NS: u64 = 600_000_000_000;
 
@@ -66,8 +67,8 @@ impl Latency {
         self.0.len() - self.0.count_between(0, limit)
     }
 
-    /// Percentiles with their latencies in microseconds, ten for each nine: from the median of the first step to the last
-    /// that is a request of its own.
+    /// Percentiles with their latencies in microseconds, ten for each nine: from the median of the first step
+    /// to the last that is a request of its own.
     pub fn curve(&self) -> Vec<(f64, f64)> {
         let count = self.count();
         let mut points = Vec::new();

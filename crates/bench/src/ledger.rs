@@ -1,8 +1,8 @@
 //! What a run has written where, so that it knows what every read must give.
 //!
-//! Guarantees: of the requests of all threads together, one writes a block or many read it, never both, so that what a
-//! read must give is known; and a block's number goes up by one with each write that was answered. One word a block, taken
-//! with one compare-and-swap, given back with one addition or store.
+//! Guarantees: of the requests of all threads together, one writes a block or many read it, never both, so
+//! that what a read must give is known; and a block's number goes up by one with each write that was
+//! answered. One word a block, taken with one compare-and-swap, given back with one addition or store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -113,7 +113,8 @@ impl Recorder {
         }
     }
 
-    /// Notes a request that was due while it was measured and never got its turn: it took longer than it has waited.
+    /// Notes a request that was due while it was measured and never got its turn: it took longer than it has
+    /// waited.
     pub(crate) fn note_never_begun(&mut self, read: bool, waited: Duration) {
         self.directions[usize::from(!read)].latency.note(waited);
     }

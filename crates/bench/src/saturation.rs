@@ -1,14 +1,16 @@
 //! When a fleet of clients has enough of its servers: where the total stops growing.
 
-/// A step that brings less than this share more than the best before does not count as growth: runs differ by so much.
+/// A step that brings less than this share more than the best before does not count as growth: runs differ by
+/// so much.
 const GROWTH_MIN: f64 = 0.03;
 /// So many steps without growth, one after the other, are the end of growing.
 const STEPS_WITHOUT_GROWTH: usize = 3;
 /// The percentile of all totals that counts as saturated.
 const SATURATED_PERCENTILE: usize = 80;
 
-/// The number of the step from which on a fleet counts as saturated: the first whose total reaches the 80th percentile of the
-/// totals of all steps (by nearest rank: the value that 80 % of the totals do not exceed). `None` without steps.
+/// The number of the step from which on a fleet counts as saturated: the first whose total reaches the 80th
+/// percentile of the totals of all steps (by nearest rank: the value that 80 % of the totals do not exceed).
+/// `None` without steps.
 pub fn saturation(totals: &[f64]) -> Option<usize> {
     let mut sorted = totals.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -25,7 +27,8 @@ pub fn has_stopped_growing(totals: &[f64]) -> bool {
     split > 0 && last.iter().all(|total| *total < best * (1.0 + GROWTH_MIN))
 }
 
-/// What each client of a step brought: the growth of the total since the step before, by the clients that were added.
+/// What each client of a step brought: the growth of the total since the step before, by the clients that
+/// were added.
 pub fn gains(steps: &[(usize, f64)]) -> Vec<f64> {
     let mut before = (0, 0.0);
     steps

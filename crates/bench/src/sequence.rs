@@ -34,8 +34,8 @@ enum Steps {
 }
 
 impl Sequence {
-    /// The offsets of thread number `thread` of a target. `count` is what interlocked threads share. `None` if the region
-    /// has no room for a request.
+    /// The offsets of thread number `thread` of a target. `count` is what interlocked threads share. `None`
+    /// if the region has no room for a request.
     pub(crate) fn new(
         workload: &Workload,
         region: Region,

@@ -60,8 +60,8 @@ pub struct Workload {
     pub verify: bool,
     /// The same seed makes the same requests (`-z`).
     pub seed: u64,
-    /// Requests a second of all threads together, each due at its own time whatever becomes of the others; `None`: each
-    /// thread sends the next one when one is answered.
+    /// Requests a second of all threads together, each due at its own time whatever becomes of the others;
+    /// `None`: each thread sends the next one when one is answered.
     pub rate: Option<f64>,
     /// How long it runs before it is measured (`-W`).
     #[serde(with = "crate::quantity::seconds")]
@@ -72,7 +72,8 @@ pub struct Workload {
 }
 
 impl Default for Workload {
-    /// What DISKSPD does when it is told nothing, but for its use of the page cache, which is bypassed here always.
+    /// What DISKSPD does when it is told nothing, but for its use of the page cache, which is bypassed here
+    /// always.
     fn default() -> Workload {
         Workload {
             block: 64 << 10,

@@ -10,8 +10,9 @@ use rt::sync::{Receiver, Sender, oneshot};
 use crate::error::Error;
 use crate::limits::{DEADLINE_MAX, GRACE};
 
-/// An answer that is on its way. On a core it is awaited; a thread that may block waits with [`Call::wait`]. Both end at the
-/// deadline at the latest (and a second later where the engine's disk hangs, so that it cannot even say so).
+/// An answer that is on its way. On a core it is awaited; a thread that may block waits with [`Call::wait`].
+/// Both end at the deadline at the latest (and a second later where the engine's disk hangs, so that it
+/// cannot even say so).
 pub struct Call<T> {
     answer: Receiver<Result<T, Error>>,
     /// From the first poll on.

@@ -1,5 +1,5 @@
-//! Little-endian fields, written and read with care: whatever bytes come in, reading ends in a value or in [`Malformed`]. What can be read
-//! could have been written in one way only.
+//! Little-endian fields, written and read with care: whatever bytes come in, reading ends in a value or in
+//! [`Malformed`]. What can be read could have been written in one way only.
 
 use thiserror::Error;
 
@@ -104,7 +104,8 @@ impl<'a> Reader<'a> {
         Ok(u128::from_le_bytes(self.array()?))
     }
 
-    /// A count of things of at least `each` bytes: no more than there can be, so that nobody reserves memory for what is not there.
+    /// A count of things of at least `each` bytes: no more than there can be, so that nobody reserves memory
+    /// for what is not there.
     pub(crate) fn count(&mut self, each: usize) -> Result<usize, Malformed> {
         let count = self.u32()? as usize;
         if count.checked_mul(each).is_none_or(|bytes| bytes > self.0.len()) {

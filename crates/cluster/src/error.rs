@@ -11,7 +11,8 @@ pub enum Error {
     /// Of reads only.
     #[error("the leader of the cluster's record did not respond before the deadline, or has no quorum")]
     NoQuorum,
-    /// The change was handed on and may take effect, now or later. The same transaction (with its `op_id`) may be sent again.
+    /// The change was handed on and may take effect, now or later. The same transaction (with its `op_id`)
+    /// may be sent again.
     #[error("the change may have been made: its result did not arrive before the deadline")]
     OutcomeUnknown,
     /// Nothing was changed.

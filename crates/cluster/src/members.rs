@@ -140,7 +140,8 @@ pub struct Candidate {
     pub votes: bool,
 }
 
-/// Who should vote: all of up to three nodes with volumes, three of four, five of more; and the witness where there are two.
+/// Who should vote: all of up to three nodes with volumes, three of four, five of more; and the witness where
+/// there are two.
 pub fn voters_for(nodes: &[Candidate]) -> BTreeSet<NodeId> {
     let (witnesses, mut hosts): (Vec<&Candidate>, Vec<&Candidate>) = nodes.iter().partition(|it| it.witness);
     hosts.sort_by_key(|it| (!it.votes, it.node));

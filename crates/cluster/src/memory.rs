@@ -1,5 +1,5 @@
-//! The simulator's engine: one record in the process, which all nodes share. What happens is decided by the calls' order alone.
-//! A node can be cut off, its answers can get lost, and its watches can be held up.
+//! The simulator's engine: one record in the process, which all nodes share. What happens is decided by the
+//! calls' order alone. A node can be cut off, its answers can get lost, and its watches can be held up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -45,7 +45,8 @@ struct Node {
 /// What is wrong between a node and the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// No call has an answer but those that a node answers by itself, and its watches see nothing new. Calls whose callers have given up may take effect when the fault ends.
+    /// No call has an answer but those that a node answers by itself, and its watches see nothing new. Calls
+    /// whose callers have given up may take effect when the fault ends.
     Unreachable,
     /// Transactions take effect and their callers never learn of it.
     AnswersLost,

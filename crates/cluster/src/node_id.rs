@@ -1,7 +1,8 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
-/// The number of a node in its cluster. It is never given to another node, nor to the same node after it lost its disk.
+/// The number of a node in its cluster. It is never given to another node, nor to the same node after it lost
+/// its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(NonZeroU16);
 

@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-/// A node's copy of the cluster's record cannot be written. It takes part again when it can be; until then its vote is missing.
+/// A node's copy of the cluster's record cannot be written. It takes part again when it can be; until then
+/// its vote is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum Stall {
     /// Its file system is full.

@@ -12,8 +12,9 @@ use crate::watch::{Everything, Watch};
 
 /// The cluster's record as one node reaches it. Cheap to clone; any thread may use it.
 ///
-/// Reads are linearizable: they see every transaction whose outcome anybody was told before the read began. A call has an answer
-/// or an error at its deadline at the latest, which is at most [`DEADLINE_MAX`](crate::limits::DEADLINE_MAX).
+/// Reads are linearizable: they see every transaction whose outcome anybody was told before the read began. A
+/// call has an answer or an error at its deadline at the latest, which is at most
+/// [`DEADLINE_MAX`](crate::limits::DEADLINE_MAX).
 #[derive(Clone)]
 pub struct Store {
     take: Arc<dyn Fn(Request) + Send + Sync>,
@@ -38,9 +39,11 @@ pub struct Status {
     pub leader: Option<u64>,
     /// Of the leader; grows with each election.
     pub term: u64,
-    /// A leader is known and was heard of within an election's time, so that there was a quorum then; or etcd has just answered what only its majority can.
+    /// A leader is known and was heard of within an election's time, so that there was a quorum then; or etcd
+    /// has just answered what only its majority can.
     pub quorum: bool,
-    /// This node's file was set back: it has forgotten what it had confirmed to others, and so has no part in the record any more.
+    /// This node's file was set back: it has forgotten what it had confirmed to others, and so has no part in
+    /// the record any more.
     pub forgotten: bool,
     /// Of the last change that this node knows of.
     pub revision: Revision,
@@ -85,8 +88,8 @@ impl Store {
         call
     }
 
-    /// Follows all changes after `after`, as this node learns of them. It may lag behind what others were told; it never reorders
-    /// or skips. `Revision(0)`: from the beginning, or from all there is.
+    /// Follows all changes after `after`, as this node learns of them. It may lag behind what others were
+    /// told; it never reorders or skips. `Revision(0)`: from the beginning, or from all there is.
     pub fn watch(&self, after: Revision, deadline: Duration) -> Call<Watch> {
         let (answer, call, _) = call(deadline, Error::NoLeader);
         (self.take)(Request::Watch { after, answer });
@@ -100,8 +103,8 @@ impl Store {
         call
     }
 
-    /// Changes who follows the record and who votes; from any node. What is so already is done. A promotion waits until the node has
-    /// caught up.
+    /// Changes who follows the record and who votes; from any node. What is so already is done. A promotion
+    /// waits until the node has caught up.
     pub fn change_members(&self, change: MemberChange, deadline: Duration) -> Call<()> {
         let (answer, call, deadline) = call(deadline, Error::OutcomeUnknown);
         (self.take)(Request::Members { change, deadline, answer });

@@ -8,7 +8,8 @@ use crate::codec::{Malformed, Reader, Writer};
 use crate::error::Invalid;
 use crate::limits::{KEY_BYTES_MAX, PRECONDITIONS_MAX, TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX, WRITES_MAX};
 
-/// Grows with each committed transaction; by one in our own engines. (etcd counts what others change in it, too.) 0 is before the first.
+/// Grows with each committed transaction; by one in our own engines. (etcd counts what others change in it,
+/// too.) 0 is before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
@@ -30,8 +31,9 @@ pub struct Versioned {
 /// Compare and swap of any number of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// Drawn at random for each attempt at a change. The same transaction may be sent again with it, when its outcome is
-    /// unknown, and takes effect once. See [`REMEMBERED_MAX`](crate::limits::REMEMBERED_MAX) for how long that holds.
+    /// Drawn at random for each attempt at a change. The same transaction may be sent again with it, when its
+    /// outcome is unknown, and takes effect once. See [`REMEMBERED_MAX`](crate::limits::REMEMBERED_MAX) for
+    /// how long that holds.
     pub op_id: u128,
     /// Keys and the revision of their last write; `None`: there must be no such key.
     pub preconditions: Vec<(String, Option<Revision>)>,

@@ -1,5 +1,5 @@
-//! Following the record: every committed change in order, none skipped. Who asks for changes that are not kept any more, or takes
-//! them too slowly, gets all there is and goes on from there.
+//! Following the record: every committed change in order, none skipped. Who asks for changes that are not
+//! kept any more, or takes them too slowly, gets all there is and goes on from there.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -97,8 +97,8 @@ impl Queue {
 }
 
 impl Watch {
-    /// The next event; [`Error::Stopped`] when the engine has stopped. It comes when something changes: whoever cannot wait for that
-    /// puts a deadline on it.
+    /// The next event; [`Error::Stopped`] when the engine has stopped. It comes when something changes:
+    /// whoever cannot wait for that puts a deadline on it.
     pub async fn next(&mut self) -> Result<Event, Error> {
         poll_fn(|context| {
             let mut waiting = self.0.lock();
@@ -114,7 +114,8 @@ impl Watch {
         .await
     }
 
-    /// The next event for a thread that may block, but not for longer than `patience`; `None`: nothing changed.
+    /// The next event for a thread that may block, but not for longer than `patience`; `None`: nothing
+    /// changed.
     pub fn wait(&mut self, patience: Duration) -> Result<Option<Event>, Error> {
         let waiting = self.0.lock();
         let nothing = |waiting: &mut Waiting| waiting.events.is_empty() && !waiting.ended;

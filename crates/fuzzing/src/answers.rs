@@ -1,5 +1,5 @@
-//! What a target's units answer to an initiator's commands: never a panic, nothing is understood that the bytes do not say, and what is
-//! understood can be said again.
+//! What a target's units answer to an initiator's commands: never a panic, nothing is understood that the
+//! bytes do not say, and what is understood can be said again.
 
 use std::fmt::Debug;
 

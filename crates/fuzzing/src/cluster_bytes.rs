@@ -1,5 +1,5 @@
-//! Bytes of another node's engine of the cluster's record, as a message and as a snapshot of the record: never a panic, and what is
-//! understood can be said in one way only.
+//! Bytes of another node's engine of the cluster's record, as a message and as a snapshot of the record:
+//! never a panic, and what is understood can be said in one way only.
 
 use base::crc32c;
 use cluster::NodeId;
@@ -13,7 +13,8 @@ pub fn run(input: (bool, &[u8])) {
     let mut bytes = bytes.to_vec();
     bytes.extend(crc32c(&bytes).to_le_bytes());
     if message {
-        // What a message of this cluster may say is raft-rs's to judge; one of another cluster is read all the same.
+        // What a message of this cluster may say is raft-rs's to judge; one of another cluster is read all
+        // the same.
         let node = NodeId::new(1).expect("not zero");
         let mut engine =
             Engine::new(Saved::founding(0x5ca1_ab1e_0000_0000_c0de_d00d_feed_f00d, node), Settings::new(1));

@@ -22,7 +22,8 @@ pub(crate) fn few<'a, T: Arbitrary<'a>>(bytes: &mut Unstructured<'a>) -> Result<
     (0..count).map(|_| bytes.arbitrary()).collect()
 }
 
-/// Mostly none, else at most three: as many additional header segments of any length as a header has room for.
+/// Mostly none, else at most three: as many additional header segments of any length as a header has room
+/// for.
 pub(crate) fn seldom<'a, T: Arbitrary<'a>>(bytes: &mut Unstructured<'a>) -> Result<Vec<T>> {
     let byte: u8 = bytes.arbitrary()?;
     let count = if byte.is_multiple_of(SELDOM) { 1 + byte / SELDOM % 3 } else { 0 };

@@ -1,8 +1,9 @@
-//! What is done with bytes that others wrote, so that something breaks if our side does not hold: a module each, with a function `run`
-//! that takes one input.
+//! What is done with bytes that others wrote, so that something breaks if our side does not hold: a module
+//! each, with a function `run` that takes one input.
 //!
-//! A fuzzer gives them inputs (`fuzz/`, which says what each is for), and so do this crate's tests, which make them from numbers: so that a change
-//! that breaks one is seen with it, by stable Rust and within seconds.
+//! A fuzzer gives them inputs (`fuzz/`, which says what each is for), and so do this crate's tests, which
+//! make them from numbers: so that a change that breaks one is seen with it, by stable Rust and within
+//! seconds.
 
 pub mod answers;
 pub mod cluster_bytes;

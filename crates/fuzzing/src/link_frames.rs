@@ -1,5 +1,5 @@
-//! Bytes of another node as frames of a link: never a panic, no memory that the bytes do not justify, and what is understood is what was sent, however
-//! it is cut.
+//! Bytes of another node as frames of a link: never a panic, no memory that the bytes do not justify, and
+//! what is understood is what was sent, however it is cut.
 
 use base::{SendBatch, crc32c};
 use link::{Decoder, HEADER_BYTES, encode};

@@ -1,4 +1,5 @@
-//! What another node sends behind the handshake of TLS: never a panic, and only data that was sealed comes out, in order, however it is cut.
+//! What another node sends behind the handshake of TLS: never a panic, and only data that was sealed comes
+//! out, in order, however it is cut.
 
 use arbitrary::Arbitrary;
 

@@ -1,5 +1,5 @@
-//! Bytes of another node as a message between copies: never a panic, no memory that the bytes do not justify, and what is understood can be
-//! said in one way only.
+//! Bytes of another node as a message between copies: never a panic, no memory that the bytes do not justify,
+//! and what is understood can be said in one way only.
 
 use base::{Chain, crc32c};
 use replica::Geometry;

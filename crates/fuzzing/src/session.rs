@@ -163,7 +163,8 @@ pub fn run(input: Input<'_>) {
         world.act(step);
         world.take_events(step.hold);
         world.take_output();
-        // What was aborted and runs on, and what is immediate, is a part of DATA_MAX or has a place in the window.
+        // What was aborted and runs on, and what is immediate, is a part of DATA_MAX or has a place in the
+        // window.
         let bound = DATA_MAX + (WINDOW * FIRST_BURST) as usize;
         assert!(world.session.write_bytes() <= bound, "{} bytes are held", world.session.write_bytes());
         if world.over {

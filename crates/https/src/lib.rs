@@ -1,5 +1,6 @@
-//! TLS 1.3 for the HTTP client that all of ours use (ureq), by the rustls that links use: of ureq's own the provider and the roots could not be chosen without
-//! TLS 1.2 coming along. Who asks a node (`api`) and who asks a site's etcd (`cluster`) stand beside each other; so this stands below both.
+//! TLS 1.3 for the HTTP client that all of ours use (ureq), by the rustls that links use: of ureq's own the
+//! provider and the roots could not be chosen without TLS 1.2 coming along. Who asks a node (`api`) and who
+//! asks a site's etcd (`cluster`) stand beside each other; so this stands below both.
 
 use std::fmt;
 use std::io::{Read, Write};

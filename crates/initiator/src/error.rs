@@ -41,7 +41,8 @@ pub enum Error {
     /// A command was ended by task management. It may have had some effect before, and has none from now on.
     #[error("command aborted")]
     Aborted,
-    /// A command was not answered in time and was aborted. It may have had some effect before, and has none from now on.
+    /// A command was not answered in time and was aborted. It may have had some effect before, and has none
+    /// from now on.
     #[error("command timed out and was aborted")]
     TimedOut,
     /// A command did not end well.
@@ -100,7 +101,8 @@ impl std::fmt::Display for Ended {
 }
 
 impl Error {
-    /// Sense key and additional sense code, as in `(6, 0x2900)`, of a command that ended with CHECK CONDITION.
+    /// Sense key and additional sense code, as in `(6, 0x2900)`, of a command that ended with CHECK
+    /// CONDITION.
     pub fn sense(&self) -> Option<(u8, u16)> {
         let Error::Status { status: 0x02, sense } = self else { return None };
         sense_codes(sense)
@@ -116,8 +118,8 @@ impl Error {
         self.sense().is_some_and(|(key, _)| key == 0x05)
     }
 
-    /// Whether somebody has to see to the unit (NOT READY, MANUAL INTERVENTION REQUIRED): Ursa says so of a disk that takes no writes any
-    /// more, and can still be read.
+    /// Whether somebody has to see to the unit (NOT READY, MANUAL INTERVENTION REQUIRED): Ursa says so of a
+    /// disk that takes no writes any more, and can still be read.
     pub fn needs_help(&self) -> bool {
         self.sense() == Some((0x02, 0x0403))
     }

@@ -1,10 +1,10 @@
-//! An iSCSI initiator in user space, in both worlds of the runtime: for the load generator, drills, tests and the
-//! simulator's clients.
+//! An iSCSI initiator in user space, in both worlds of the runtime: for the load generator, drills, tests and
+//! the simulator's clients.
 //!
-//! A [`Session`] is one connection to one target. Its methods are commands (see [`command`]); any number of them may be
-//! under way, and what the target's window does not take waits. A [`Multipath`] is a logical unit by all paths to it: it
-//! finds them, chooses between them, and survives their loss. [`discover`] asks a portal for its targets. [`load`] makes work
-//! and measures.
+//! A [`Session`] is one connection to one target. Its methods are commands (see [`command`]); any number of
+//! them may be under way, and what the target's window does not take waits. A [`Multipath`] is a logical unit
+//! by all paths to it: it finds them, chooses between them, and survives their loss. [`discover`] asks a
+//! portal for its targets. [`load`] makes work and measures.
 
 pub mod command;
 mod discover;

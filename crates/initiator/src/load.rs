@@ -1,7 +1,7 @@
 //! The load generator: many commands at a time to one unit, by all paths to it, from one core.
 //!
-//! There are `depth` workers for each session; a worker sends a command, waits for its answer, notes the time and begins
-//! again. What all workers send by a session while the core runs them goes out in one send.
+//! There are `depth` workers for each session; a worker sends a command, waits for its answer, notes the time
+//! and begins again. What all workers send by a session while the core runs them goes out in one send.
 
 mod blocks;
 mod pulse;
@@ -29,7 +29,8 @@ const EVENTS_EVERY: Duration = Duration::from_millis(20);
 pub enum Access {
     /// Anywhere, aligned to the request's length.
     Random,
-    /// Behind the last one; there are as many parts of the unit as sessions, and each begins again at its end.
+    /// Behind the last one; there are as many parts of the unit as sessions, and each begins again at its
+    /// end.
     Sequential,
 }
 
@@ -63,8 +64,9 @@ pub struct Config {
     pub until: Until,
     /// The part of the unit to use, from its start; `None`: all of it.
     pub span_bytes: Option<u64>,
-    /// Whether writes bring data that knows its place and reads are checked against what was written before; at the end all
-    /// that was written is read once more. Blocks that this run has not written are not checked.
+    /// Whether writes bring data that knows its place and reads are checked against what was written before;
+    /// at the end all that was written is read once more. Blocks that this run has not written are not
+    /// checked.
     pub verify: bool,
     /// The same seed makes the same requests.
     pub seed: u64,
@@ -89,8 +91,8 @@ pub enum LoadError {
     Config(&'static str),
 }
 
-/// Carries out a run on the current core. `cpu_time` tells the CPU time that the client has used so far, if the caller
-/// can know.
+/// Carries out a run on the current core. `cpu_time` tells the CPU time that the client has used so far, if
+/// the caller can know.
 ///
 /// # Errors
 /// The first thing that went wrong; the run ends there.

@@ -23,8 +23,8 @@ pub struct Options {
     pub chap: Option<Chap>,
     /// The parameters to offer.
     pub wish: Wish,
-    /// Our part of the session's identity. A second session of one initiator with the same ISID takes the place of the
-    /// first, so that `None` draws one.
+    /// Our part of the session's identity. A second session of one initiator with the same ISID takes the
+    /// place of the first, so that `None` draws one.
     pub isid: Option<[u8; 6]>,
     /// How long things may take.
     pub timeouts: Timeouts,
@@ -50,8 +50,8 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    /// Commands get what Linux gives them. A target is given up after seven seconds of silence, which a path that was cut
-    /// costs; two idle PDUs every two seconds are what that costs.
+    /// Commands get what Linux gives them. A target is given up after seven seconds of silence, which a path
+    /// that was cut costs; two idle PDUs every two seconds are what that costs.
     fn default() -> Timeouts {
         Timeouts {
             login: Duration::from_secs(10),

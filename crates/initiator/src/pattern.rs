@@ -1,5 +1,5 @@
-//! Data that knows where it belongs: every sector carries its address and the number of its write, so that a misplaced,
-//! lost or torn write is recognised.
+//! Data that knows where it belongs: every sector carries its address and the number of its write, so that a
+//! misplaced, lost or torn write is recognised.
 //!
 //! | bytes of a sector | field, little-endian |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! What a link costs: 4 KiB frames there and small answers back, over loopback.
 //!
-//! `cargo run --release -p link --example echo [SECONDS] [plain|tls]` runs two nodes of one core each and prints the CPU time of each side for a frame and
-//! its answer, plain and with TLS, at depths 1 and 32, and for large frames.
+//! `cargo run --release -p link --example echo [SECONDS] [plain|tls]` runs two nodes of one core each and
+//! prints the CPU time of each side for a frame and its answer, plain and with TLS, at depths 1 and 32, and
+//! for large frames.
 
 #![allow(clippy::unwrap_used, reason = "a measurement ends at the first error")]
 

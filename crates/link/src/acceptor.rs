@@ -80,7 +80,8 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
     };
     let reason = chain(&error);
     if let AcceptError::Undone(_) = error {
-        // The link that it was to replace works after all; why it did not become one otherwise, who connects says.
+        // The link that it was to replace works after all; why it did not become one otherwise, who connects
+        // says.
         return tracing::debug!(%address, reason, "an incoming connection was not accepted as a link");
     }
     let refusal = match &error {

@@ -50,8 +50,9 @@ impl DialError {
 /// How often a node that does not connect itself, and is not connected to, asks whether it is a member still.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
-/// Finds out whether the peer knows this node as a member, for as long as no link with it is up. Of two nodes that with the higher number connects: the other
-/// would never hear that it was removed while it was away. The peer refuses the link in any case, and says why: that the other side connects, if all is well.
+/// Finds out whether the peer knows this node as a member, for as long as no link with it is up. Of two nodes
+/// that with the higher number connects: the other would never hear that it was removed while it was away.
+/// The peer refuses the link in any case, and says why: that the other side connects, if all is well.
 pub(crate) async fn ask_for_membership(hub: Rc<Hub>, member: Rc<Member>) {
     let name = LinkName { peer: member.id, role: Role::Control, number: 0 };
     for turn in 0.. {
@@ -77,8 +78,9 @@ pub(crate) async fn ask_for_membership(hub: Rc<Hub>, member: Rc<Member>) {
     }
 }
 
-/// When the peer of a link that is silent has answered by another network: how long it is waited for what it says by the first one then. It does so at once when it
-/// has only stood still, and by two networks nothing takes equally long.
+/// When the peer of a link that is silent has answered by another network: how long it is waited for what it
+/// says by the first one then. It does so at once when it has only stood still, and by two networks nothing
+/// takes equally long.
 const LAST_CHANCE: Duration = Duration::from_millis(20);
 
 /// How long an attempt may take.
@@ -94,7 +96,8 @@ impl Patience {
         Patience { connect: limits.connect, handshake: limits.handshake }
     }
 
-    /// Beside a link that is up. Nobody looks after that meanwhile; and a kernel that is reached answers at once, whatever its processes do.
+    /// Beside a link that is up. Nobody looks after that meanwhile; and a kernel that is reached answers at
+    /// once, whatever its processes do.
     fn beside(limits: &Limits, role: Role) -> Patience {
         match role {
             Role::Control => Patience { connect: limits.doubt, handshake: limits.silence },
@@ -116,7 +119,8 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
         match attempt(&hub, name, address, Patience::alone(&hub.limits), ready(true)).await {
             Ok(serial) => {
                 let last = stay(&hub, &member, name, Place { serial, address, peer }).await;
-                // Whatever has ended it, this network may be why: the next one first. If it was not, the link goes back in a while.
+                // Whatever has ended it, this network may be why: the next one first. If it was not, the link
+                // goes back in a while.
                 attempts = addresses.iter().position(|known| Some(*known) == last).map_or(0, |at| at + 1);
                 if rt::now().since(began) > hub.limits.backoff_max {
                     backoff = Backoff::new(&hub);
@@ -145,11 +149,13 @@ struct Place {
     peer: Peer,
 }
 
-/// Waits until the link has ended, and has it change its address meanwhile where that is better; gives the one that it used last.
+/// Waits until the link has ended, and has it change its address meanwhile where that is better; gives the
+/// one that it used last.
 ///
-/// If it uses an address that is for everything, because those for its role did not answer, they are tried again from time to time: a network of its own is
-/// worth a link's interruption. So it is if the address is for another role since. And a control link whose peer is silent goes by another network before
-/// it is given up, if the peer answers there.
+/// If it uses an address that is for everything, because those for its role did not answer, they are tried
+/// again from time to time: a network of its own is worth a link's interruption. So it is if the address is
+/// for another role since. And a control link whose peer is silent goes by another network before it is given
+/// up, if the peer answers there.
 async fn stay(hub: &Rc<Hub>, member: &Member, name: LinkName, place: Place) -> Option<SocketAddr> {
     let Place { mut serial, mut address, mut peer } = place;
     let mut look_at = rt::now() + hub.limits.fail_back;
@@ -188,7 +194,8 @@ async fn stay(hub: &Rc<Hub>, member: &Member, name: LinkName, place: Place) -> O
     }
 }
 
-/// Where a control link that is silent is tried. Others are not: what they carry waits, but no node is missed for it.
+/// Where a control link that is silent is tried. Others are not: what they carry waits, but no node is missed
+/// for it.
 fn elsewhere(peer: &Peer, name: LinkName, address: Option<SocketAddr>) -> Vec<SocketAddr> {
     match name.role {
         Role::Control => {
@@ -213,8 +220,8 @@ async fn go_back(
     Some((serial, address))
 }
 
-/// Tries addresses one after the other, until the peer agrees at one of them or is heard again where the link is: it, or this node, had no time, and nothing
-/// is wrong with the network.
+/// Tries addresses one after the other, until the peer agrees at one of them or is heard again where the link
+/// is: it, or this node, had no time, and nothing is wrong with the network.
 async fn go_elsewhere(
     hub: &Rc<Hub>,
     name: LinkName,
@@ -306,7 +313,8 @@ impl Backoff {
         Backoff { next: hub.limits.backoff_min, max: hub.limits.backoff_max }
     }
 
-    /// Between a half and all of a time that doubles up to the limit: many links that broke together do not come back together.
+    /// Between a half and all of a time that doubles up to the limit: many links that broke together do not
+    /// come back together.
     fn next(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(self.max);

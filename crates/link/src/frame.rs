@@ -23,7 +23,8 @@ pub struct Frame {
     pub kind: u8,
     /// What is said: at most [`HEAD_MAX`] bytes.
     pub head: Vec<u8>,
-    /// Data, never copied on its way: at most [`PAYLOAD_MAX`] bytes. What was received is in one piece, aligned.
+    /// Data, never copied on its way: at most [`PAYLOAD_MAX`] bytes. What was received is in one piece,
+    /// aligned.
     pub payload: Chain,
 }
 
@@ -135,8 +136,9 @@ impl Header {
     }
 }
 
-/// Makes frames of bytes that arrive in any pieces. Give it bytes with [`Decoder::next`] until it gives no frame; where much of a
-/// payload is missing, receive it in place between [`Decoder::take_payload`] and [`Decoder::give_payload`] instead.
+/// Makes frames of bytes that arrive in any pieces. Give it bytes with [`Decoder::next`] until it gives no
+/// frame; where much of a payload is missing, receive it in place between [`Decoder::take_payload`] and
+/// [`Decoder::give_payload`] instead.
 pub struct Decoder(State);
 
 enum State {

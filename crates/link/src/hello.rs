@@ -40,7 +40,8 @@ pub(crate) enum Purpose {
 /// The first bytes of a connection, never encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preamble {
-    /// What the sender speaks. Nobody has proved anything yet: the hellos say it again, and what they say counts.
+    /// What the sender speaks. Nobody has proved anything yet: the hellos say it again, and what they say
+    /// counts.
     pub(crate) versions: Versions,
     pub(crate) purpose: Purpose,
     /// Whether TLS follows.
@@ -285,7 +286,8 @@ impl Hello {
         Ok(Hello::parse(&bytes))
     }
 
-    /// `None` if the bytes are no hello, or not one in its whole length. Fields behind those of this version are passed over.
+    /// `None` if the bytes are no hello, or not one in its whole length. Fields behind those of this version
+    /// are passed over.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Hello> {
         let (fields, crc) = bytes.split_last_chunk::<4>()?;
         let is_hello = (HELLO_BYTES..=HELLO_BYTES_MAX).contains(&bytes.len())

@@ -1,4 +1,5 @@
-//! What core 0 knows of all links: who the members are, which of their lives have been seen, which connections are up.
+//! What core 0 knows of all links: who the members are, which of their lives have been seen, which
+//! connections are up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -238,7 +239,8 @@ impl Hub {
             .or_insert_with(|| rt::spawn(dialler::keep_up(Rc::clone(self), Rc::clone(member), role, number)));
     }
 
-    /// The peer has said how many cores it has: there are as many replication links as the side with more has cores.
+    /// The peer has said how many cores it has: there are as many replication links as the side with more has
+    /// cores.
     fn dial_replication(self: &Rc<Hub>, member: &Rc<Member>, peer_cores: u16) {
         let links = self.cores.max(peer_cores);
         (0..links).for_each(|number| self.dial(member, Role::Replication, number));

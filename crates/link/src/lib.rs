@@ -1,17 +1,20 @@
 //! Links between the nodes of a cluster: frames in order over TCP, encrypted and mutually authenticated.
 //!
-//! Between two nodes there is one *control* link, on core 0 of both, and as many *replication* links as the greater of the two numbers of
-//! cores; number k lives on core `k mod cores` of each side. So a slice's messages always travel by one link, in order, and no
-//! frame changes cores. The node with the higher number connects, again and again for as long as the other is a member.
+//! Between two nodes there is one *control* link, on core 0 of both, and as many *replication* links as the
+//! greater of the two numbers of cores; number k lives on core `k mod cores` of each side. So a slice's
+//! messages always travel by one link, in order, and no frame changes cores. The node with the higher number
+//! connects, again and again for as long as the other is a member.
 //!
-//! What is guaranteed: a link that is up delivers what was sent, in order and once, until it is down. Then everything that was on its way is
-//! lost. On a core `down` comes before the next `up` of the same link, and nothing of the old one is delivered after that. Links with an
-//! earlier life of a peer are down everywhere before the first with a later one is up. Nobody gets a link who is not a member, proves to
-//! be another node than it says, or lives an earlier life than one that was seen.
+//! What is guaranteed: a link that is up delivers what was sent, in order and once, until it is down. Then
+//! everything that was on its way is lost. On a core `down` comes before the next `up` of the same link, and
+//! nothing of the old one is delivered after that. Links with an earlier life of a peer are down everywhere
+//! before the first with a later one is up. Nobody gets a link who is not a member, proves to be another node
+//! than it says, or lives an earlier life than one that was seen.
 //!
-//! How: core 0 has the [`hub`]. It accepts ([`acceptor`]) and connects ([`dialler`]); two sides agree by hellos ([`hello`], [`wire`]); then
-//! the connection moves to the core of its link ([`seat`], [`link`]), which takes [`frame`]s apart and hands them to the [`Handler`] that the
-//! user has installed there. Bytes: `docs/formats/replication-link.md`.
+//! How: core 0 has the [`hub`]. It accepts ([`acceptor`]) and connects ([`dialler`]); two sides agree by
+//! hellos ([`hello`], [`wire`]); then the connection moves to the core of its link ([`seat`], [`link`]),
+//! which takes [`frame`]s apart and hands them to the [`Handler`] that the user has installed there. Bytes:
+//! `docs/formats/replication-link.md`.
 
 mod acceptor;
 mod credentials;

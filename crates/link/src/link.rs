@@ -1,8 +1,9 @@
 //! One link, as its user sees it and as it runs on its core.
 //!
-//! A link that is up has three tasks. One receives: what arrives together is taken apart and handed to the user at once, so that what the
-//! user answers leaves together. One sends: all that was put on the link in a turn of the executor is one send. One watches: it tells the
-//! user once that the link is down, shows the peer that this side lives when there is nothing else to say, and gives up a peer that is silent.
+//! A link that is up has three tasks. One receives: what arrives together is taken apart and handed to the
+//! user at once, so that what the user answers leaves together. One sends: all that was put on the link in a
+//! turn of the executor is one send. One watches: it tells the user once that the link is down, shows the
+//! peer that this side lives when there is nothing else to say, and gives up a peer that is silent.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -27,8 +28,8 @@ const IN_PLACE_MIN: usize = 32 << 10;
 const IN_PLACE_PART: usize = 1 << 20;
 /// What is encrypted at once: the core does nothing else meanwhile (about 100 µs).
 const SEAL_PART: usize = 256 << 10;
-/// How often it is looked, in the time of silence after which a peer is given up, whether something came, and whether something was sent since half a look ago;
-/// if not, it is shown that this side lives.
+/// How often it is looked, in the time of silence after which a peer is given up, whether something came, and
+/// whether something was sent since half a look ago; if not, it is shown that this side lives.
 const LOOKS: u32 = 20;
 
 const _: () = assert!(
@@ -88,7 +89,8 @@ pub(crate) struct Bounds {
     pub(crate) silence: Duration,
 }
 
-/// The sending side of a link, on its core. It stays what it is when the link is down: what is put on it then goes nowhere.
+/// The sending side of a link, on its core. It stays what it is when the link is down: what is put on it then
+/// goes nowhere.
 pub struct Link {
     identity: Identity,
     bounds: Bounds,
@@ -185,8 +187,8 @@ impl Link {
         self.identity.serial
     }
 
-    /// Sends a frame after all those before it; never waits. Frames of one turn of the core leave together. On a link that is over
-    /// it does nothing; on one that has more queued than its limit it ends the link.
+    /// Sends a frame after all those before it; never waits. Frames of one turn of the core leave together.
+    /// On a link that is over it does nothing; on one that has more queued than its limit it ends the link.
     ///
     /// # Panics
     /// If the frame is longer than frames are.
@@ -213,8 +215,9 @@ impl Link {
         self.queue.borrow().len() + self.sending_bytes.get()
     }
 
-    /// Ends the link: nothing that is queued is sent, no further frame is handed over, and the user is told that it is down, though not before
-    /// this returns. A new one is made if this node is the one that connects.
+    /// Ends the link: nothing that is queued is sent, no further frame is handed over, and the user is told
+    /// that it is down, though not before this returns. A new one is made if this node is the one that
+    /// connects.
     pub fn close(&self, reason: impl Into<Cow<'static, str>>) {
         self.end_with(End::ByUser(reason.into()));
     }
@@ -285,7 +288,8 @@ impl Link {
     /// Waits until the link is over, and sees to it that it is if the peer is silent.
     async fn watch(&self) {
         let tick = self.bounds.silence / LOOKS;
-        // Ticks are counted, not time: where this core was late itself, what has arrived meanwhile comes to its turn first.
+        // Ticks are counted, not time: where this core was late itself, what has arrived meanwhile comes to
+        // its turn first.
         let mut silent_ticks = 0;
         while !self.is_over() {
             if rt::timeout(tick, self.ended.until(|| self.is_over())).await.is_ok() {
@@ -357,7 +361,8 @@ impl Link {
         handler: &dyn Handler,
     ) -> Result<(), End> {
         let Some(tls) = &self.tls else { return Ok(()) };
-        // What the user does with a frame may be to send: frames are handed over when nobody has the TLS state.
+        // What the user does with a frame may be to send: frames are handed over when nobody has the TLS
+        // state.
         let mut frames = Vec::new();
         let fed = tls.borrow_mut().feed(received, |mut plain| {
             while let Some(frame) = decoder.next(&mut plain)? {

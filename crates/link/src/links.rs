@@ -16,16 +16,18 @@ use crate::room::Room;
 use crate::seat::Seat;
 use crate::{Frame, JoinAnswer, JoinRequest, Limits, LinkName, Peer, Refusal, Settings, acceptor};
 
-/// What the user of links does with them: one on each core, called there. None of the calls may take long. A link that one of them closes
-/// is down later, not within the call.
+/// What the user of links does with them: one on each core, called there. None of the calls may take long. A
+/// link that one of them closes is down later, not within the call.
 pub trait Handler {
     /// A link is up. None of this name is.
     fn up(&self, link: Rc<Link>);
-    /// The link of this name is down: no frame of it comes any more, and what was sent and not answered may or may not have arrived.
+    /// The link of this name is down: no frame of it comes any more, and what was sent and not answered may
+    /// or may not have arrived.
     fn down(&self, name: LinkName);
     /// A frame has come, in the order in which the peer sent it.
     fn frame(&self, link: &Rc<Link>, frame: Frame);
-    /// A process that was this life of the node is dead: a watcher that has the node's credentials says so. Told on core 0.
+    /// A process that was this life of the node is dead: a watcher that has the node's credentials says so.
+    /// Told on core 0.
     fn died(&self, node: NodeId, incarnation: Incarnation) {
         let _ = (node, incarnation);
     }
@@ -68,7 +70,8 @@ pub enum StartError {
     Tls(#[source] rustls::Error),
 }
 
-/// How often it is tried to listen at an address that is not there: an interface that comes up late is of use soon.
+/// How often it is tried to listen at an address that is not there: an interface that comes up late is of use
+/// soon.
 const LISTEN_EVERY: Duration = Duration::from_secs(2);
 
 /// Listens as soon as that is possible.
@@ -96,7 +99,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Listens at all addresses that are there, and at the others as soon as they are, and prepares all cores for links; `install_handler` is called on each. There are no peers yet. To be called on core 0.
+    /// Listens at all addresses that are there, and at the others as soon as they are, and prepares all cores
+    /// for links; `install_handler` is called on each. There are no peers yet. To be called on core 0.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -149,14 +153,16 @@ impl Links {
         Ok(Links { addresses, ..links })
     }
 
-    /// From now on these are the other members of the cluster; this node itself may be among them. Links with who is none of them end. Where
-    /// a member's addresses or what they are for have changed, links that are up stay where they are until they are there where they belong.
+    /// From now on these are the other members of the cluster; this node itself may be among them. Links with
+    /// who is none of them end. Where a member's addresses or what they are for have changed, links that are
+    /// up stay where they are until they are there where they belong.
     pub fn set_peers(&self, peers: Vec<Peer>) {
         self.hub.set_peers(peers);
     }
 
-    /// From now on `admission` decides who may join by this node, which must have TLS; until then nobody may. A refusal is a text that says what to
-    /// do. It is called on core 0 and may wait; after 30 s who wants to join is told that it took too long.
+    /// From now on `admission` decides who may join by this node, which must have TLS; until then nobody may.
+    /// A refusal is a text that says what to do. It is called on core 0 and may wait; after 30 s who wants to
+    /// join is told that it took too long.
     pub fn let_join<F>(&self, admission: impl Fn(JoinRequest) -> F + 'static)
     where
         F: Future<Output = Result<JoinAnswer, String>> + 'static,
@@ -169,12 +175,14 @@ impl Links {
         self.hub.let_join(None);
     }
 
-    /// Whether a node of a later generation of the cluster was heard: this one is of the cluster that was given up.
+    /// Whether a node of a later generation of the cluster was heard: this one is of the cluster that was
+    /// given up.
     pub fn is_outdated(&self) -> bool {
         self.hub.is_outdated()
     }
 
-    /// Addresses that this node is to listen at and cannot now, and what the system says: a network card that is gone, say. They are tried again.
+    /// Addresses that this node is to listen at and cannot now, and what the system says: a network card that
+    /// is gone, say. They are tried again.
     pub fn missing_addresses(&self) -> BTreeMap<SocketAddr, String> {
         self.missing.borrow().clone()
     }

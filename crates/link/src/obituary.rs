@@ -1,7 +1,8 @@
 //! Saying in a node's name that a life of it is over.
 //!
-//! A process that was killed cannot say so, and a watcher of it can: it has the node's credentials, so that whoever hears it knows that it speaks for the
-//! node and for no other. A connection of its own to each node, a hello of the life that is over, and the other's hello as the answer.
+//! A process that was killed cannot say so, and a watcher of it can: it has the node's credentials, so that
+//! whoever hears it knows that it speaks for the node and for no other. A connection of its own to each node,
+//! a hello of the life that is over, and the other's hello as the answer.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! What a node speaks, and what two nodes speak together.
 //!
-//! Each side names the lowest and the highest version that it speaks, and its capabilities. The two use the highest version that both speak, and
-//! the capabilities that both have; without a common version there is no link. So nodes of neighbouring releases work together while a
-//! cluster is updated node by node.
+//! Each side names the lowest and the highest version that it speaks, and its capabilities. The two use the
+//! highest version that both speak, and the capabilities that both have; without a common version there is no
+//! link. So nodes of neighbouring releases work together while a cluster is updated node by node.
 
 use std::fmt;
 
@@ -49,7 +49,8 @@ impl fmt::Display for Versions {
     }
 }
 
-/// What a node can do beyond its version: a set of bits. What a bit means says the link's user; a bit is never given another meaning.
+/// What a node can do beyond its version: a set of bits. What a bit means says the link's user; a bit is
+/// never given another meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(pub u64);
 

@@ -10,8 +10,8 @@ use replica::NodeId;
 /// What goes on is said again after this time.
 const SAY_AGAIN: Duration = Duration::from_secs(600);
 
-/// So many things are remembered at most of the members, and as many of strangers, who so do not hide what goes wrong with members. More are not
-/// said.
+/// So many things are remembered at most of the members, and as many of strangers, who so do not hide what
+/// goes wrong with members. More are not said.
 const REMEMBERED_MAX: usize = 256;
 
 /// Who tries again every second says why it fails once, and again every ten minutes.

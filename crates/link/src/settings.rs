@@ -21,8 +21,8 @@ pub struct Settings {
     pub incarnation: Incarnation,
     /// Where it listens; port 0 chooses a free one.
     pub listen: Vec<SocketAddr>,
-    /// What it proves its identity with. `None`: links are not encrypted, and anybody who reaches the address can claim to be a member. For
-    /// simulated worlds.
+    /// What it proves its identity with. `None`: links are not encrypted, and anybody who reaches the address
+    /// can claim to be a member. For simulated worlds.
     pub tls: Option<NodeCredentials>,
     /// What it speaks: all but tests leave it at what this program does.
     pub protocol: Protocol,
@@ -47,13 +47,15 @@ impl Settings {
     }
 }
 
-/// See [`Limits::silence`]. No shorter than a lease (`node` asserts it): what a control link that was merely slow would have brought later could
-/// not save anything any more, so that to end it costs nobody anything. No longer for links with data: while one of them is dead and counts as up, a node whose
-/// control link was made anew seems to be reached, and hosts wait for it.
+/// See [`Limits::silence`]. No shorter than a lease (`node` asserts it): what a control link that was merely
+/// slow would have brought later could not save anything any more, so that to end it costs nobody anything.
+/// No longer for links with data: while one of them is dead and counts as up, a node whose control link was
+/// made anew seems to be reached, and hosts wait for it.
 pub const SILENCE: Duration = Duration::from_secs(1);
 
-/// See [`Limits::doubt`]. Longer than signs of life are apart (asserted where they are given), and so short that the link goes by another network before a
-/// node is missed (`node` asserts it): `docs/why/replication.md`, *When a network falls silent*.
+/// See [`Limits::doubt`]. Longer than signs of life are apart (asserted where they are given), and so short
+/// that the link goes by another network before a node is missed (`node` asserts it):
+/// `docs/why/replication.md`, *When a network falls silent*.
 pub const DOUBT: Duration = Duration::from_millis(150);
 
 const _: () = assert!(DOUBT.as_millis() < SILENCE.as_millis(), "a link is doubted before it is given up");
@@ -65,19 +67,23 @@ pub struct Limits {
     pub connect: Duration,
     /// How long it may then take until both sides have agreed on it.
     pub handshake: Duration,
-    /// A link whose peer says nothing for longer than this is given up, within a tenth more; without the control link a node counts as lost. Each side that
-    /// has nothing to say shows at least thirteen times in this time that it lives. Must be the same on all nodes.
+    /// A link whose peer says nothing for longer than this is given up, within a tenth more; without the
+    /// control link a node counts as lost. Each side that has nothing to say shows at least thirteen times in
+    /// this time that it lives. Must be the same on all nodes.
     pub silence: Duration,
-    /// When nothing has come over the control link for so long, who connects tries the peer's other addresses beside it. The link stays unless the peer
-    /// answers at one of them before it is heard again. So a false alarm, because one of the two had no time, costs a connection that comes to nothing.
+    /// When nothing has come over the control link for so long, who connects tries the peer's other addresses
+    /// beside it. The link stays unless the peer answers at one of them before it is heard again. So a false
+    /// alarm, because one of the two had no time, costs a connection that comes to nothing.
     pub doubt: Duration,
     /// What waits before the second attempt to connect; it doubles with each.
     pub backoff_min: Duration,
     /// What waits between two attempts at most.
     pub backoff_max: Duration,
-    /// How often a link that uses an address for everything, because those for its role did not answer, tries these again.
+    /// How often a link that uses an address for everything, because those for its role did not answer, tries
+    /// these again.
     pub fail_back: Duration,
-    /// Bytes that may be queued on a link when a frame is added; a link on which more are is ended: its peer does not take what it is sent.
+    /// Bytes that may be queued on a link when a frame is added; a link on which more are is ended: its peer
+    /// does not take what it is sent.
     pub queued_bytes: usize,
     /// Connections that have not yet agreed on what they are, at once; further ones wait in the kernel.
     pub handshakes: usize,
@@ -106,9 +112,10 @@ impl Default for Limits {
 pub struct Peer {
     /// Its number.
     pub id: NodeId,
-    /// Where it listens, and what for. `None`: for everything. A link is tried at the addresses for its role first, and at those for
-    /// everything after that; from one of these it goes back when its own answer again. The control link, over which little is said and without which a node
-    /// counts as lost, is tried at those for data in the end; data never goes where only the control link is to go.
+    /// Where it listens, and what for. `None`: for everything. A link is tried at the addresses for its role
+    /// first, and at those for everything after that; from one of these it goes back when its own answer
+    /// again. The control link, over which little is said and without which a node counts as lost, is tried
+    /// at those for data in the end; data never goes where only the control link is to go.
     pub addresses: Vec<(Option<Role>, SocketAddr)>,
 }
 
@@ -129,7 +136,8 @@ impl Peer {
         addresses
     }
 
-    /// Where a link of the role belongs rather than to the address that it uses, in order; nowhere if it is where it belongs.
+    /// Where a link of the role belongs rather than to the address that it uses, in order; nowhere if it is
+    /// where it belongs.
     pub(crate) fn better_than(
         &self,
         address: Option<SocketAddr>,

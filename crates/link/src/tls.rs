@@ -1,10 +1,11 @@
 //! TLS 1.3 on a connection, as bytes: what arrived goes in, what is to be sent comes out.
 //!
-//! rustls does the handshake ([`handshake`]); the records behind it are done here ([`records`], which says why, and [`cipher`]), in place. On the wire
-//! it is TLS 1.3 as RFC 8446 has it: either side may be any other implementation.
+//! rustls does the handshake ([`handshake`]); the records behind it are done here ([`records`], which says
+//! why, and [`cipher`]), in place. On the wire it is TLS 1.3 as RFC 8446 has it: either side may be any other
+//! implementation.
 //!
-//! Both sides show a certificate that the cluster's authority has signed. There are no tickets and no resumption: a link is made seldom and
-//! lives long. Certificates do not expire, so no clock is read.
+//! Both sides show a certificate that the cluster's authority has signed. There are no tickets and no
+//! resumption: a link is made seldom and lives long. Certificates do not expire, so no clock is read.
 
 mod cipher;
 pub mod fuzzing;
@@ -44,7 +45,8 @@ impl TimeProvider for NoClock {
     }
 }
 
-/// AES-GCM first, which processors have instructions for; ring alone, which builds without anything but a C compiler.
+/// AES-GCM first, which processors have instructions for; ring alone, which builds without anything but a C
+/// compiler.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
         cipher_suites: vec![
@@ -94,7 +96,8 @@ impl Configs {
             .with_single_cert(chain(), credentials.private_key())?;
         server.send_tls13_tickets = 0;
         server.enable_secret_extraction = true;
-        // A node that joins knows the authority's certificate only by what its token says of it, so it is shown, too.
+        // A node that joins knows the authority's certificate only by what its token says of it, so it is
+        // shown, too.
         let with_authority = vec![credentials.certificate().clone(), credentials.authority().clone()];
         let mut join = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))
             .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -288,11 +291,12 @@ impl Tls {
         self.peer_chain.first().is_some_and(|certificate| names(certificate, &server_name(cluster, node)))
     }
 
-    /// Takes in all of `bytes`, and decrypts them where they are; `plain` gets what they were, in pieces. What follows the end that the other side
-    /// has announced is ignored.
+    /// Takes in all of `bytes`, and decrypts them where they are; `plain` gets what they were, in pieces.
+    /// What follows the end that the other side has announced is ignored.
     ///
     /// # Errors
-    /// If they are not TLS, or `plain` fails. The connection is of no further use, but for an alert that [`Tls::take_output`] may give.
+    /// If they are not TLS, or `plain` fails. The connection is of no further use, but for an alert that
+    /// [`Tls::take_output`] may give.
     pub(crate) fn feed<E>(
         &mut self,
         bytes: &mut [u8],

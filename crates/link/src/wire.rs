@@ -10,7 +10,8 @@ use crate::Versions;
 use crate::hello::{Opening, PREAMBLE_BYTES, Refused};
 use crate::tls::{self, FeedError, Tls};
 
-/// What a side may have sent before it was asked for: a few messages of the handshake, and the first frames behind them.
+/// What a side may have sent before it was asked for: a few messages of the handshake, and the first frames
+/// behind them.
 const INCOMING_MAX: usize = 1 << 20;
 
 /// How long [`Wire::linger`] takes at most.
@@ -147,8 +148,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Gives the other side a moment to take what it was told last: closing a connection on which something has come that nobody reads
-    /// makes the system forget what was sent.
+    /// Gives the other side a moment to take what it was told last: closing a connection on which something
+    /// has come that nobody reads makes the system forget what was sent.
     pub(crate) async fn linger(&self) {
         let drain = async {
             let mut left = INCOMING_MAX;

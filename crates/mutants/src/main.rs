@@ -1,5 +1,6 @@
-//! Puts faults into the code, one at a time, and tells which of them no test notices. By hand, and not a part of `./test`: each costs a build.
-//! What there is: `mutations/`, one file each ([`mutation`]); the table of them: `docs/testing.md`.
+//! Puts faults into the code, one at a time, and tells which of them no test notices. By hand, and not a part
+//! of `./test`: each costs a build. What there is: `mutations/`, one file each ([`mutation`]); the table of
+//! them: `docs/testing.md`.
 
 mod mutation;
 
@@ -52,7 +53,8 @@ struct Wanted {
     limit: Duration,
 }
 
-/// The tree that mutations are made in, with a target directory of its own, so that only what changed is built.
+/// The tree that mutations are made in, with a target directory of its own, so that only what changed is
+/// built.
 struct Sandbox {
     tree: PathBuf,
     target: PathBuf,

@@ -1,4 +1,5 @@
-//! A mutation: a fault that is put into the code on purpose, and the commands that should notice it. One file each, `mutations/NAME.txt`.
+//! A mutation: a fault that is put into the code on purpose, and the commands that should notice it. One file
+//! each, `mutations/NAME.txt`.
 //!
 //! ```text
 //! what: the fault in one sentence
@@ -14,7 +15,8 @@
 //! >>>>
 //! ```
 //!
-//! `file:` with its edit may come several times. A search text that is not found exactly once is an error: the code has moved on, and the mutation must follow.
+//! `file:` with its edit may come several times. A search text that is not found exactly once is an error:
+//! the code has moved on, and the mutation must follow.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Mistakes that a simulation can have a node make, to prove that it notices; those of the protocol are in [`replica::canary`].
+//! Mistakes that a simulation can have a node make, to prove that it notices; those of the protocol are in
+//! [`replica::canary`].
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +14,8 @@ pub enum Canary {
     ReadOnce,
     /// A host's read that fails on this disk ends in an error, whatever other copies have.
     ReadHere,
-    /// A node gives another one what its disk holds, without a look whether a host might still be given that (R25).
+    /// A node gives another one what its disk holds, without a look whether a host might still be given that
+    /// (R25).
     FetchOnce,
     /// A write of a part of a block that the disk does not read counts as one that the disk has failed (R26).
     MergeFails,
@@ -23,7 +25,8 @@ pub enum Canary {
     PartSpeaks,
     /// A disk that hangs is waited for, by the node that has it and by the others.
     HangUnseen,
-    /// A command goes on, when this node is a member again, though the others have gone on without it since it came.
+    /// A command goes on, when this node is a member again, though the others have gone on without it since
+    /// it came.
     GoOnAfterLoss,
     /// A write begins however long it has waited for others to the same blocks.
     BeginLate,
@@ -37,7 +40,8 @@ pub enum Canary {
     InstallElsewhere,
     /// The member with the lowest slot takes a change that was decided against something else.
     InstallUnexpected,
-    /// A change of reservations during which members changed is in force here under the name of the one before.
+    /// A change of reservations during which members changed is in force here under the name of the one
+    /// before.
     InstallUnnamed,
     /// Who takes a change again that aborts commands does not wait for what lost nodes have left of these.
     OrphansOnce,

@@ -92,32 +92,39 @@ pub struct Config {
     pub map_bytes_max: u64,
     /// The bounds of each log of a pool, in which log volumes lie.
     pub log: store::LogTuning,
-    /// How much memory the data of writes may take, in bytes, on all cores together, and again that of reads: sessions
-    /// share it, but each may hold 8 MiB of either, and besides what `commands_max` writes bring without being asked.
+    /// How much memory the data of writes may take, in bytes, on all cores together, and again that of reads:
+    /// sessions share it, but each may hold 8 MiB of either, and besides what `commands_max` writes bring
+    /// without being asked.
     pub data_bytes_max: usize,
-    /// Whether reads of volumes with other copies wait for a word of the nodes that have them, which came after the read (R24): this machine's clocks may stop while time
-    /// goes on elsewhere, as those of a virtual machine do when it is paused.
+    /// Whether reads of volumes with other copies wait for a word of the nodes that have them, which came
+    /// after the read (R24): this machine's clocks may stop while time goes on elsewhere, as those of a
+    /// virtual machine do when it is paused.
     pub read_confirm: bool,
-    /// Bytes a second that this node may give to bring other nodes' copies up to date; 0: as much as hosts' writes leave.
+    /// Bytes a second that this node may give to bring other nodes' copies up to date; 0: as much as hosts'
+    /// writes leave.
     pub resync_bytes_per_second_max: u64,
     /// Commands that one session may have outstanding.
     pub commands_max: u32,
     /// How long a login may take.
     pub login_deadline: Duration,
-    /// After how long without a word from an initiator it is asked for a sign of life, and after as long again dropped.
+    /// After how long without a word from an initiator it is asked for a sign of life, and after as long
+    /// again dropped.
     pub nop_interval: Duration,
-    /// How long a session gets to log out after it was asked to: because the node stops, an administrator ends it, or nothing
-    /// is mapped for it any more.
+    /// How long a session gets to log out after it was asked to: because the node stops, an administrator
+    /// ends it, or nothing is mapped for it any more.
     pub drain_deadline: Duration,
     /// Whether an initiator that some target asks for a secret must prove itself to see targets, too.
     pub discovery_chap: bool,
-    /// Where to connect instead of these addresses of other nodes: to a tunnel, or to what a drill has put between them.
+    /// Where to connect instead of these addresses of other nodes: to a tunnel, or to what a drill has put
+    /// between them.
     pub link_via: BTreeMap<SocketAddr, SocketAddr>,
     /// What keeps the record of a cluster that the node is in.
     pub record: RecordEngine,
-    /// What the node shows another node of its cluster that asks for it, as text that only the two must understand; `None`: it does not know that.
+    /// What the node shows another node of its cluster that asks for it, as text that only the two must
+    /// understand; `None`: it does not know that.
     pub show: Show,
-    /// How the node carries out what another node of its cluster was asked for, and cannot itself: it has no copy of the volume.
+    /// How the node carries out what another node of its cluster was asked for, and cannot itself: it has no
+    /// copy of the volume.
     pub carry: Carry,
     /// How floating addresses come to the machine's network devices, and leave them.
     pub devices: Devices,
@@ -140,7 +147,8 @@ pub enum RecordEngine {
     Simulated(cluster::embedded::Files),
 }
 
-/// What syncs may take unless told otherwise: half of a network of 10 Gbit/s, and most of what one disk gives.
+/// What syncs may take unless told otherwise: half of a network of 10 Gbit/s, and most of what one disk
+/// gives.
 pub const RESYNC_BYTES_PER_SECOND_MAX: u64 = 512 << 20;
 
 /// The port that IANA has assigned to iSCSI.

@@ -1,8 +1,8 @@
 //! A node: everything of it but its HTTP.
 //!
-//! The way of a command: [`portal`] accepts a connection and takes it through its login; [`session`] turns bytes into
-//! commands; [`mod@unit`] carries a command out; [`volume`] brings its blocks to the slices. What administrators do comes
-//! in through [`control`]. What a core has is its [`shard`].
+//! The way of a command: [`portal`] accepts a connection and takes it through its login; [`session`] turns
+//! bytes into commands; [`mod@unit`] carries a command out; [`volume`] brings its blocks to the slices. What
+//! administrators do comes in through [`control`]. What a core has is its [`shard`].
 
 pub mod access;
 pub mod canary;

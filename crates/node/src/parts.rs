@@ -1,9 +1,11 @@
-//! Work for all volumes, in parts, so that requests of hosts come in between. What changes meanwhile is seen or not.
+//! Work for all volumes, in parts, so that requests of hosts come in between. What changes meanwhile is seen
+//! or not.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// How many things are looked at in one turn of a core: some tens of microseconds of work, which is what a host's request may wait for it.
+/// How many things are looked at in one turn of a core: some tens of microseconds of work, which is what a
+/// host's request may wait for it.
 pub const A_TURN: usize = 8;
 
 /// The same where one takes less than half a microsecond: nothing is made of it, it is only looked at.
@@ -19,7 +21,8 @@ pub async fn for_each<T>(items: impl IntoIterator<Item = T>, mut each: impl FnMu
     }
 }
 
-/// Calls `each` with [`A_QUICK_TURN`] of what the map has, in order, from behind `after` on. Gives the last of their keys, if there may be more: the next turn goes on behind it.
+/// Calls `each` with [`A_QUICK_TURN`] of what the map has, in order, from behind `after` on. Gives the last
+/// of their keys, if there may be more: the next turn goes on behind it.
 pub fn look_at_some<K: Copy + Ord, V>(
     map: &mut BTreeMap<K, V>,
     after: Option<K>,

@@ -1,8 +1,9 @@
 //! By which numbers initiators know a node's ports: target port group, portal group, relative target ports.
 //!
-//! All nodes of a cluster are one SCSI target device to an initiator: the nodes with a copy of a volume show it by the same targets, and each
-//! is a target port group and a portal group of its own. No two nodes may give one number to two ports, and a port must have its number
-//! for ever, since reservations are kept by it. So all numbers come from the number of the node, and a node needs to ask nobody.
+//! All nodes of a cluster are one SCSI target device to an initiator: the nodes with a copy of a volume show
+//! it by the same targets, and each is a target port group and a portal group of its own. No two nodes may
+//! give one number to two ports, and a port must have its number for ever, since reservations are kept by it.
+//! So all numbers come from the number of the node, and a node needs to ask nobody.
 
 use std::num::NonZeroU8;
 
@@ -50,13 +51,15 @@ impl PortNumbers {
         }
     }
 
-    /// The portal group of all portals of the node: connections of one session may come through any of them, and through no other node's.
+    /// The portal group of all portals of the node: connections of one session may come through any of them,
+    /// and through no other node's.
     pub fn portal_group(self) -> u16 {
         self.port_group()
     }
 
-    /// The port by which the node's target of the number `target` (see [`Target::port`](crate::access::Target::port)) is reached. In a cluster
-    /// two targets may have one port if their numbers are 256 apart: such two do not lead to one volume.
+    /// The port by which the node's target of the number `target` (see
+    /// [`Target::port`](crate::access::Target::port)) is reached. In a cluster two targets may have one port
+    /// if their numbers are 256 apart: such two do not lead to one volume.
     pub fn port(self, target: u16) -> RelativePort {
         match self {
             PortNumbers::Alone => RelativePort(target),

@@ -1,15 +1,17 @@
-//! The cluster's record as a node alone keeps it: the node's identity, its pools, targets and host groups, by key.
+//! The cluster's record as a node alone keeps it: the node's identity, its pools, targets and host groups, by
+//! key.
 //!
-//! One file with two slots. A commit writes the whole record to the slot that is not in force, and then, when that is
-//! durable, its header with the next generation: a cut at any point leaves the old record or the new one, and what a cut
-//! leaves differs from damage ([`slot`], `docs/formats/record.md`). Values are JSON, not a hand-made format: they are small,
-//! read by people in an emergency, and grow fields with each version. They stay the text that they are on the disk: a
-//! commit copies those that it does not change.
+//! One file with two slots. A commit writes the whole record to the slot that is not in force, and then, when
+//! that is durable, its header with the next generation: a cut at any point leaves the old record or the new
+//! one, and what a cut leaves differs from damage ([`slot`], `docs/formats/record.md`). Values are JSON, not
+//! a hand-made format: they are small, read by people in an emergency, and grow fields with each version.
+//! They stay the text that they are on the disk: a commit copies those that it does not change.
 //!
-//! After a failed commit nobody knows which record the next start will find, and after a failed flush the kernel takes for clean what
-//! never reached the disk. So the record accepts no more changes until it was repaired: the file is opened again, and what is in force is written
-//! over the slot of the failed commit, with a generation above that commit's ([`Record::repair`]). Whichever of them a start finds before
-//! that, it is the record before the failed change or the one after it.
+//! After a failed commit nobody knows which record the next start will find, and after a failed flush the
+//! kernel takes for clean what never reached the disk. So the record accepts no more changes until it was
+//! repaired: the file is opened again, and what is in force is written over the slot of the failed commit,
+//! with a generation above that commit's ([`Record::repair`]). Whichever of them a start finds before that,
+//! it is the record before the failed change or the one after it.
 
 pub mod fuzzing;
 mod slot;
@@ -69,8 +71,8 @@ pub struct Record {
     generation: u64,
     /// Which slot has what is in force. The next commit goes to the other one.
     slot: u64,
-    /// What was wrong with the other slot at the start. It stays said until the next start: a commit makes the slot good
-    /// again, but does not bring back what may be missing.
+    /// What was wrong with the other slot at the start. It stays said until the next start: a commit makes
+    /// the slot good again, but does not bring back what may be missing.
     fault: Option<RecordFault>,
 }
 
@@ -143,7 +145,8 @@ impl Record {
     }
 
     /// The record with all of `changes`, to be written with [`Prepared::write`] and then put in force with
-    /// [`Record::finish`]. In three steps, so that nobody holds the record while the disk works; one change at a time.
+    /// [`Record::finish`]. In three steps, so that nobody holds the record while the disk works; one change
+    /// at a time.
     ///
     /// # Errors
     /// [`RecordError::Full`], [`RecordError::Latched`].
@@ -236,8 +239,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Writes it to the slot that is not in force, durably: the header only when the payload is on the disk, so that a
-    /// header whose payload does not hold is damage and not the trace of a power cut.
+    /// Writes it to the slot that is not in force, durably: the header only when the payload is on the disk,
+    /// so that a header whose payload does not hold is damage and not the trace of a power cut.
     ///
     /// # Errors
     /// What the disk says; give it to [`Record::finish`].

@@ -34,7 +34,8 @@ pub struct Shard {
     expected: RefCell<BTreeSet<VolumeId>>,
     access: RefCell<Arc<Access>>,
     sessions: RefCell<BTreeMap<u16, Rc<Session>>>,
-    /// Ranges of slices of this core that commands of other cores have taken, until they send word: also when the volume is closed meanwhile.
+    /// Ranges of slices of this core that commands of other cores have taken, until they send word: also when
+    /// the volume is closed meanwhile.
     taken: RefCell<Slab<TakenRange>>,
     /// On the home core: one change a unit at a time.
     turns: RefCell<BTreeMap<VolumeId, Rc<Semaphore>>>,
@@ -168,8 +169,8 @@ impl Shard {
         self.peer_portals.borrow().get(&node).cloned().unwrap_or_default()
     }
 
-    /// The other nodes of the cluster listen at these addresses: whoever asks for the portals of a target that leads to a volume of
-    /// theirs is told of them.
+    /// The other nodes of the cluster listen at these addresses: whoever asks for the portals of a target
+    /// that leads to a volume of theirs is told of them.
     pub fn set_peer_portals(&self, portals: BTreeMap<NodeNumber, Vec<SocketAddr>>) {
         self.peer_portals.replace(portals);
     }
@@ -215,8 +216,9 @@ impl Shard {
         self.units.borrow_mut().insert(unit.id(), unit);
     }
 
-    /// Takes a unit away and waits until no command uses it. Sessions that see it look at their LUNs again: one that is logged in and asks for nothing would
-    /// hold it for as long as it lives. Returns its last state.
+    /// Takes a unit away and waits until no command uses it. Sessions that see it look at their LUNs again:
+    /// one that is logged in and asks for nothing would hold it for as long as it lives. Returns its last
+    /// state.
     pub async fn remove_unit(&self, id: VolumeId) -> Option<LuState> {
         let removed = self.units.borrow_mut().remove(&id);
         self.turns.borrow_mut().remove(&id);
@@ -230,7 +232,8 @@ impl Shard {
         removed.gone().await
     }
 
-    /// Keeps a range of a slice of this core for a command of another one, which gives it back by this number.
+    /// Keeps a range of a slice of this core for a command of another one, which gives it back by this
+    /// number.
     pub fn keep_taken(&self, taken: TakenRange) -> usize {
         self.taken.borrow_mut().insert(taken)
     }
@@ -240,7 +243,8 @@ impl Shard {
         self.taken.borrow_mut().try_remove(entry)
     }
 
-    /// Volumes whose pool is about to be reopened: sessions that look again find their LUNs busy instead of gone.
+    /// Volumes whose pool is about to be reopened: sessions that look again find their LUNs busy instead of
+    /// gone.
     pub fn expect_back(&self, volumes: &BTreeSet<VolumeId>) {
         self.expected.borrow_mut().extend(volumes);
     }
@@ -318,7 +322,8 @@ impl Shard {
         Turn(turns)
     }
 
-    /// Aborts what these nexuses have running on a unit on this core, and waits until none of it can take effect.
+    /// Aborts what these nexuses have running on a unit on this core, and waits until none of it can take
+    /// effect.
     pub async fn abort_commands_of(&self, id: VolumeId, victims: &[ItNexus]) {
         let Some(unit) = self.unit(id) else { return };
         for session in self.sessions().into_iter().filter(|session| victims.contains(session.name())) {
@@ -329,7 +334,8 @@ impl Shard {
         unit.volume().orphans_ended().await;
     }
 
-    /// Aborts what all sessions of this core have running on a unit (a reset), and waits until none of it can take effect.
+    /// Aborts what all sessions of this core have running on a unit (a reset), and waits until none of it can
+    /// take effect.
     pub async fn abort_all(&self, id: VolumeId) {
         let Some(unit) = self.unit(id) else { return };
         let sessions = self.sessions();

@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p proto --example session_cost [part of a name]`
 //!
-//! Batches of 32 commands, as they come from one receive at depth 32: bytes in, commands out, answers in, bytes out.
-//! The copy of write data to its buffer is in it (about 100 ns for 4 KiB), as is the reference to read data.
+//! Batches of 32 commands, as they come from one receive at depth 32: bytes in, commands out, answers in,
+//! bytes out. The copy of write data to its buffer is in it (about 100 ns for 4 KiB), as is the reference to
+//! read data.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};

@@ -6,8 +6,9 @@ use std::ops::Range;
 use base::Chain;
 use sha2::{Digest as _, Sha256};
 
-/// Consecutive logical blocks of a slice: `start` to before `end`. The unit of the protocol is the block that initiators see: a write
-/// of 512 bytes is a key of its own, and each copy reads, changes and writes the disk's larger block by itself.
+/// Consecutive logical blocks of a slice: `start` to before `end`. The unit of the protocol is the block that
+/// initiators see: a write of 512 bytes is a key of its own, and each copy reads, changes and writes the
+/// disk's larger block by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Blocks {
     /// The first block.
@@ -55,8 +56,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Bytes of a region on real disks: large enough that the map of a TiB is 8 MiB, small enough that a sync after a crash
-    /// with a thousand writes under way copies 64 MiB and no more.
+    /// Bytes of a region on real disks: large enough that the map of a TiB is 8 MiB, small enough that a sync
+    /// after a crash with a thousand writes under way copies 64 MiB and no more.
     pub const REGION_BYTES: u32 = 64 * 1024;
 
     /// The measures of a slice of `blocks` blocks of `block_bytes` bytes.
@@ -87,8 +88,8 @@ impl Geometry {
     }
 }
 
-/// The SHA-256 of blocks. Two copies compare what they hold by it, and copy nothing that is equal: a sum that is only good against accidents
-/// would let whoever writes to a volume choose blocks that are not copied.
+/// The SHA-256 of blocks. Two copies compare what they hold by it, and copy nothing that is equal: a sum that
+/// is only good against accidents would let whoever writes to a volume choose blocks that are not copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(pub [u8; 32]);
 
@@ -114,7 +115,8 @@ impl Payload {
         }
     }
 
-    /// What it holds, in short: equal for equal bytes, and else different as long as nobody can break SHA-256.
+    /// What it holds, in short: equal for equal bytes, and else different as long as nobody can break
+    /// SHA-256.
     pub fn digest(&self, blocks: Blocks, geometry: &Geometry) -> Digest {
         let mut sha = Sha256::new();
         match self {

@@ -32,7 +32,8 @@ pub enum Canary {
     NoConfirm,
     /// R13b: a joiner is promoted before what it was given is on its disk.
     PromoteEarly,
-    /// R14: a restarted process keeps its membership. (The simulator does that: it gives a process its number.)
+    /// R14: a restarted process keeps its membership. (The simulator does that: it gives a process its
+    /// number.)
     #[cfg(test)]
     NoIncarnation,
     /// R17: the joiner's own bits are not looked at.
@@ -61,11 +62,12 @@ pub enum Canary {
     RepairLate,
     /// R25: no bit of the dirty map is set before blocks are written again.
     RepairWithoutIntent,
-    /// R25: another copy gives what it reads, without a look whether it may still be read. (The simulator does that: it reads.)
+    /// R25: another copy gives what it reads, without a look whether it may still be read. (The simulator
+    /// does that: it reads.)
     #[cfg(test)]
     FetchOnce,
-    /// R19: a region is compared while a write to it that was handed out in an earlier membership may still happen. (The simulator does that: it
-    /// carries out the comparison.)
+    /// R19: a region is compared while a write to it that was handed out in an earlier membership may still
+    /// happen. (The simulator does that: it carries out the comparison.)
     #[cfg(test)]
     CompareEarly,
     /// R18: an older write that is sent again makes a block count as synced.
@@ -79,7 +81,8 @@ pub enum Canary {
     /// R8: a copy that settles its map before another one stops clears bits of what not all are known to
     /// have.
     SettleBlind,
-    /// R4: a process that has just started forgets what is noted for slots without a copy in a configuration that may be old.
+    /// R4: a process that has just started forgets what is noted for slots without a copy in a configuration
+    /// that may be old.
     ClearOutside,
 }
 

@@ -1,7 +1,7 @@
 //! Who is in sync: a volume's configuration, and the few ways in which it may change (R13, R14, R16).
 //!
-//! It stands in the cluster's record and changes by compare-and-swap from the newest, one epoch at a time. Each change does
-//! one thing. Members are in-sync copies and joiners; every write needs all of them.
+//! It stands in the cluster's record and changes by compare-and-swap from the newest, one epoch at a time.
+//! Each change does one thing. Members are in-sync copies and joiners; every write needs all of them.
 
 use thiserror::Error;
 
@@ -26,7 +26,8 @@ pub struct CopyState {
     pub standing: Standing,
 }
 
-/// What a copy may do. A restarted process is another incarnation and so stands outside, whatever was said of its last life (R14).
+/// What a copy may do. A restarted process is another incarnation and so stands outside, whatever was said of
+/// its last life (R14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It misses writes.
@@ -122,7 +123,8 @@ impl Config {
         }
     }
 
-    /// Whose life is in sync in this slot: slots are used again, by other nodes, whose lives are counted anew.
+    /// Whose life is in sync in this slot: slots are used again, by other nodes, whose lives are counted
+    /// anew.
     pub fn in_sync_life(&self, slot: Slot) -> Option<(NodeId, Incarnation)> {
         Some((self.copy(slot)?.node, self.in_sync_incarnation(slot)?))
     }
@@ -177,8 +179,8 @@ impl Config {
         self.next(slot, Standing::Joining(incarnation))
     }
 
-    /// Makes a joiner an in-sync copy. Whoever proposes it knows two things: each in-sync copy acts in the epoch in which it joins,
-    /// and the joiner has all that it missed on its disk (R13 a, b).
+    /// Makes a joiner an in-sync copy. Whoever proposes it knows two things: each in-sync copy acts in the
+    /// epoch in which it joins, and the joiner has all that it missed on its disk (R13 a, b).
     ///
     /// # Errors
     /// [`Refusal::Standing`] if it does not join.
@@ -189,8 +191,8 @@ impl Config {
         }
     }
 
-    /// Adds a copy on `node` in a slot that has none. It is outside, and whoever makes it makes it blank: the others' maps say nothing of
-    /// what was written while nobody was in its slot.
+    /// Adds a copy on `node` in a slot that has none. It is outside, and whoever makes it makes it blank: the
+    /// others' maps say nothing of what was written while nobody was in its slot.
     ///
     /// # Errors
     /// [`Refusal::Standing`] if the slot or the node has a copy.
@@ -217,11 +219,12 @@ impl Config {
         Ok(next)
     }
 
-    /// The restarted process of an in-sync copy goes on alone (R16): it has every acknowledged write on its disk. All others
-    /// are outside until they have joined.
+    /// The restarted process of an in-sync copy goes on alone (R16): it has every acknowledged write on its
+    /// disk. All others are outside until they have joined.
     ///
     /// # Errors
-    /// [`Refusal::Standing`] if the copy is not in sync; [`Refusal::NotRestarted`] if the process is the one that is.
+    /// [`Refusal::Standing`] if the copy is not in sync; [`Refusal::NotRestarted`] if the process is the one
+    /// that is.
     pub fn recover(&self, slot: Slot, incarnation: Incarnation) -> Result<Config, Refusal> {
         let last = self.in_sync_incarnation(slot).ok_or(Refusal::Standing)?;
         if incarnation <= last {

@@ -1,13 +1,15 @@
-//! The dirty map: for each region and each copy of the volume, one bit that says "that copy may hold something else than I do".
+//! The dirty map: for each region and each copy of the volume, one bit that says "that copy may hold
+//! something else than I do".
 //!
-//! What it guarantees (R4): before a region is changed on the disk, its bits for every other copy are on the disk. So whatever is lost
-//! together, two copies that differ in a region have a bit for each other there, and a sync that copies the regions with bits makes
-//! them equal.
+//! What it guarantees (R4): before a region is changed on the disk, its bits for every other copy are on the
+//! disk. So whatever is lost together, two copies that differ in a region have a bit for each other there,
+//! and a sync that copies the regions with bits makes them equal.
 //!
-//! Bits are set rarely (the first write to a region that was clean) and cleared lazily. The map is written in pages; a page holds the
-//! bits of all copies for [`PAGE_REGIONS`] regions, so that the first write to a region costs one write of a page whatever the number of
-//! copies. A bit counts as set only when every version of the page that the disk may hold has it: the last one that was written and
-//! the one that is being written.
+//! Bits are set rarely (the first write to a region that was clean) and cleared lazily. The map is written in
+//! pages; a page holds the bits of all copies for [`PAGE_REGIONS`] regions, so that the first write to a
+//! region costs one write of a page whatever the number of copies. A bit counts as set only when every
+//! version of the page that the disk may hold has it: the last one that was written and the one that is being
+//! written.
 
 use std::ops::Range;
 
@@ -34,7 +36,8 @@ pub struct DirtyMap {
     pages: Vec<Page>,
     /// How many bits are set for each slot.
     counts: [u64; Slot::MAX],
-    /// Where to look next for a page that changed: one that changes all the time must not keep others from the disk.
+    /// Where to look next for a page that changed: one that changes all the time must not keep others from
+    /// the disk.
     idle_from: usize,
 }
 
@@ -175,7 +178,8 @@ impl DirtyMap {
         })
     }
 
-    /// Whether the disk has a version of every page: what it holds is this map's, and not what was there before.
+    /// Whether the disk has a version of every page: what it holds is this map's, and not what was there
+    /// before.
     pub fn is_written(&self) -> bool {
         // One that was never changed is clean, and zeros on the disk.
         self.pages.iter().all(|page| page.bits.is_none() || page.durable.is_some())
@@ -186,7 +190,8 @@ impl DirtyMap {
         self.pages.iter().all(|page| !page.changed && page.writing.is_none())
     }
 
-    /// The next page to write: one that somebody waits for, or with `idle` any that changed. One write of a page is under way at a time.
+    /// The next page to write: one that somebody waits for, or with `idle` any that changed. One write of a
+    /// page is under way at a time.
     pub fn poll_write(&mut self, idle: bool) -> Option<PageWrite> {
         let first = if idle { self.idle_from } else { 0 };
         let ready = |page: &Page| page.writing.is_none() && (page.urgent || idle && page.changed);
@@ -370,7 +375,8 @@ mod tests {
         assert!(map.is_durable(3..4, slots(0b10)));
     }
 
-    /// A sync clears bits of one page after the other while hosts write to the first: where it has got to must be on the disk, too.
+    /// A sync clears bits of one page after the other while hosts write to the first: where it has got to
+    /// must be on the disk, too.
     #[test]
     fn a_page_that_changes_all_the_time_keeps_no_other_from_the_disk() {
         let mut map = DirtyMap::new(3 * PAGE_REGIONS);

@@ -6,7 +6,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u16);
 
-/// One life of a node's process: a restarted node has a greater one, made durable before it does anything else.
+/// One life of a node's process: a restarted node has a greater one, made durable before it does anything
+/// else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 

@@ -1,11 +1,12 @@
 //! Leases between two nodes, for all volumes at once (R10 to R12).
 //!
-//! A lease is a promise of the one who gives it: "until my clock passes this, I will not act in any configuration that removes you
-//! and that I did not know of when I promised." Whoever holds a lease of each other member may answer reads alone: nobody can have gone
-//! on without it. A heartbeat is a request for a lease.
+//! A lease is a promise of the one who gives it: "until my clock passes this, I will not act in any
+//! configuration that removes you and that I did not know of when I promised." Whoever holds a lease of each
+//! other member may answer reads alone: nobody can have gone on without it. A heartbeat is a request for a
+//! lease.
 //!
-//! Clocks need not agree; they must run, also while a machine sleeps, and equally fast to within [`Terms::drift_permille`]. The holder counts from when it *asked*, and
-//! less than was promised.
+//! Clocks need not agree; they must run, also while a machine sleeps, and equally fast to within
+//! [`Terms::drift_permille`]. The holder counts from when it *asked*, and less than was promised.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +22,8 @@ pub const LEASE_LENGTH: Duration = Duration::from_secs(1);
 /// What is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How long a lease lasts on the giver's clock. It is also the longest that a lost node makes others wait.
+    /// How long a lease lasts on the giver's clock. It is also the longest that a lost node makes others
+    /// wait.
     pub length: Duration,
     /// By how many thousandths the clocks' rates may differ.
     pub drift_permille: u32,
@@ -83,7 +85,8 @@ pub struct Leases {
     void_until: Instant,
 }
 
-/// How many promises of one giver are remembered: a new one is worth less than the last as long as its revision is not known here.
+/// How many promises of one giver are remembered: a new one is worth less than the last as long as its
+/// revision is not known here.
 const HELD_MAX: usize = 8;
 
 #[derive(Debug)]
@@ -104,7 +107,8 @@ struct Held {
 }
 
 impl Leases {
-    /// A node that has just started its life: promises of the one before may stand for the whole length (R12).
+    /// A node that has just started its life: promises of the one before may stand for the whole length
+    /// (R12).
     pub fn new(now: Instant, incarnation: Incarnation, terms: Terms) -> Leases {
         let quiet_until = if makes(Canary::NoBootWait) { now } else { now + terms.quiet() };
         Leases {
@@ -119,13 +123,15 @@ impl Leases {
         }
     }
 
-    /// This node is about to act by this revision. From here on nothing is promised against it, though cores may need a while: what is decided by the leases
-    /// that are out when it is looked at must not be overtaken by another one.
+    /// This node is about to act by this revision. From here on nothing is promised against it, though cores
+    /// may need a while: what is decided by the leases that are out when it is looked at must not be
+    /// overtaken by another one.
     pub fn set_known(&mut self, revision: Revision) {
         self.known = self.known.max(revision);
     }
 
-    /// Every volume on every core now acts by this revision of the cluster's record, or knows that it may not act.
+    /// Every volume on every core now acts by this revision of the cluster's record, or knows that it may not
+    /// act.
     pub fn set_applied(&mut self, revision: Revision) {
         self.applied = self.applied.max(revision);
         self.set_known(revision);
@@ -138,13 +144,14 @@ impl Leases {
 
     /// Asks.
     pub fn request(&self, now: Instant) -> LeaseRequest {
-        // A clock that stopped shows what it showed then: a nanosecond tells what was asked for before from what is asked for now.
+        // A clock that stopped shows what it showed then: a nanosecond tells what was asked for before from
+        // what is asked for now.
         let sent_at = now.max(self.void_until + Duration::from_nanos(1));
         LeaseRequest { incarnation: self.incarnation, sent_at, applied: self.applied }
     }
 
-    /// Gives, once this life has read the record: until then it does not know what an earlier life has acted by, and so not what it
-    /// could promise.
+    /// Gives, once this life has read the record: until then it does not know what an earlier life has acted
+    /// by, and so not what it could promise.
     pub fn handle_request(
         &mut self,
         now: Instant,
@@ -179,7 +186,8 @@ impl Leases {
         Some(LeaseGrant { incarnation: self.incarnation, sent_at: request.sent_at, revision: self.known })
     }
 
-    /// This node's clock may have stopped until now, though time went on: leases that were asked for until then may have run out for their givers.
+    /// This node's clock may have stopped until now, though time went on: leases that were asked for until
+    /// then may have run out for their givers.
     pub fn handle_clock_stop(&mut self, now: Instant) {
         self.held.clear();
         self.void_until = now;
@@ -211,7 +219,8 @@ impl Leases {
             .any(|held| now < held.until && (held.revision <= self.applied || makes(Canary::NoRevision)))
     }
 
-    /// The other is proven dead in this and all earlier lives: nothing that it was promised binds any more (R11), and nothing more is promised.
+    /// The other is proven dead in this and all earlier lives: nothing that it was promised binds any more
+    /// (R11), and nothing more is promised.
     pub fn handle_death(&mut self, of: NodeId, incarnation: Incarnation) {
         let dead = || Given { incarnation, dead: true, applied: Revision(0), until: Vec::new() };
         let given = self.given.entry(of).or_insert_with(dead);
@@ -220,8 +229,8 @@ impl Leases {
         }
     }
 
-    /// When this node may act in a configuration of `revision` that removes the other: at once (in the past) if it gave it no lease before
-    /// (R11), and not before promises of an earlier life have run out (R12).
+    /// When this node may act in a configuration of `revision` that removes the other: at once (in the past)
+    /// if it gave it no lease before (R11), and not before promises of an earlier life have run out (R12).
     pub fn released_at(&self, removed: NodeId, revision: Revision) -> Instant {
         if makes(Canary::NoWait) {
             return Instant(0);

@@ -1,7 +1,8 @@
 //! The order of a copy's writes to its own disk: intent first (R4), overlapping writes one after the other.
 //!
-//! A write is handed out when its bits of the dirty map are on the disk and no older write that overlaps it still waits. Writes that
-//! were handed out and overlap take effect in the order in which they were handed out: the slice that carries them out sees to that.
+//! A write is handed out when its bits of the dirty map are on the disk and no older write that overlaps it
+//! still waits. Writes that were handed out and overlap take effect in the order in which they were handed
+//! out: the slice that carries them out sees to that.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -95,7 +96,8 @@ impl Media {
         self.under_way.contains_key(&id)
     }
 
-    /// Forgets what waits, and whose ends are waited for: the copy is no member any more. What was handed out still happens.
+    /// Forgets what waits, and whose ends are waited for: the copy is no member any more. What was handed out
+    /// still happens.
     pub fn abandon(&mut self) {
         self.waiting.clear();
         self.under_way.clear();

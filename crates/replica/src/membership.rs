@@ -1,9 +1,11 @@
 //! When a node may act in a volume's newest configuration (R10 to R12, R14).
 //!
-//! Configurations arrive in order. Where some are missing (a node that was out of touch for so long that the record no longer has them) this process may have been
-//! outside in between, unless it is in sync before and after: nobody is made so again without having said, in an epoch in which it joins, that it has all. One that takes a copy out may be acted in only when that copy can no longer answer
-//! reads: when the leases it was given before have run out, or it has itself said that it knows. One that leaves this process
-//! itself outside takes effect at once; whom it has taken out is remembered until this process is a member again.
+//! Configurations arrive in order. Where some are missing (a node that was out of touch for so long that the
+//! record no longer has them) this process may have been outside in between, unless it is in sync before and
+//! after: nobody is made so again without having said, in an epoch in which it joins, that it has all. One
+//! that takes a copy out may be acted in only when that copy can no longer answer reads: when the leases it
+//! was given before have run out, or it has itself said that it knows. One that leaves this process itself
+//! outside takes effect at once; whom it has taken out is remembered until this process is a member again.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +28,11 @@ pub struct Membership {
     active: bool,
     /// Whether one between them is not known.
     gap: bool,
-    /// Who was taken out of the copies in sync since this process was last a member, by node: it may hold leases of this node.
+    /// Who was taken out of the copies in sync since this process was last a member, by node: it may hold
+    /// leases of this node.
     removed: BTreeMap<NodeId, Removed>,
-    /// Between configurations that are known one was missed: whoever was given a lease at an earlier revision than this may have been taken out there.
+    /// Between configurations that are known one was missed: whoever was given a lease at an earlier revision
+    /// than this may have been taken out there.
     missed_before: Option<Revision>,
 }
 
@@ -46,7 +50,8 @@ struct Removed {
 pub struct Activation {
     /// The configuration.
     pub config: Config,
-    /// Whether this process was a member all the time since the one it acted in before, so that what it knows still holds.
+    /// Whether this process was a member all the time since the one it acted in before, so that what it knows
+    /// still holds.
     pub kept: bool,
 }
 
@@ -71,7 +76,8 @@ impl Membership {
             Some(newest) => {
                 if config.epoch.0 != newest.epoch.0 + 1 {
                     self.gap = true;
-                    // One of a node that has gone on alone is in no record, and nothing is between the two: what was missed before stays missed.
+                    // One of a node that has gone on alone is in no record, and nothing is between the two:
+                    // what was missed before stays missed.
                     if config.revision != BEYOND_RECORD {
                         self.missed_before = Some(config.revision);
                     }
@@ -83,7 +89,8 @@ impl Membership {
                         self.removed.insert(node, Removed { slot, life, revision: config.revision });
                     }
                 }
-                // Who goes on by the record after all is waited for as far as that goes: nothing is promised against what is known.
+                // Who goes on by the record after all is waited for as far as that goes: nothing is promised
+                // against what is known.
                 self.removed
                     .values_mut()
                     .for_each(|removed| removed.revision = removed.revision.min(config.revision));
@@ -98,8 +105,8 @@ impl Membership {
         }
     }
 
-    /// What this process knew of the volume's blocks is forgotten: it acts in nothing, and goes on as one that has just begun. The leases that it gave
-    /// under configurations before the newest still count.
+    /// What this process knew of the volume's blocks is forgotten: it acts in nothing, and goes on as one
+    /// that has just begun. The leases that it gave under configurations before the newest still count.
     pub fn forget(&mut self) {
         self.active = false;
     }
@@ -141,7 +148,8 @@ impl Membership {
         let newest = self.configs.last().expect("something is due");
         let before = &self.configs[..self.configs.len() - 1];
         let in_sync = |config: &Config| matches!(me(config), Standing::InSync(_));
-        // Who was taken out is promoted only when it has said, acting in an epoch in which it joins, that it has all: who has heard of none has not said it.
+        // Who was taken out is promoted only when it has said, acting in an epoch in which it joins, that it
+        // has all: who has heard of none has not said it.
         let hidden = self.gap && !(in_sync(&self.configs[0]) && in_sync(newest));
         let always =
             self.active && !hidden && self.configs.iter().all(|config| me(config) != Standing::Outside);
@@ -245,8 +253,9 @@ mod tests {
         assert_eq!(me.due(&leases), Some(at(5000)), "node 2 may read until then");
     }
 
-    /// Found by the simulator: a node that was restarted, and had not heard of the removal yet, promised something to who was removed; it made itself a member
-    /// by what it heard in between, in which it was none, and acted while the other one could still answer reads.
+    /// Found by the simulator: a node that was restarted, and had not heard of the removal yet, promised
+    /// something to who was removed; it made itself a member by what it heard in between, in which it was
+    /// none, and acted while the other one could still answer reads.
     #[test]
     fn who_was_removed_while_this_process_was_outside_is_waited_for() {
         let mut leases = Leases::new(at(0), Incarnation(2), Terms::default());
@@ -355,8 +364,9 @@ mod tests {
         assert!(!activation.kept);
     }
 
-    /// Found by the simulator: a copy that was in sync all the time heard of one configuration long after the last one that it had heard of, forgot what was
-    /// not done yet, and was read at once, while another one still had it to do.
+    /// Found by the simulator: a copy that was in sync all the time heard of one configuration long after the
+    /// last one that it had heard of, forgot what was not done yet, and was read at once, while another one
+    /// still had it to do.
     #[test]
     fn who_was_in_sync_and_is_was_so_in_what_it_missed() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());

@@ -1,7 +1,8 @@
 //! What copies of a slice say to each other.
 //!
-//! The link between two nodes keeps the order of what it carries and never delivers twice; what was on its way when it broke is lost,
-//! and nothing of the old link arrives after the new one is up ([`crate::Replica::handle_link_up`]).
+//! The link between two nodes keeps the order of what it carries and never delivers twice; what was on its
+//! way when it broke is lost, and nothing of the old link arrives after the new one is up
+//! ([`crate::Replica::handle_link_up`]).
 
 use std::collections::BTreeMap;
 
@@ -68,7 +69,8 @@ pub enum Message {
     },
     /// The sender waits to be told of writes that are on the disks of all members.
     AskValidation,
-    /// The sender has reads that it answers only when the receiver has said that it acts in the envelope's epoch (R24).
+    /// The sender has reads that it answers only when the receiver has said that it acts in the envelope's
+    /// epoch (R24).
     ConfirmReads {
         /// To be named in the answer.
         probe: ProbeId,
@@ -114,7 +116,8 @@ pub enum Message {
         payload: Payload,
         /// The writes that are known in it, all valid (R18).
         known: Vec<(Blocks, Timestamp)>,
-        /// Writes of this epoch that are under way in it: the payload says nothing there, and the receiver gets them as any member does.
+        /// Writes of this epoch that are under way in it: the payload says nothing there, and the receiver
+        /// gets them as any member does.
         moving: Vec<(Blocks, Timestamp)>,
         /// Blocks of it that no copy in sync can read, in order: the payload says nothing there,
         /// either (R27).
@@ -122,7 +125,8 @@ pub enum Message {
         /// The sender's bits for third copies (R17).
         inherit: Slots,
     },
-    /// To a copy outside, of a region that the sender did not write to: the receiver may hold the same. If so it says that it is done.
+    /// To a copy outside, of a region that the sender did not write to: the receiver may hold the same. If so
+    /// it says that it is done.
     SyncProbe {
         /// From the request.
         sync: SyncId,

@@ -1,7 +1,7 @@
 //! A set of regions: of a disk of many terabytes that is to be copied whole, too.
 //!
-//! 64 neighbours are one word, so that a TiB of 64 KiB regions takes 6 MiB where all are in the set, and 3 MiB on the wire. Scattered ones take some dozen
-//! bytes each.
+//! 64 neighbours are one word, so that a TiB of 64 KiB regions takes 6 MiB where all are in the set, and
+//! 3 MiB on the wire. Scattered ones take some dozen bytes each.
 
 use std::collections::BTreeMap;
 

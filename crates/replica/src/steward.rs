@@ -1,7 +1,8 @@
 //! Which change of a volume's configuration a node proposes, and why (R13, R16, R20).
 //!
-//! Every node with a copy has one; none is special. What they propose is compared and swapped against the newest configuration, so that of two
-//! proposals one wins and the other is thought over. Nothing here is needed for safety: a wrong proposal costs a sync, never data.
+//! Every node with a copy has one; none is special. What they propose is compared and swapped against the
+//! newest configuration, so that of two proposals one wins and the other is thought over. Nothing here is
+//! needed for safety: a wrong proposal costs a sync, never data.
 
 use std::time::Duration;
 
@@ -10,12 +11,13 @@ use base::Instant;
 use crate::lease::Leases;
 use crate::{Config, DiskFault, Incarnation, Membership, Slot, Slots, Standing};
 
-/// After so long without a heartbeat a member is proposed for removal. Four heartbeats, and shorter than a lease: the record is changed
-/// while the lease runs out.
+/// After so long without a heartbeat a member is proposed for removal. Four heartbeats, and shorter than a
+/// lease: the record is changed while the lease runs out.
 pub const SILENCE_MAX: Duration = Duration::from_millis(400);
 
-/// For so many times [`SILENCE_MAX`] a copy that was taken out for owing acknowledgements is not let in again: half a minute. A disk that hangs again and again
-/// stalls hosts for two seconds of each half minute, not of each three.
+/// For so many times [`SILENCE_MAX`] a copy that was taken out for owing acknowledgements is not let in
+/// again: half a minute. A disk that hangs again and again stalls hosts for two seconds of each half minute,
+/// not of each three.
 const PENALTY_SILENCES: u32 = 75;
 
 /// What the copies on this node know of the others, of all slices together.
@@ -31,8 +33,8 @@ pub struct View {
     pub starved: Slots,
     /// Members that have said that they leave: the node is stopped, or the copy taken off it.
     pub leaving: Slots,
-    /// Outside, and as a joiner it would keep members' writes waiting: it and one of them do not reach each other, or its process acts in nothing yet, because
-    /// it has just begun (R12).
+    /// Outside, and as a joiner it would keep members' writes waiting: it and one of them do not reach each
+    /// other, or its process acts in nothing yet, because it has just begun (R12).
     pub unready: Slots,
     /// A disk of this copy failed: it finishes no write any more.
     pub failed: Option<DiskFault>,
@@ -106,11 +108,13 @@ pub struct Steward {
     /// When this life began: silence before that is none.
     began: Instant,
     heard: [Option<Heard>; Slot::MAX],
-    /// Since when it is known which life of each member is one: that it was not heard of before is no silence.
+    /// Since when it is known which life of each member is one: that it was not heard of before is no
+    /// silence.
     named: [Option<Heard>; Slot::MAX],
     /// The latest life of each that is known to be over.
     died: [Option<Incarnation>; Slot::MAX],
-    /// When each member last owed acknowledgements for too long, to this node or, by the record, to another one.
+    /// When each member last owed acknowledgements for too long, to this node or, by the record, to another
+    /// one.
     accused: [Option<Instant>; Slot::MAX],
 }
 
@@ -121,7 +125,8 @@ struct Heard {
 }
 
 impl Steward {
-    /// The steward of the copy in slot `me`. After `silence_max` ([`SILENCE_MAX`]) without a heartbeat a member is given up.
+    /// The steward of the copy in slot `me`. After `silence_max` ([`SILENCE_MAX`]) without a heartbeat a
+    /// member is given up.
     pub fn new(now: Instant, me: Slot, incarnation: Incarnation, silence_max: Duration) -> Steward {
         Steward {
             me,
@@ -149,8 +154,8 @@ impl Steward {
         (self.died[slot.index()], self.accused[slot.index()]) = (None, None);
     }
 
-    /// The record has taken the copy out for owing acknowledgements for too long, whoever found that. Hosts may use
-    /// other nodes only, and this one would see nothing of it, and let the copy in again at once.
+    /// The record has taken the copy out for owing acknowledgements for too long, whoever found that. Hosts
+    /// may use other nodes only, and this one would see nothing of it, and let the copy in again at once.
     pub fn handle_overdue(&mut self, now: Instant, slot: Slot) {
         self.accused[slot.index()] = Some(now);
     }
@@ -192,7 +197,8 @@ impl Steward {
         }
     }
 
-    /// The disk of this copy failed: others go on without it; and if there are none that are in sync nobody is to wait for it.
+    /// The disk of this copy failed: others go on without it; and if there are none that are in sync nobody
+    /// is to wait for it.
     fn step_back(&self, newest: &Config, fault: Option<DiskFault>) -> Option<Proposal> {
         let out =
             |slot: Slot, reason: Reason| Some(Proposal { config: newest.remove(slot).ok()?, slot, reason });
@@ -200,8 +206,8 @@ impl Steward {
             .or_else(|| newest.joining().iter().find_map(|slot| out(slot, Reason::SourceFailed)))
     }
 
-    /// Whether somebody else in sync is there to go on without this copy. Without that a copy that finds no room stays, and goes on
-    /// with what needs none.
+    /// Whether somebody else in sync is there to go on without this copy. Without that a copy that finds no
+    /// room stays, and goes on with what needs none.
     fn may_leave(&self, newest: &Config) -> bool {
         !newest.in_sync().without(self.me).is_empty()
     }
@@ -473,7 +479,8 @@ mod tests {
         assert_eq!(case.proposes(2501), Some((slot(0), Reason::Alone)));
     }
 
-    /// Found with real processes: two nodes removed and let in a third in turn, until the second of them had heard of it, too.
+    /// Found with real processes: two nodes removed and let in a third in turn, until the second of them had
+    /// heard of it, too.
     #[test]
     fn a_life_that_only_others_have_heard_of_is_no_reason_to_remove_it() {
         let mut case = Case::new(1);

@@ -14,7 +14,8 @@ pub struct Table {
     geometry: Geometry,
     /// By first block.
     entries: BTreeMap<u64, Entry>,
-    /// Entries that became valid, oldest first, to be forgotten in that order; some are gone or were split since.
+    /// Entries that became valid, oldest first, to be forgotten in that order; some are gone or were split
+    /// since.
     settled: VecDeque<(Timestamp, u64)>,
     /// Grows with every write; see [`Entry::serial`].
     serial: u64,
@@ -73,7 +74,8 @@ impl Table {
         }
     }
 
-    /// Forgets everything: the copy is no member any more. What was marked before has changed since, whatever comes to be known.
+    /// Forgets everything: the copy is no member any more. What was marked before has changed since, whatever
+    /// comes to be known.
     pub fn clear(&mut self) {
         let serial = self.serial + 1;
         *self = Table { serial, forgotten: serial, ..Table::new(self.geometry) };
@@ -84,7 +86,8 @@ impl Table {
         self.geometry = geometry;
     }
 
-    /// Takes a write where it is newer than what is there, and says where that is. It is invalid there, and `apply` is under way.
+    /// Takes a write where it is newer than what is there, and says where that is. It is invalid there, and
+    /// `apply` is under way.
     pub fn write(&mut self, blocks: Blocks, ts: Timestamp, payload: &Payload) -> Vec<Blocks> {
         let older = self.older_than(blocks, Some(ts));
         if Some(ts) < self.floor {
@@ -103,7 +106,8 @@ impl Table {
         older
     }
 
-    /// Notes that the blocks hold a write that is valid at another copy, with what a sync brought: see [`Table::older_than`].
+    /// Notes that the blocks hold a write that is valid at another copy, with what a sync brought: see
+    /// [`Table::older_than`].
     pub fn take_over(&mut self, blocks: Blocks, ts: Timestamp) {
         self.serial += 1;
         self.put(blocks, ts, None);
@@ -217,7 +221,8 @@ impl Table {
             || self.forgotten <= mark && self.within(blocks).all(|(_, entry)| entry.serial <= mark)
     }
 
-    /// The writes in the blocks that are under way, or were taken since the mark; `None` if that is not known any more.
+    /// The writes in the blocks that are under way, or were taken since the mark; `None` if that is not known
+    /// any more.
     pub fn moving_since(&self, mark: u64, blocks: Blocks) -> Option<Vec<(Blocks, Timestamp)>> {
         let moves = |entry: &Entry| !entry.is_valid() || entry.apply.is_some() || entry.serial > mark;
         let moving =
@@ -225,7 +230,8 @@ impl Table {
         (self.forgotten <= mark).then(|| moving.collect())
     }
 
-    /// The invalid parts with their writes that were taken before the mark, in the order of blocks: what must be sent again (R7).
+    /// The invalid parts with their writes that were taken before the mark, in the order of blocks: what must
+    /// be sent again (R7).
     pub fn invalid_since_before(&self, mark: u64) -> impl Iterator<Item = (Blocks, Timestamp, &Payload)> {
         self.entries.iter().filter(move |(_, entry)| entry.serial <= mark).filter_map(|(start, entry)| {
             let payload = entry.payload.as_ref()?;
@@ -299,7 +305,8 @@ impl Table {
         self.entries.is_empty()
     }
 
-    /// The entry of just these blocks. Most writes are not split; looking for the borders of other entries costs three times as much.
+    /// The entry of just these blocks. Most writes are not split; looking for the borders of other entries
+    /// costs three times as much.
     fn exactly(&mut self, blocks: Blocks) -> Option<&mut Entry> {
         self.entries.get_mut(&blocks.start).filter(|entry| entry.end == blocks.end)
     }

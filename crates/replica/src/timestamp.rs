@@ -4,11 +4,11 @@ use std::fmt;
 
 use crate::{Epoch, Slot};
 
-/// When a write was begun, in the only sense that matters: of two writes to a block the one with the greater timestamp is
-/// what the block holds in the end, on every copy.
+/// When a write was begun, in the only sense that matters: of two writes to a block the one with the greater
+/// timestamp is what the block holds in the end, on every copy.
 ///
-/// The epoch stands first, so that nothing else must outlive a restart: a restarted node is a member again only in a greater
-/// epoch, where its counter may begin anew.
+/// The epoch stands first, so that nothing else must outlive a restart: a restarted node is a member again
+/// only in a greater epoch, where its counter may begin anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// The epoch in which the write began; a write that is sent again in a later one keeps it.

@@ -1,8 +1,8 @@
 //! Messages as bytes: `docs/formats/replication-link.md`.
 //!
-//! A message is a head (32 bytes and a body) and, for those that bring data, a payload behind it that is never copied. What a peer sends is
-//! checked here once: ranges are inside the slice, lists are bounded, payloads are as long as their blocks, and all of it is as it was
-//! sent by CRC32C.
+//! A message is a head (32 bytes and a body) and, for those that bring data, a payload behind it that is
+//! never copied. What a peer sends is checked here once: ranges are inside the slice, lists are bounded,
+//! payloads are as long as their blocks, and all of it is as it was sent by CRC32C.
 
 use base::{Chain, Crc32c};
 
@@ -207,7 +207,8 @@ impl Header {
     }
 }
 
-/// The message of a header with the body and the payload of the lengths that it says, for a slice of these measures.
+/// The message of a header with the body and the payload of the lengths that it says, for a slice of these
+/// measures.
 ///
 /// # Errors
 /// Why it is none.
@@ -430,7 +431,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A list whose elements take `size` bytes each at least, so that its length cannot promise more than there is.
+    /// A list whose elements take `size` bytes each at least, so that its length cannot promise more than
+    /// there is.
     fn list<T>(
         &mut self,
         size: usize,

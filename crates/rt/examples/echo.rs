@@ -1,7 +1,7 @@
 //! What the runtime costs: a server that does nothing but move bytes, in the shape of 4 KiB reads and writes.
 //!
-//! `cargo run --release -p rt --example echo [SECONDS]` runs one core against blocking clients and prints the CPU time
-//! of the server's thread for each request, and how many requests shared a turn.
+//! `cargo run --release -p rt --example echo [SECONDS]` runs one core against blocking clients and prints the
+//! CPU time of the server's thread for each request, and how many requests shared a turn.
 
 #![allow(clippy::unwrap_used, reason = "a measurement ends at the first error")]
 

@@ -21,7 +21,8 @@ pub enum Durability {
 pub struct OpenOptions {
     /// Make a file of this many bytes; it must not exist. `None`: it must exist.
     pub create: Option<u64>,
-    /// With `create`: reserve the space in the file system now (an error if it does not have it), not on first use.
+    /// With `create`: reserve the space in the file system now (an error if it does not have it), not on
+    /// first use.
     pub reserve: bool,
     /// Refuse writes.
     pub read_only: bool,
@@ -69,7 +70,8 @@ pub enum DiskError {
     /// The disk could not read or write this range (EIO and relatives).
     #[error("the disk failed")]
     Media(#[source] io::Error),
-    /// An earlier write or flush failed, so that nobody knows what is durable: the disk must be reopened and recovered.
+    /// An earlier write or flush failed, so that nobody knows what is durable: the disk must be reopened and
+    /// recovered.
     #[error("the disk is out of service: an earlier write or flush failed; reopen it")]
     Latched,
     /// It was opened read-only.
@@ -78,7 +80,8 @@ pub enum DiskError {
 }
 
 impl DiskError {
-    /// Whether the medium is at fault: these blocks, and maybe no others. Else the device is, which is gone or does not answer.
+    /// Whether the medium is at fault: these blocks, and maybe no others. Else the device is, which is gone
+    /// or does not answer.
     pub fn is_medium(&self) -> bool {
         const DEVICE: [i32; 5] = [libc::ENODEV, libc::ENXIO, libc::ENOMEDIUM, libc::ENOLINK, libc::ETIMEDOUT];
         matches!(self, DiskError::Media(error) if !error.raw_os_error().is_some_and(|code| DEVICE.contains(&code)))
@@ -128,7 +131,8 @@ impl Disk {
         }
     }
 
-    /// Whether a file of `size` bytes could be made at `path` ([`OpenOptions::create`]), as far as that is seen without making it.
+    /// Whether a file of `size` bytes could be made at `path` ([`OpenOptions::create`]), as far as that is
+    /// seen without making it.
     ///
     /// # Errors
     /// As [`Disk::open`].
@@ -140,7 +144,8 @@ impl Disk {
         }
     }
 
-    /// The same open disk for use on other cores: send the function there and call it. A failure latches all of them.
+    /// The same open disk for use on other cores: send the function there and call it. A failure latches all
+    /// of them.
     pub fn share(&self) -> Box<dyn Fn() -> Disk + Send + Sync> {
         match &self.0 {
             Inner::Uring(disk) => {
@@ -154,8 +159,8 @@ impl Disk {
         }
     }
 
-    /// Takes a file away again that was made for this disk: the name is gone at once, and the space when nobody has it open any
-    /// more. What is at `path` stays if it is something else by now.
+    /// Takes a file away again that was made for this disk: the name is gone at once, and the space when
+    /// nobody has it open any more. What is at `path` stays if it is something else by now.
     ///
     /// # Errors
     /// What the system says.
@@ -219,8 +224,9 @@ impl Disk {
         }
     }
 
-    /// Writes blocks that cannot be read once more, with what they held: a disk may put them elsewhere. Durable with the next flush. If that fails nothing is latched, since nobody
-    /// has been told anything of these blocks that they do not hold, and other blocks are as they were.
+    /// Writes blocks that cannot be read once more, with what they held: a disk may put them elsewhere.
+    /// Durable with the next flush. If that fails nothing is latched, since nobody has been told anything of
+    /// these blocks that they do not hold, and other blocks are as they were.
     ///
     /// # Errors
     /// All of [`DiskError`].
@@ -242,9 +248,9 @@ impl Disk {
         }
     }
 
-    /// Whether zeroing keeps the space: of a file that was made with [`OpenOptions::reserve`]; also of one that existed and had all
-    /// of its space when it was opened. That is a guess, since one that was written everywhere looks the same: who knows better says so by
-    /// [`Disk::set_reserved`].
+    /// Whether zeroing keeps the space: of a file that was made with [`OpenOptions::reserve`]; also of one
+    /// that existed and had all of its space when it was opened. That is a guess, since one that was written
+    /// everywhere looks the same: who knows better says so by [`Disk::set_reserved`].
     pub fn is_reserved(&self) -> bool {
         match &self.0 {
             Inner::Uring(disk) => disk.is_reserved(),
@@ -252,7 +258,8 @@ impl Disk {
         }
     }
 
-    /// From now on zeroing keeps the space, or gives it back, on all cores. A block device gives back what it can anyhow.
+    /// From now on zeroing keeps the space, or gives it back, on all cores. A block device gives back what it
+    /// can anyhow.
     pub fn set_reserved(&self, reserved: bool) {
         match &self.0 {
             Inner::Uring(disk) => disk.set_reserved(reserved),
@@ -260,8 +267,8 @@ impl Disk {
         }
     }
 
-    /// Makes the range read as zeros and gives its space back where the disk can (hole punch, discard) and it is not
-    /// [reserved](Disk::is_reserved).
+    /// Makes the range read as zeros and gives its space back where the disk can (hole punch, discard) and it
+    /// is not [reserved](Disk::is_reserved).
     ///
     /// # Errors
     /// As for [`Disk::write`].
@@ -272,9 +279,9 @@ impl Disk {
         }
     }
 
-    /// The allocated parts of the range, as (offset, length) in order, `max` of them at most; all of it where the disk
-    /// cannot tell, or [may be wrong](Disk::knows_holes). What is not listed before the last one reads as zeros; so does what comes after it, if there are fewer
-    /// than `max`.
+    /// The allocated parts of the range, as (offset, length) in order, `max` of them at most; all of it where
+    /// the disk cannot tell, or [may be wrong](Disk::knows_holes). What is not listed before the last one
+    /// reads as zeros; so does what comes after it, if there are fewer than `max`.
     ///
     /// # Errors
     /// [`DiskError::Range`], [`DiskError::Media`].
@@ -285,7 +292,8 @@ impl Disk {
         }
     }
 
-    /// Whether [`Disk::allocated`] tells parts from the whole: of a file in a file system whose word on holes is good.
+    /// Whether [`Disk::allocated`] tells parts from the whole: of a file in a file system whose word on holes
+    /// is good.
     pub fn knows_holes(&self) -> bool {
         match &self.0 {
             Inner::Uring(disk) => disk.knows_holes(),
@@ -293,12 +301,13 @@ impl Disk {
         }
     }
 
-    /// Sets space aside for the range now, so that a write to it does not meet [`DiskError::Full`]. What it holds stays. Nothing
-    /// has to be done on a block device; and a file system that makes no such promise (one that copies on write) is taken as it is.
+    /// Sets space aside for the range now, so that a write to it does not meet [`DiskError::Full`]. What it
+    /// holds stays. Nothing has to be done on a block device; and a file system that makes no such promise
+    /// (one that copies on write) is taken as it is.
     ///
     /// # Errors
-    /// [`DiskError::Full`], [`DiskError::Range`], [`DiskError::ReadOnly`], [`DiskError::Latched`]; [`DiskError::Media`], which does
-    /// not latch the disk.
+    /// [`DiskError::Full`], [`DiskError::Range`], [`DiskError::ReadOnly`], [`DiskError::Latched`];
+    /// [`DiskError::Media`], which does not latch the disk.
     pub async fn allocate(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         match &self.0 {
             Inner::Uring(disk) => disk.allocate(offset, len).await,
@@ -306,8 +315,8 @@ impl Disk {
         }
     }
 
-    /// What its file system has left for it. `None` of a block device, of a file that [keeps its space](Disk::is_reserved), and
-    /// where the system does not say.
+    /// What its file system has left for it. `None` of a block device, of a file that [keeps its
+    /// space](Disk::is_reserved), and where the system does not say.
     pub fn room(&self) -> Option<Room> {
         match &self.0 {
             Inner::Uring(disk) => disk.room(),

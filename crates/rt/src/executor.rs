@@ -1,7 +1,7 @@
 //! Tasks of one core: what is ready, what came from other cores, whose time has come.
 //!
-//! A [`Core`] knows nothing of io_uring or of the simulator. A world makes cores, enters one, lets it run what is
-//! ready, and sleeps (or advances its clock) when nothing is.
+//! A [`Core`] knows nothing of io_uring or of the simulator. A world makes cores, enters one, lets it run
+//! what is ready, and sleeps (or advances its clock) when nothing is.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -32,7 +32,8 @@ impl fmt::Display for CoreId {
     }
 }
 
-/// A spawned task. Dropping it cancels the task; `detach` lets it run on its own; awaiting it gives its result.
+/// A spawned task. Dropping it cancels the task; `detach` lets it run on its own; awaiting it gives its
+/// result.
 pub type Task<T> = async_task::Task<T>;
 
 /// What other threads, or other cores, want a core to do.
@@ -110,7 +111,8 @@ pub(crate) trait Clock {
     /// The clock of [`now`]. It counts time in which the machine sleeps, too.
     fn now(&self) -> Instant;
 
-    /// The machine's idea of the time of day, in nanoseconds. Anybody may set it: only its steps mean anything here.
+    /// The machine's idea of the time of day, in nanoseconds. Anybody may set it: only its steps mean
+    /// anything here.
     fn wall(&self) -> u64;
 }
 
@@ -195,8 +197,9 @@ impl Core {
         !self.ready.borrow().is_empty() || !self.turn_enders.borrow().is_empty()
     }
 
-    /// Has those go on that have let the last turn end, after all that is ready by now. A world calls this when it has handed out what has completed.
-    /// Compares the clocks, too: whatever this turn decides by the time knows whether that can be trusted.
+    /// Has those go on that have let the last turn end, after all that is ready by now. A world calls this
+    /// when it has handed out what has completed. Compares the clocks, too: whatever this turn decides by the
+    /// time knows whether that can be trusted.
     pub(crate) fn begin_turn(&self) {
         self.stops.borrow_mut().look(&*self.clock);
         self.turn.update(|turn| turn + 1);
@@ -338,8 +341,9 @@ pub fn time_of_day() -> std::time::Duration {
     with_current(|core| std::time::Duration::from_nanos(core.clock.wall()))
 }
 
-/// How often this core has found, at the beginning of a turn, that the time of day had run ahead of [`now`] since the turn before: the clock may have stopped meanwhile
-/// (a virtual machine that was paused, for one), and whatever was to last for some time may have ended. A stop that the time of day shared is not seen.
+/// How often this core has found, at the beginning of a turn, that the time of day had run ahead of [`now`]
+/// since the turn before: the clock may have stopped meanwhile (a virtual machine that was paused, for one),
+/// and whatever was to last for some time may have ended. A stop that the time of day shared is not seen.
 pub fn clock_stops() -> u64 {
     with_current(|core| core.stops.borrow().count())
 }
@@ -349,8 +353,9 @@ pub fn random() -> u64 {
     with_current(|core| core.rng.borrow_mut().next())
 }
 
-/// Keeps `value` on this core for [`local`], instead of the one of its type that was kept before: what functions sent
-/// here start from. A thread-local would not do, since in the simulator many cores share a thread.
+/// Keeps `value` on this core for [`local`], instead of the one of its type that was kept before: what
+/// functions sent here start from. A thread-local would not do, since in the simulator many cores share a
+/// thread.
 pub fn set_local<T: 'static>(value: Rc<T>) {
     let previous = with_current(|core| {
         let mut local = core.local.borrow_mut();
@@ -419,8 +424,9 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Lets the core end its turn: what has completed and what has come from other cores goes first. For long work in parts: whatever comes waits for one part of it at each
-/// step that it takes on this core, not for all of them.
+/// Lets the core end its turn: what has completed and what has come from other cores goes first. For long
+/// work in parts: whatever comes waits for one part of it at each step that it takes on this core, not for
+/// all of them.
 pub async fn next_turn() {
     let ends = with_current(|core| core.turn.get());
     std::future::poll_fn(|context| {
@@ -457,8 +463,8 @@ impl Handle {
         self.remotes.len()
     }
 
-    /// Runs an async function on `target` and gives its result, or `None` if the node stopped before it ended.
-    /// The future may be awaited on any executor.
+    /// Runs an async function on `target` and gives its result, or `None` if the node stopped before it
+    /// ended. The future may be awaited on any executor.
     pub fn call<T, F, N>(
         &self,
         target: CoreId,

@@ -84,7 +84,8 @@ enum StreamInner {
     Sim(sim::Stream),
 }
 
-/// Bytes that arrived, to be read or changed in place (as by decrypting them). Drop it soon: the memory belongs to the core's receive ring.
+/// Bytes that arrived, to be read or changed in place (as by decrypting them). Drop it soon: the memory
+/// belongs to the core's receive ring.
 pub struct Received(ReceivedInner);
 
 enum ReceivedInner {
@@ -155,8 +156,8 @@ impl Stream {
         }
     }
 
-    /// Fills `buf` from `filled` to its end, in place where the world can. For large data whose length is known.
-    /// Not cancel-safe.
+    /// Fills `buf` from `filled` to its end, in place where the world can. For large data whose length is
+    /// known. Not cancel-safe.
     ///
     /// # Errors
     /// What the system says; `UnexpectedEof` when the other side closed before all had come.
@@ -186,9 +187,9 @@ impl Stream {
         }
     }
 
-    /// Gives the connection up: as [`Stream::shutdown`], and what was sent and has not left this machine never will.
-    /// After a `shutdown` alone the kernel goes on sending for many minutes, so that the other side may act on it long
-    /// after a broken network has healed.
+    /// Gives the connection up: as [`Stream::shutdown`], and what was sent and has not left this machine
+    /// never will. After a `shutdown` alone the kernel goes on sending for many minutes, so that the other
+    /// side may act on it long after a broken network has healed.
     pub fn abort(&self) {
         match &self.0 {
             StreamInner::Uring(stream) => stream.abort(),

@@ -1,14 +1,16 @@
 //! Whether a core's clock has stopped while time went on elsewhere.
 //!
-//! The clock of a virtual machine stops with it, and goes on where it was. Nothing in the machine can tell, unless another clock was put right meanwhile: the time of day,
-//! by the hypervisor's tools or by NTP. So the two are compared at the beginning of each turn: two reads of the vDSO, some 50 ns.
+//! The clock of a virtual machine stops with it, and goes on where it was. Nothing in the machine can tell,
+//! unless another clock was put right meanwhile: the time of day, by the hypervisor's tools or by NTP. So the
+//! two are compared at the beginning of each turn: two reads of the vDSO, some 50 ns.
 
 use base::Instant;
 
 use crate::executor::Clock;
 
-/// By how many nanoseconds one clock may run ahead of the other between two turns without meaning anything: NTP slews by half a thousandth of the time
-/// between two turns of a core that has anything to do, which is microseconds.
+/// By how many nanoseconds one clock may run ahead of the other between two turns without meaning anything:
+/// NTP slews by half a thousandth of the time between two turns of a core that has anything to do, which is
+/// microseconds.
 const STEP: i128 = 10_000_000;
 
 /// Within how many nanoseconds two reads of two clocks are one look.

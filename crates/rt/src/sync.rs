@@ -78,7 +78,8 @@ impl<T> Future for Receiver<T> {
 /// Wakes the tasks that wait for it: all of them. A `notify` that finds nobody waiting is remembered once.
 #[derive(Default)]
 pub struct Notify {
-    /// Nobody has returned since the last `notify` (a waiter may have been dropped): the next `notified` returns at once.
+    /// Nobody has returned since the last `notify` (a waiter may have been dropped): the next `notified`
+    /// returns at once.
     remembered: Cell<bool>,
     /// Counts the calls of `notify`, so that a waiter knows one came after it began to wait.
     calls: Cell<u64>,

@@ -31,7 +31,8 @@ pub enum Canary {
 }
 
 impl Canary {
-    /// Those that one of the first 250 seeds notices, and the seed that was the first when somebody looked: it is only tried first.
+    /// Those that one of the first 250 seeds notices, and the seed that was the first when somebody looked:
+    /// it is only tried first.
     pub const NOTICED: [(Canary, u64); 18] = [
         (Canary::Disks, 91),
         (Canary::DisksBeside, 197),

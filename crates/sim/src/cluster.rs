@@ -1,5 +1,5 @@
-//! Whole nodes in a simulated world, with the record of their cluster, a volume with a copy on each, and a machine that looks on.
-//! Some plans have a second volume beside it, in the same pool or in one of its own.
+//! Whole nodes in a simulated world, with the record of their cluster, a volume with a copy on each, and a
+//! machine that looks on. Some plans have a second volume beside it, in the same pool or in one of its own.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -391,7 +391,8 @@ impl Cluster {
         }
     }
 
-    /// Has the first node's record name all others, as it does when a node is let in: before that nobody listens to them.
+    /// Has the first node's record name all others, as it does when a node is let in: before that nobody
+    /// listens to them.
     fn let_in_others(&self) {
         let members = self.place(0, false).members.into_iter();
         let entries: Vec<NodeEntry> = members
@@ -506,7 +507,8 @@ impl Cluster {
         self.copy_of(volume, index).is_some_and(|copy| copy.standing == StandingEntry::InSync)
     }
 
-    /// Whether the record says that the node's copies of all volumes are in sync, and none is to be taken off it.
+    /// Whether the record says that the node's copies of all volumes are in sync, and none is to be taken off
+    /// it.
     pub fn has_all(&self, index: usize) -> bool {
         let mut volumes = self.volumes.iter();
         volumes.all(|volume| self.has_in_sync(volume, index) && !self.is_to_leave(volume, index))
@@ -572,7 +574,8 @@ impl Cluster {
         })
     }
 
-    /// Whether a disk of a node that has started is out of service, its pool could not be opened, or a part of a copy.
+    /// Whether a disk of a node that has started is out of service, its pool could not be opened, or a part
+    /// of a copy.
     pub fn pool_failed(&self, index: usize) -> bool {
         let of_pool = self.control(index, |control| async move {
             control.pools().iter().any(|pool| pool.state.as_ref().map_or(true, |it| !it.failed.is_empty()))
@@ -752,8 +755,8 @@ pub fn wait(world: &World, limit: Duration, mut condition: impl FnMut() -> bool)
     true
 }
 
-/// How the initiator of this name logs in. It is less patient than real ones, so that a run has more lost paths and aborted commands in it;
-/// and it stays until it is cut off.
+/// How the initiator of this name logs in. It is less patient than real ones, so that a run has more lost
+/// paths and aborted commands in it; and it stays until it is cut off.
 pub fn named(name: &str) -> Options {
     let timeouts = Timeouts {
         login: Duration::from_secs(2),

@@ -1,8 +1,9 @@
 //! Histories with exchanges (COMPARE AND WRITE): each happened as one step, or not at all (A11).
 //!
-//! What was exchanged stood right before what it was exchanged for: between the two there is nothing. So values that follow each other by exchanges are one
-//! chain, in a known order, and all that was seen of a chain is before or after all that was seen of any other: a chain is to others what a single
-//! value is in [`linear`], which checks the rest.
+//! What was exchanged stood right before what it was exchanged for: between the two there is nothing. So
+//! values that follow each other by exchanges are one chain, in a known order, and all that was seen of a
+//! chain is before or after all that was seen of any other: a chain is to others what a single value is in
+//! [`linear`], which checks the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,8 @@ use rt::sim::linear::{self, Kind, NEVER, Op, Time, Violation};
 /// Why a history is impossible.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unexchangeable {
-    /// Already without looking at what is one step, or when each chain is taken for one value, named by its first.
+    /// Already without looking at what is one step, or when each chain is taken for one value, named by its
+    /// first.
     Impossible(Violation),
     /// The first value was exchanged for the second, and for the third.
     Twice(u64, u64, u64),
@@ -33,7 +35,8 @@ impl Unexchangeable {
     }
 }
 
-/// Checks the history of one sector. `initial` is the value before the first write; `exchanged` has by new value what it was to be exchanged for.
+/// Checks the history of one sector. `initial` is the value before the first write; `exchanged` has by new
+/// value what it was to be exchanged for.
 ///
 /// # Errors
 /// The first thing that is impossible.

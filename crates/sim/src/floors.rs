@@ -1,4 +1,5 @@
-//! How often everything happens at least: a run in which hosts get nowhere proves nothing, however content its checkers are.
+//! How often everything happens at least: a run in which hosts get nowhere proves nothing, however content
+//! its checkers are.
 //!
 //! What is counted here is success: a COMPARE AND WRITE that exchanged its block, not one that was sent.
 
@@ -8,7 +9,8 @@ use rt::sim::{Fault, FaultCounts};
 
 use crate::harm;
 
-/// The floors are of a whole default run: so many seeds, from 0 on, without a mistake. Other seeds, fewer or more of them, may have other plans, and a run with a mistake is to find that.
+/// The floors are of a whole default run: so many seeds, from 0 on, without a mistake. Other seeds, fewer or
+/// more of them, may have other plans, and a run with a mistake is to find that.
 pub const SEEDS: u64 = 200;
 
 /// What hosts did and what was looked at: about a third of what was seen in the first [`SEEDS`] seeds.

@@ -1,4 +1,5 @@
-//! Looks into the nodes, in no time, at what the protocol's state and the disks' bytes are together (A3, A4, A5, A7).
+//! Looks into the nodes, in no time, at what the protocol's state and the disks' bytes are together (A3, A4,
+//! A5, A7).
 //!
 //! Of processes that run: what one that is down would say of its disk is looked at when it is back.
 
@@ -213,8 +214,9 @@ impl<'a> Inside<'a> {
         self.counts.count("node that continues alone looked at");
     }
 
-    /// A5: nobody gives hosts anything while another acts in a later epoch, in which it is not in sync. A node whose clock
-    /// stood relies on answers instead of leases for a while (R24): what hosts are given then shows it alone (A1).
+    /// A5: nobody gives hosts anything while another acts in a later epoch, in which it is not in sync. A
+    /// node whose clock stood relies on answers instead of leases for a while (R24): what hosts are given
+    /// then shows it alone (A1).
     fn check_alone(&self, x: &Seen, y: &Seen) {
         if self.cluster.world.now() < self.cluster.servers[x.node].misled_until.get() {
             return;

@@ -1,6 +1,7 @@
-//! Whole nodes under faults, with hosts at work: sessions, units, volumes, copies, stores and links of production, in one thread, on a virtual clock,
-//! network and disks. Everything follows from a seed: [`Plan::from_seed`] says what it means, [`run`] carries it out and panics if
-//! something is not as it must be.
+//! Whole nodes under faults, with hosts at work: sessions, units, volumes, copies, stores and links of
+//! production, in one thread, on a virtual clock, network and disks. Everything follows from a seed:
+//! [`Plan::from_seed`] says what it means, [`run`] carries it out and panics if something is not as it must
+//! be.
 //!
 //! | what must be | checked by |
 //! |---|---|
@@ -15,8 +16,8 @@
 //! | A13 all come in sync when nothing fails any more; then copies are equal and dirty maps empty | `run` |
 //! | A14 no volume is split, and who continues alone is in sync by the record | [`onlooker`], [`inside`] |
 //!
-//! The cluster's record is kept by the nodes, by Raft, in half of the seeds, and in the others it is the simulator's own (`cluster::memory`): who reaches it is
-//! what Raft would make of the network.
+//! The cluster's record is kept by the nodes, by Raft, in half of the seeds, and in the others it is the
+//! simulator's own (`cluster::memory`): who reaches it is what Raft would make of the network.
 
 pub mod canary;
 pub mod cluster;

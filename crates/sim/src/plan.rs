@@ -44,7 +44,8 @@ pub struct Plan {
     pub nodes: usize,
     /// Cores of each.
     pub cores: usize,
-    /// Two nodes have a witness for a third vote. Without it the first node has the only one; three nodes have a vote each.
+    /// Two nodes have a witness for a third vote. Without it the first node has the only one; three nodes
+    /// have a vote each.
     pub witness: bool,
     /// The second of two nodes, which has no vote, may continue alone with each volume when it hears nothing
     /// of the first: somebody has agreed to the risk. Such a plan has no fault by which both could continue,
@@ -54,7 +55,8 @@ pub struct Plan {
     pub raft: bool,
     /// The volume's blocks.
     pub block: BlockSize,
-    /// The blocks of all disks, in bytes: larger than the volume's, neighbours of what is written are written, too.
+    /// The blocks of all disks, in bytes: larger than the volume's, neighbours of what is written are
+    /// written, too.
     pub disk_block: u32,
     /// Each pool has two disks, and its volumes lie on both.
     pub two_disks: bool,
@@ -80,7 +82,8 @@ pub struct Plan {
     pub confirms: Vec<bool>,
     /// What packets take at most.
     pub delay: Duration,
-    /// What reads of each node's disk take at most: what happens while somebody reads is seen only where that takes long.
+    /// What reads of each node's disk take at most: what happens while somebody reads is seen only where that
+    /// takes long.
     pub reads: Vec<Duration>,
     /// One packet in so many finds its connection broken; 0: none.
     pub break_one_in: u64,
@@ -89,7 +92,8 @@ pub struct Plan {
 /// What hosts do: how many there are of each kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// What a host thinks between two commands, on average: what it does costs the same in a short run and in a long one.
+    /// What a host thinks between two commands, on average: what it does costs the same in a short run and in
+    /// a long one.
     pub pause: Duration,
     /// Hosts that share blocks, through one node each.
     pub single: u64,
@@ -108,8 +112,8 @@ pub struct Load {
 }
 
 impl Plan {
-    /// What the seed means. A run has its own measure of each fault, and none of some: faults hide each other, and what one seed never meets
-    /// another meets all the time ("swarm testing", ISSTA 2012).
+    /// What the seed means. A run has its own measure of each fault, and none of some: faults hide each
+    /// other, and what one seed never meets another meets all the time ("swarm testing", ISSTA 2012).
     pub fn from_seed(seed: u64) -> Plan {
         let mut rng = Rng::new(seed ^ 0x5eed);
         let nodes = 2 + rng.below(2) as usize;
@@ -216,7 +220,8 @@ impl Plan {
     }
 }
 
-/// Each fault's measure hangs on the seed and its own name: a fault that is new changes nothing in plans that leave it out.
+/// Each fault's measure hangs on the seed and its own name: a fault that is new changes nothing in plans that
+/// leave it out.
 fn draw_harms(seed: u64, forks: bool) -> Vec<(&'static Harm, u64)> {
     let may_cost_full_copies = part_of(seed, "full copies").one_in(3);
     let can = harm::ALL.iter().filter(|harm| harm.plans.has(forks));
@@ -228,7 +233,8 @@ fn draw_harms(seed: u64, forks: bool) -> Vec<(&'static Harm, u64)> {
     drawn.filter(|(_, weight)| *weight > 0).collect()
 }
 
-/// In half of all plans on no node: confirmed reads need no leases, and a fault in the rules of leases must be noticed.
+/// In half of all plans on no node: confirmed reads need no leases, and a fault in the rules of leases must
+/// be noticed.
 fn draw_confirms(seed: u64, nodes: usize) -> Vec<bool> {
     let mut rng = part_of(seed, "confirms");
     let some = rng.one_in(2);

@@ -1,6 +1,7 @@
-//! A disk that lies when all is over: its bytes change by themselves, or it acknowledges a write and carries it out nowhere, or somewhere else. Thick volumes have
-//! no checksums, so what must hold is that a comparison of the copies finds exactly those regions, names the node where it can be told, and changes nothing.
-//! Where a disk has not lied it finds nothing.
+//! A disk that lies when all is over: its bytes change by themselves, or it acknowledges a write and carries
+//! it out nowhere, or somewhere else. Thick volumes have no checksums, so what must hold is that a comparison
+//! of the copies finds exactly those regions, names the node where it can be told, and changes nothing. Where
+//! a disk has not lied it finds nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +20,8 @@ use crate::run::wait_until_clean;
 
 /// What a host writes in the end: nothing else holds that.
 const NEW: u64 = u64::MAX >> 1;
-/// Bytes of the largest block of a disk or a volume: writes begin at multiples of their own blocks, and go astray by a multiple of this.
+/// Bytes of the largest block of a disk or a volume: writes begin at multiples of their own blocks, and go
+/// astray by a multiple of this.
 const MISDIRECTED_TO: u64 = 4096;
 /// What is compared at a time.
 const REGION: u64 = replica::Geometry::REGION_BYTES as u64;
@@ -109,8 +111,9 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
     }
 }
 
-/// A host writes the block that has this sector, whose write goes astray on the disk of one node. Then all is at rest again. `nodes`: that node, and the one
-/// that the host uses. `sector`: its number, and where it is on the disk.
+/// A host writes the block that has this sector, whose write goes astray on the disk of one node. Then all is
+/// at rest again. `nodes`: that node, and the one that the host uses. `sector`: its number, and where it is
+/// on the disk.
 fn write_astray(
     plan: &Plan,
     cluster: &Cluster,

@@ -88,7 +88,8 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     harms.end();
     cluster.world.set_net_profile(NetProfile::default());
     come_in_sync(plan, &mut harms);
-    // No host is asked to come to its end: some wait for half a minute whether a lost command may still happen.
+    // No host is asked to come to its end: some wait for half a minute whether a lost command may still
+    // happen.
     hosts.iter().for_each(|host| cluster.world.kill(*host));
     // What they had under way in the nodes begins, or ends, a moment later.
     cluster.world.run_for(UNDER_WAY_MAX);
@@ -174,7 +175,8 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
     }
 }
 
-/// A5, C5: what is copied after a power loss is what was written lately, never everything, and nobody is asked for anything.
+/// A5, C5: what is copied after a power loss is what was written lately, never everything, and nobody is
+/// asked for anything.
 fn check_no_full_sync(plan: &Plan, cluster: &Cluster) {
     if plan.costs_full_copies() {
         return;
@@ -283,7 +285,8 @@ fn read_everywhere(plan: &Plan, cluster: &Cluster, volume: &Volume, history: &Hi
             for blocks in areas.filter(|blocks| !blocks.is_empty()) {
                 let call = history.tick();
                 let count = BlockCount(blocks.end - blocks.start);
-                // Nodes tell each other of the end of a sync a moment later, and hosts of the states of paths.
+                // Nodes tell each other of the end of a sync a moment later, and hosts of the states of
+                // paths.
                 let read = async || session.read(lun, Lba(blocks.start), count, size).await;
                 let data = attended(read).await.expect("all nodes serve");
                 history.read(blocks.start, &data, call);

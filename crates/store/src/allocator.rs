@@ -1,8 +1,8 @@
 //! Which extents are free, and which ones a volume gets.
 //!
-//! A request names how many extents each slice wants. Each slice takes from the disk with most left, in long runs; if
-//! there are more disks than slices, a slice takes from several, so that a volume always spreads over all the disks
-//! that it can. A run that fits is preferred to several, and the lowest one to others.
+//! A request names how many extents each slice wants. Each slice takes from the disk with most left, in long
+//! runs; if there are more disks than slices, a slice takes from several, so that a volume always spreads
+//! over all the disks that it can. A run that fits is preferred to several, and the lowest one to others.
 
 use std::collections::BTreeMap;
 
@@ -107,8 +107,8 @@ impl Allocator {
 }
 
 impl FreeRuns {
-    /// Takes up to `wanted` extents that follow each other: from the first run that is long enough, else all of the
-    /// longest one.
+    /// Takes up to `wanted` extents that follow each other: from the first run that is long enough, else all
+    /// of the longest one.
     fn take_best(&mut self, wanted: u32) -> Option<(u32, u32)> {
         let fits = self.runs.iter().find(|(_, len)| **len >= wanted);
         let longest = || self.runs.iter().max_by_key(|(start, len)| (**len, std::cmp::Reverse(**start)));

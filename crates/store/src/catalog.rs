@@ -101,7 +101,8 @@ pub(crate) struct Catalog {
     pub volumes: BTreeMap<VolumeId, Rc<VolumeEntry>>,
     /// How far it has come; a pool that has no copies, and never had, has none.
     pub mark: PoolMark,
-    /// The superblocks of every disk are of this generation, or of a newer one: a disk that has only older ones was set back.
+    /// The superblocks of every disk are of this generation, or of a newer one: a disk that has only older
+    /// ones was set back.
     pub sealed: u64,
     /// What log-structured volumes lie in.
     pub logs: Logs,

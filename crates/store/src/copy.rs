@@ -1,10 +1,11 @@
 //! A copy: a volume that other nodes have as well, and what this pool keeps of that.
 //!
-//! A copy's slices have a dirty map each (`docs/formats/dirty-map.md`): pages that say in which regions another copy may hold something
-//! else. What the bits mean is not known here, only where the pages are: apart from the slices' own extents, so that a copy's bytes
-//! lie as those of any volume, and page `p` of slice `s` of `n` is page `p * n + s` of the map. All slices of a volume are as long as
-//! the first or shorter, so pages have their places for ever, however the volume grows. Page 0 of each slice
-//! is its list of lost blocks (`lost.rs`), and the pages of its dirty map follow.
+//! A copy's slices have a dirty map each (`docs/formats/dirty-map.md`): pages that say in which regions
+//! another copy may hold something else. What the bits mean is not known here, only where the pages are:
+//! apart from the slices' own extents, so that a copy's bytes lie as those of any volume, and page `p` of
+//! slice `s` of `n` is page `p * n + s` of the map. All slices of a volume are as long as the first or
+//! shorter, so pages have their places for ever, however the volume grows. Page 0 of each slice is its list
+//! of lost blocks (`lost.rs`), and the pages of its dirty map follow.
 
 use std::sync::Arc;
 
@@ -31,7 +32,8 @@ const _: () =
 /// Which copy of a volume this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyOf {
-    /// The cluster whose record names the copies. A pool that was moved to another cluster has copies of nothing that this one knows.
+    /// The cluster whose record names the copies. A pool that was moved to another cluster has copies of
+    /// nothing that this one knows.
     pub cluster: ClusterId,
     /// The copy's place among the volume's, below [`COPIES_MAX`]: whose bit is whose in the others' maps.
     pub slot: u8,
@@ -42,23 +44,24 @@ pub struct CopyOf {
 /// What a copy's content is worth. For a copy in memory that is what it is worth until the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyState {
-    /// Nothing: the disk is new, and neither the bytes nor the map say anything. All of it is to be copied from another before the copy
-    /// counts, whatever the cluster's record still says of the slot.
+    /// Nothing: the disk is new, and neither the bytes nor the map say anything. All of it is to be copied
+    /// from another before the copy counts, whatever the cluster's record still says of the slot.
     Blank,
-    /// Everything, and it has no map: no configuration of the volume that names another copy has ever taken effect.
-    /// Hosts may be served from it whether the cluster's record can be asked or not.
+    /// Everything, and it has no map: no configuration of the volume that names another copy has ever taken
+    /// effect. Hosts may be served from it whether the cluster's record can be asked or not.
     Sole,
-    /// Nothing yet, and it has no map: it was made to be the sole copy of a new volume, and the cluster's record may not
-    /// have that, nor ever get it.
+    /// Nothing yet, and it has no map: it was made to be the sole copy of a new volume, and the cluster's
+    /// record may not have that, nor ever get it.
     New,
     /// The bytes and the map are what the copy made of them.
     Trusted {
-        /// The epoch of the volume in which the copy was added; 1 with the volume itself. Which of several copies that its node had in the course of
-        /// time a disk has, is told by this.
+        /// The epoch of the volume in which the copy was added; 1 with the volume itself. Which of several
+        /// copies that its node had in the course of time a disk has, is told by this.
         epoch: u64,
     },
-    /// They are what the copy made of them on an earlier day: the pool was set back to an older image ([`crate::PoolMark`]). It is what it was as long
-    /// as nobody has anything newer, and as good as blank once somebody has.
+    /// They are what the copy made of them on an earlier day: the pool was set back to an older image
+    /// ([`crate::PoolMark`]). It is what it was as long as nobody has anything newer, and as good as blank
+    /// once somebody has.
     SetBack {
         /// As of one that is trusted.
         epoch: u64,
@@ -72,8 +75,8 @@ impl CopyState {
     }
 }
 
-/// How far a pool has come, for whoever has to tell whether it was set back to an older image: grows with [`crate::Pool::set_mark`], whenever its node has
-/// agreed on that with somebody else who remembers it.
+/// How far a pool has come, for whoever has to tell whether it was set back to an older image: grows with
+/// [`crate::Pool::set_mark`], whenever its node has agreed on that with somebody else who remembers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PoolMark {
     /// Grows by one at least; 0: never marked.

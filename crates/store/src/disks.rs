@@ -11,7 +11,8 @@ use base::{Buf, Chain, Instant, SharedBuf};
 use rt::sync::Notify;
 use rt::{Disk, DiskError, DiskFailure, Durability, Room};
 
-/// With more than this left in its file system nobody asks whether a write finds room: it is more than all cores write in [`ROOM_LOOK`].
+/// With more than this left in its file system nobody asks whether a write finds room: it is more than all
+/// cores write in [`ROOM_LOOK`].
 const AMPLE_BYTES: u64 = 1 << 30;
 /// How long it is believed that there is so much.
 const ROOM_LOOK: Duration = Duration::from_millis(100);
@@ -92,7 +93,8 @@ impl PoolDisk {
         result
     }
 
-    /// Writes blocks again that cannot be read, makes that durable, and reads them back. A flush that fails takes the disk out of service; else only these blocks are concerned.
+    /// Writes blocks again that cannot be read, makes that durable, and reads them back. A flush that fails
+    /// takes the disk out of service; else only these blocks are concerned.
     pub(crate) async fn rewrite(&self, offset: u64, data: SharedBuf) -> Result<(), DiskError> {
         let written = self.disk.rewrite(offset, data.clone()).await;
         self.mark_written();
@@ -118,7 +120,8 @@ impl PoolDisk {
         self.disk.room()
     }
 
-    /// Whether a write need not be [allocated](Disk::allocate) first: there is ample room, or the space is set aside anyhow.
+    /// Whether a write need not be [allocated](Disk::allocate) first: there is ample room, or the space is
+    /// set aside anyhow.
     pub(crate) fn has_ample_room(&self) -> bool {
         let now = rt::now();
         if self.ample_until.get().is_some_and(|until| now < until) {
@@ -143,8 +146,8 @@ impl PoolDisk {
         self.written.set(self.written.get() + 1);
     }
 
-    /// Makes durable what this core has written. Those who ask while a flush is under way share the next one, and
-    /// nobody pays for one if nothing was written.
+    /// Makes durable what this core has written. Those who ask while a flush is under way share the next one,
+    /// and nobody pays for one if nothing was written.
     pub(crate) async fn flush(&self) -> Result<(), DiskError> {
         let wanted = self.written.get();
         loop {
@@ -180,7 +183,8 @@ impl Drop for Flushing<'_> {
     }
 }
 
-/// The disks of a pool on one core, in the pool's order. Cheap to clone; what slices of that core are opened with.
+/// The disks of a pool on one core, in the pool's order. Cheap to clone; what slices of that core are opened
+/// with.
 #[derive(Clone)]
 pub struct CoreDisks(Rc<[Rc<PoolDisk>]>);
 

@@ -11,13 +11,15 @@ use crate::geometry::{DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN};
 use crate::id::{DiskId, PoolId, VolumeId};
 use crate::signature::Content;
 
-/// A slice could not carry out an operation. Offsets are bytes within the slice, at the first block concerned.
+/// A slice could not carry out an operation. Offsets are bytes within the slice, at the first block
+/// concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceError {
     /// A disk could not read this block, or it is lost.
     #[error("the block at byte {} of the slice cannot be read", .0.offset.0)]
     Unreadable(BadBlock),
-    /// The disk could not write, or could not make durable what was written. The system does not say which block it was.
+    /// The disk could not write, or could not make durable what was written. The system does not say which
+    /// block it was.
     #[error("the pool's disk could not write")]
     Unwritable,
     /// The file system under the disk is full.

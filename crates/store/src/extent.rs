@@ -1,4 +1,5 @@
-//! Extents: a disk's space is given to slices in pieces of one size, counted from the start of its extent area.
+//! Extents: a disk's space is given to slices in pieces of one size, counted from the start of its extent
+//! area.
 
 /// Consecutive extents of one disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

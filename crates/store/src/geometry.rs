@@ -8,9 +8,9 @@
 //! end-8K   superblocks A and B again      ┘ tail
 //! ```
 //!
-//! Both ends hold the same, so that a damaged start of a disk (a partition table, a `dd` to the wrong device) costs
-//! nothing. Generation `g` goes to the copies A if it is even, to B if it is odd: a cut write can only hurt the
-//! older generation.
+//! Both ends hold the same, so that a damaged start of a disk (a partition table, a `dd` to the wrong device)
+//! costs nothing. Generation `g` goes to the copies A if it is even, to B if it is odd: a cut write can only
+//! hurt the older generation.
 
 /// A superblock: written in one piece, found without knowing anything.
 pub(crate) const SUPERBLOCK_BYTES: u64 = 4096;
@@ -24,8 +24,8 @@ const TAIL_BYTES: u64 = 2 * SUPERBLOCK_BYTES;
 /// Disks in a pool: the set of a slice's disks is one machine word.
 pub const DISKS_MAX: usize = 64;
 
-/// Extents in a pool. An extent is at most 14 bytes of metadata (a run of its own and a slice of its own), so the
-/// worst catalogue stays below 4 MiB of extents, and a usual one far below, because runs are long.
+/// Extents in a pool. An extent is at most 14 bytes of metadata (a run of its own and a slice of its own), so
+/// the worst catalogue stays below 4 MiB of extents, and a usual one far below, because runs are long.
 pub const EXTENTS_MAX: u64 = 1 << 18;
 
 /// Small pools get smaller extents, to have at least so many.
@@ -46,7 +46,8 @@ pub const DISK_BYTES_MIN: u64 = 2 << 20;
 /// Volumes that every pool's metadata area has room for on average.
 const SLOT_VOLUMES_MIN: u64 = 64;
 
-/// A volume's record without its slices and the state of its logical unit: 46 bytes, 22 more if it is a copy, and the name, rounded up.
+/// A volume's record without its slices and the state of its logical unit: 46 bytes, 22 more if it is a copy,
+/// and the name, rounded up.
 const SLOT_RECORD_BYTES: u64 = 192;
 
 /// The state of a logical unit on average: a handful of registered initiators with long names.
@@ -148,7 +149,8 @@ pub(crate) fn extent_bytes_for(disks: &[u64]) -> u64 {
     extent
 }
 
-/// The size of a metadata slot for a pool of disks of these sizes, or `None` if there would be too many extents.
+/// The size of a metadata slot for a pool of disks of these sizes, or `None` if there would be too many
+/// extents.
 pub(crate) fn slot_bytes_for(disks: &[u64], extent_bytes: u64) -> Option<u64> {
     let extents: u64 = disks.iter().map(|disk| disk / extent_bytes).sum();
     if extents > EXTENTS_MAX {

@@ -1,5 +1,6 @@
-//! The formats of `docs/formats/pool.md`, byte by byte. The bytes were computed from the tables there, not by this
-//! crate. If one of these tests fails, pools that exist cannot be read any more: the version must change.
+//! The formats of `docs/formats/pool.md`, byte by byte. The bytes were computed from the tables there, not by
+//! this crate. If one of these tests fails, pools that exist cannot be read any more: the version must
+//! change.
 
 use std::rc::Rc;
 
@@ -28,7 +29,8 @@ const SUPERBLOCK: [u8; 84] = [
     0x71, 0x00, 0x00, 0x00, // 113 extents
 ];
 
-/// The checksum at the end, over 4092 bytes, with 1 (the space is given back) and with 2 (it is kept) at byte 84.
+/// The checksum at the end, over 4092 bytes, with 1 (the space is given back) and with 2 (it is kept) at
+/// byte 84.
 const SUPERBLOCK_CRC: [[u8; 4]; 2] = [[0x0f, 0xc9, 0xd4, 0xc8], [0xd7, 0x9c, 0x6b, 0xa5]];
 
 const SLOT_HEADER: [u8; 64] = [

@@ -1,12 +1,12 @@
 //! Where blocks live: pools of disks, thick and log-structured volumes in them, volumes in memory.
 //!
-//! What this crate guarantees: what was acknowledged as durable survives a power cut at any point; a block that
-//! was never written, or was unmapped, reads as zeros, whatever the disk held before; a pool that is damaged,
-//! foreign or in use by another server is refused with the reason.
+//! What this crate guarantees: what was acknowledged as durable survives a power cut at any point; a block
+//! that was never written, or was unmapped, reads as zeros, whatever the disk held before; a pool that is
+//! damaged, foreign or in use by another server is refused with the reason.
 //!
 //! A [`Pool`] lives on one core and knows what is where. The data path never asks it: a volume is striped
-//! ([`Stripe`]) over slices, each slice is opened on the core that serves it ([`SliceSpec::open`]) and goes to the
-//! disks by itself ([`Slice`]). Why it is so: `docs/why/pool.md`; the bytes: `docs/formats/pool.md`.
+//! ([`Stripe`]) over slices, each slice is opened on the core that serves it ([`SliceSpec::open`]) and goes
+//! to the disks by itself ([`Slice`]). Why it is so: `docs/why/pool.md`; the bytes: `docs/formats/pool.md`.
 
 mod allocator;
 mod budget;

@@ -1,5 +1,5 @@
-//! A slice in memory. What was never written, or was zeroed, takes no memory; the volume's whole size is set aside
-//! in the [`RamBudget`](crate::RamBudget) all the same, so that a write cannot fail.
+//! A slice in memory. What was never written, or was zeroed, takes no memory; the volume's whole size is set
+//! aside in the [`RamBudget`](crate::RamBudget) all the same, so that a write cannot fail.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,9 +9,10 @@ use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf};
 use crate::copy::MAP_PAGE_BYTES;
 use crate::slice::{SliceSpec, join};
 
-/// Memory is taken in chunks of this many bytes. Reads are answered with the chunks' own memory, so a write to a chunk that is
-/// still being sent copies it first: that, and what scattered writes waste, wants it small. Large enough that the table of a
-/// 1 TiB volume (64 Mi entries of 32 bytes) stays below half a percent of it.
+/// Memory is taken in chunks of this many bytes. Reads are answered with the chunks' own memory, so a write
+/// to a chunk that is still being sent copies it first: that, and what scattered writes waste, wants it
+/// small. Large enough that the table of a 1 TiB volume (64 Mi entries of 32 bytes) stays below half a
+/// percent of it.
 const CHUNK_BYTES: u64 = 16 << 10;
 
 /// What a bit of [`Chunk::mapped`] stands for.

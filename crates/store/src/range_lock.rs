@@ -7,7 +7,8 @@ use rt::sync::Notify;
 
 #[derive(Default)]
 pub(crate) struct RangeLock {
-    /// Those who hold a range and those who wait for one, by age. As many as writes are in flight on the slice.
+    /// Those who hold a range and those who wait for one, by age. As many as writes are in flight on the
+    /// slice.
     claims: RefCell<Vec<Claim>>,
     next: Cell<u64>,
     waiters: Notify,

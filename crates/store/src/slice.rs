@@ -83,9 +83,10 @@ impl SliceSpec {
 
 /// An open slice. It lives on one core and takes no locks; tasks of the core may use it at the same time.
 ///
-/// Offsets are bytes within the slice, multiples of the volume's block. Two writes to the same block at the same
-/// time leave one of the two, in no particular order; a read at the same time sees the one or the other, by block.
-/// Each operation is driven to its end: a future that is dropped leaves a write that may still happen.
+/// Offsets are bytes within the slice, multiples of the volume's block. Two writes to the same block at the
+/// same time leave one of the two, in no particular order; a read at the same time sees the one or the other,
+/// by block. Each operation is driven to its end: a future that is dropped leaves a write that may still
+/// happen.
 ///
 /// That of a copy may have lost blocks ([`Slice::lose`]): they cannot be read until they are written.
 pub struct Slice {
@@ -143,7 +144,8 @@ impl Slice {
         matches!(self.layout, Layout::Ram(_))
     }
 
-    /// How many pages its dirty map has; none if the volume is not a copy. They are apart from the slice's bytes.
+    /// How many pages its dirty map has; none if the volume is not a copy. They are apart from the slice's
+    /// bytes.
     pub fn map_pages(&self) -> usize {
         let pages = match &self.layout {
             Layout::Thick(slice) => slice.map_pages(),
@@ -169,7 +171,8 @@ impl Slice {
     /// Reads a page of the dirty map: zeros if it was never written.
     ///
     /// # Errors
-    /// [`SliceError::Unreadable`] with the first byte of the slice whose bit is in the page, [`SliceError::Offline`].
+    /// [`SliceError::Unreadable`] with the first byte of the slice whose bit is in the page,
+    /// [`SliceError::Offline`].
     ///
     /// # Panics
     /// If the map has no such page.
@@ -182,8 +185,9 @@ impl Slice {
         }
     }
 
-    /// Writes a page of the dirty map, durably where [`Slice::is_volatile`] does not say otherwise. Two writes of one page follow each
-    /// other: the caller sees to that. A write that is cut off may leave some sectors of the page as they were.
+    /// Writes a page of the dirty map, durably where [`Slice::is_volatile`] does not say otherwise. Two
+    /// writes of one page follow each other: the caller sees to that. A write that is cut off may leave some
+    /// sectors of the page as they were.
     ///
     /// # Errors
     /// As for [`Slice::write`]. What the page holds is then unknown.
@@ -210,7 +214,8 @@ impl Slice {
     /// [`SliceError::Offline`].
     ///
     /// # Panics
-    /// If the range is not inside the slice: whoever maps a volume to slices has checked. So do all the others.
+    /// If the range is not inside the slice: whoever maps a volume to slices has checked. So do all the
+    /// others.
     pub async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
         self.check(offset, len);
         self.know_lost().await?;
@@ -279,10 +284,12 @@ impl Slice {
         }
     }
 
-    /// Writes again what cannot be read, with what it held, makes that durable, and reads it back. `data` is at the place of whole [`Slice::write_unit`]s, or ends with the slice.
+    /// Writes again what cannot be read, with what it held, makes that durable, and reads it back. `data` is
+    /// at the place of whole [`Slice::write_unit`]s, or ends with the slice.
     ///
     /// # Errors
-    /// [`SliceError::Unwritable`], [`SliceError::Full`]: the range is as bad as it was; other blocks are not concerned. [`SliceError::Offline`].
+    /// [`SliceError::Unwritable`], [`SliceError::Full`]: the range is as bad as it was; other blocks are not
+    /// concerned. [`SliceError::Offline`].
     pub async fn rewrite(&self, offset: ByteOffset, data: Chain) -> Result<(), SliceError> {
         let len = ByteLen(data.len() as u64);
         self.check(offset, len);
@@ -306,8 +313,9 @@ impl Slice {
         }
     }
 
-    /// Has a write to the range find room: where little is left in the file system under a disk, its space is set aside now. Of a
-    /// write that is not to begin unless it can be finished; any other one is told [`SliceError::Full`] by [`Slice::write`].
+    /// Has a write to the range find room: where little is left in the file system under a disk, its space is
+    /// set aside now. Of a write that is not to begin unless it can be finished; any other one is told
+    /// [`SliceError::Full`] by [`Slice::write`].
     ///
     /// # Errors
     /// [`SliceError::Full`]; else as for [`Slice::write`].
@@ -330,8 +338,8 @@ impl Slice {
         }
     }
 
-    /// Makes the range read as zeros and gives its space back where that is possible: UNMAP, and WRITE SAME of
-    /// zeros. Durable after the next flush.
+    /// Makes the range read as zeros and gives its space back where that is possible: UNMAP, and WRITE SAME
+    /// of zeros. Durable after the next flush.
     ///
     /// # Errors
     /// As for [`Slice::write`].
@@ -364,8 +372,8 @@ impl Slice {
         }
     }
 
-    /// Whether a disk that it lies on is out of service: what is written there is answered [`SliceError::Offline`], until the
-    /// pool is reopened.
+    /// Whether a disk that it lies on is out of service: what is written there is answered
+    /// [`SliceError::Offline`], until the pool is reopened.
     pub fn is_offline(&self) -> bool {
         match &self.layout {
             Layout::Thick(slice) => slice.is_offline(),
@@ -374,9 +382,10 @@ impl Slice {
         }
     }
 
-    /// The parts of the range that take space, in order, `max` of them at most; touching parts are one. All else before
-    /// the last one reads as zeros; so does what comes after it, if there are fewer than `max`. Where a block
-    /// of the range is lost, all from there on counts as taking space: a lost block does not read as zeros.
+    /// The parts of the range that take space, in order, `max` of them at most; touching parts are one. All
+    /// else before the last one reads as zeros; so does what comes after it, if there are fewer than `max`.
+    /// Where a block of the range is lost, all from there on counts as taking space: a lost block does not
+    /// read as zeros.
     ///
     /// # Errors
     /// [`SliceError::Unreadable`], [`SliceError::Offline`].
@@ -550,8 +559,9 @@ impl Slice {
         }
     }
 
-    /// Takes in what [`Pool::grow_volume`](crate::Pool::grow_volume) added: `spec` is the same slice's new specification,
-    /// `disks` are this core's, with those that have been added since. Operations that are under way are not disturbed.
+    /// Takes in what [`Pool::grow_volume`](crate::Pool::grow_volume) added: `spec` is the same slice's new
+    /// specification, `disks` are this core's, with those that have been added since. Operations that are
+    /// under way are not disturbed.
     ///
     /// # Panics
     /// If `spec` is of another slice, or shorter.

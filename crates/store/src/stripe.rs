@@ -4,9 +4,9 @@
 //! `u % slices`. The map never changes, so a volume grows by making every slice longer.
 //!
 //! The unit is 1 MiB: an aligned request of up to 1 MiB, which is what hosts send when they read or write in
-//! sequence, is served by one slice without a split; and a volume of any useful size has enough units for random
-//! requests to spread. Half the unit would split every 1 MiB request; four times it would keep a sequential stream
-//! of depth 4 on a single core.
+//! sequence, is served by one slice without a split; and a volume of any useful size has enough units for
+//! random requests to spread. Half the unit would split every 1 MiB request; four times it would keep a
+//! sequential stream of depth 4 on a single core.
 
 use base::{ByteLen, ByteOffset};
 
@@ -72,8 +72,9 @@ impl Stripe {
         ByteOffset((unit << self.unit_shift) + within)
     }
 
-    /// The pieces of `len` bytes from `offset` on, in the order of the volume. Pieces that follow each other in
-    /// one slice are one piece only if they also do in the volume: with several slices, a piece is at most a unit.
+    /// The pieces of `len` bytes from `offset` on, in the order of the volume. Pieces that follow each other
+    /// in one slice are one piece only if they also do in the volume: with several slices, a piece is at most
+    /// a unit.
     pub fn pieces(self, offset: ByteOffset, len: ByteLen) -> Pieces {
         Pieces { stripe: self, at: offset, end: offset + len }
     }
@@ -145,7 +146,8 @@ mod tests {
         assert_eq!(stripe.slice_len(0, ByteLen(12345)), ByteLen(12345));
     }
 
-    /// Every byte is in exactly one place, and the places fill the slices: checked byte by byte on small units.
+    /// Every byte is in exactly one place, and the places fill the slices: checked byte by byte on small
+    /// units.
     #[test]
     fn the_map_is_one_to_one_and_onto() {
         for slices in [1, 2, 4, 8] {

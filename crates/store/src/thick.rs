@@ -1,10 +1,12 @@
 //! A slice on disks, written in place.
 //!
-//! A byte of the slice has one place on one disk, given by the slice's extents; there is nothing else to look up
-//! and nothing to write but the data. Extents were zeroed before the slice got them, so fresh blocks need no map.
+//! A byte of the slice has one place on one disk, given by the slice's extents; there is nothing else to look
+//! up and nothing to write but the data. Extents were zeroed before the slice got them, so fresh blocks need
+//! no map.
 //!
-//! Where the disk's block is larger than the volume's (a 512-byte volume on a disk of 4096), a write of partial blocks
-//! reads, changes and writes them back, under a [`RangeLock`] that all writes of such a slice take.
+//! Where the disk's block is larger than the volume's (a 512-byte volume on a disk of 4096), a write of
+//! partial blocks reads, changes and writes them back, under a [`RangeLock`] that all writes of such a slice
+//! take.
 //!
 //! The dirty map of a copy lies apart from its slices, a page a block of any disk: it needs no lock.
 
@@ -35,8 +37,8 @@ pub struct ThickSlice {
     places: RefCell<Vec<Place>>,
     /// The disks of `places`, a bit each.
     on_disks: Cell<u64>,
-    /// Used if some disk's block is larger than the volume's: from the start, or from the growth onto such a disk on. Writes
-    /// from before that do not touch it.
+    /// Used if some disk's block is larger than the volume's: from the start, or from the growth onto such a
+    /// disk on. Writes from before that do not touch it.
     lock: OnceCell<RangeLock>,
 }
 
@@ -342,7 +344,8 @@ impl Part {
         self.disk_offset + self.len
     }
 
-    /// The smallest range of whole blocks that contains the part. Inside the same extent, which consists of whole blocks.
+    /// The smallest range of whole blocks that contains the part. Inside the same extent, which consists of
+    /// whole blocks.
     fn around(&self) -> Range<u64> {
         let block = self.disk.block();
         self.disk_offset / block * block..self.end().next_multiple_of(block)

@@ -1,8 +1,8 @@
 //! The block devices of this machine, and what uses them: for whoever makes a pool and has no shell there.
 //!
-//! What the kernel says (`/sys/class/block`, `/proc/self/mountinfo`, `/proc/swaps`) is read without touching a disk. A device that nothing is known
-//! to use is read from, some KiB at its start. That one may hang: it is read by a thread of its own, which nobody waits for without end, and of which
-//! there is one a device.
+//! What the kernel says (`/sys/class/block`, `/proc/self/mountinfo`, `/proc/swaps`) is read without touching
+//! a disk. A device that nothing is known to use is read from, some KiB at its start. That one may hang: it
+//! is read by a thread of its own, which nobody waits for without end, and of which there is one a device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +21,8 @@ use tokio::time::Instant;
 /// How long a disk may take to say what it holds.
 const LOOK_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Sizes in sysfs are in sectors of so many bytes, whatever the disk's are (`Documentation/ABI/stable/sysfs-block`).
+/// Sizes in sysfs are in sectors of so many bytes, whatever the disk's are
+/// (`Documentation/ABI/stable/sysfs-block`).
 const SYSFS_SECTOR: u64 = 512;
 
 /// Memory that looks like a disk, and media that are taken out.
@@ -135,8 +136,8 @@ fn names_in(directory: &Path) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// A line of `mountinfo` (proc_pid_mountinfo(5)). File systems of several devices, as btrfs, have numbers of their own there: of these the
-/// source names one device.
+/// A line of `mountinfo` (proc_pid_mountinfo(5)). File systems of several devices, as btrfs, have numbers of
+/// their own there: of these the source names one device.
 struct Mount<'a> {
     numbers: &'a str,
     place: &'a str,
@@ -161,8 +162,8 @@ fn places_of(mounts: &[Mount<'_>], numbers: &str, name: &str) -> Vec<String> {
     places.into_iter().collect()
 }
 
-/// The devices with swap space in use, by the kernel's table of them (proc(5)): a line with titles, then one each, which begins with the path. Swap
-/// files are on devices that are mounted.
+/// The devices with swap space in use, by the kernel's table of them (proc(5)): a line with titles, then one
+/// each, which begins with the path. Swap files are on devices that are mounted.
 fn swap_devices(swaps: &str) -> BTreeSet<String> {
     let paths = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
     paths.filter_map(|path| device_name(Path::new(path))).collect()
@@ -247,8 +248,9 @@ async fn answer(held: oneshot::Receiver<Held>, end: Instant) -> Held {
 
 fn content(path: &Path) -> Held {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
-    // On a block device O_EXCL, without O_CREAT, fails if a mount, swap space, LVM, RAID or somebody else who asks so has it. It is given back before
-    // anything is read: whoever takes it meanwhile must not find it busy.
+    // On a block device O_EXCL, without O_CREAT, fails if a mount, swap space, LVM, RAID or somebody else who
+    // asks so has it. It is given back before anything is read: whoever takes it meanwhile must not find it
+    // busy.
     match OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK).open(path) {
         Ok(file) => drop(file),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
@@ -321,7 +323,8 @@ mod tests {
         assert_eq!(sdd.problem.as_deref(), Some("read-only"));
     }
 
-    /// Of what is mounted and swapped to by a path, which is looked up below `/dev`: so these stand for disks that every machine has there.
+    /// Of what is mounted and swapped to by a path, which is looked up below `/dev`: so these stand for disks
+    /// that every machine has there.
     #[test]
     fn what_the_kernel_names_by_its_path_is_in_use() {
         let dir = tempfile::tempdir().unwrap();

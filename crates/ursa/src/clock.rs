@@ -10,7 +10,8 @@ pub fn unix_now() -> u64 {
 /// A time in seconds since 1970 as people read it: `2026-11-22 12:03:04Z`.
 pub fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days since the 1st of March of the year 0, in eras of 400 years: then leap days come last (Hinnant, chrono-compatible date algorithms).
+    // Days since the 1st of March of the year 0, in eras of 400 years: then leap days come last (Hinnant,
+    // chrono-compatible date algorithms).
     let day = days + 719_468;
     let (era, of_era) = (day / 146_097, day % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,4 +1,5 @@
-# attach: logs in to $TARGET through $PORTALS and waits until dm-multipath has put its paths into one device: $DISK.
+# attach: logs in to $TARGET through $PORTALS and waits until dm-multipath has put its paths into one device:
+# $DISK.
 DISK=/dev/mapper/mpatha
 modprobe -a dm_round_robin dm_queue_length
 pidof iscsid >/dev/null || iscsid

@@ -1,5 +1,6 @@
-# chap: finds $TARGET by SendTargets, is turned away without the secret, with a wrong one, and by itself where the target does not know its own; then
-# $USER with $SECRET and the target as $TARGET_USER with $TARGET_SECRET prove themselves to each other, and the disk can be used.
+# chap: finds $TARGET by SendTargets, is turned away without the secret, with a wrong one, and by itself where
+# the target does not know its own; then $USER with $SECRET and the target as $TARGET_USER with $TARGET_SECRET
+# prove themselves to each other, and the disk can be used.
 pidof iscsid >/dev/null || iscsid
 set -- $PORTALS
 check() { echo "+ $*"; "$@" || { echo "FAILED: $*"; dmesg | tail; exit 1; }; }
@@ -7,7 +8,8 @@ check() { echo "+ $*"; "$@" || { echo "FAILED: $*"; dmesg | tail; exit 1; }; }
 echo '--- SendTargets'
 found=$(iscsiadm -m discovery -t sendtargets -p "$1") || { echo "no discovery: $found"; exit 1; }
 echo "$found"
-# The server names its own address, which is this guest's loopback interface: the ports are those that are reached.
+# The server names its own address, which is this guest's loopback interface: the ports are those that are
+# reached.
 for portal in $PORTALS; do
   echo "$found" | grep -qE "^127\.0\.0\.1:${portal#*:},[0-9]+ $TARGET\$" || { echo "$TARGET is not told at $portal"; exit 1; }
   check iscsiadm -m node -T "$TARGET" -p "127.0.0.1:${portal#*:}" -o show >/dev/null

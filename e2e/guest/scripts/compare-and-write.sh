@@ -1,5 +1,6 @@
-# compare-and-write: /run/host-a and /run/host-b set block 0 by COMPARE AND WRITE, against each other: each reads it, and puts something else in
-# its place if it is still what it has read. Of those that found the same there one at most may succeed.
+# compare-and-write: /run/host-a and /run/host-b set block 0 by COMPARE AND WRITE, against each other: each
+# reads it, and puts something else in its place if it is still what it has read. Of those that found the same
+# there one at most may succeed.
 cd /run
 head -c 512 /dev/zero >zeros; head -c 512 /dev/urandom >first; head -c 512 /dev/urandom >second
 dd if=zeros of=host-a bs=512 count=1 oflag=direct conv=notrunc 2>/dev/null || exit 1

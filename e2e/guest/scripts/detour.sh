@@ -1,4 +1,5 @@
-# detour: what fio writes goes by the way of $OPTIMIZED, and none of it by that of $SOURCE, whose node brings a copy up to date.
+# detour: what fio writes goes by the way of $OPTIMIZED, and none of it by that of $SOURCE, whose node brings
+# a copy up to date.
 writes_of() { disk_of "$1" && set -- $(cat /sys/block/$disk/stat) && echo $5; }
 disk_of "$OPTIMIZED"
 group_of $disk | grep 'prio=50 status=active' || { echo "$disk is not in the group that is used"; tell_all; exit 1; }

@@ -1,5 +1,6 @@
-# disk-ends: waits until the write of disk-stalls has ended, for $LIMIT seconds at most: well, if $WANTED is done; refused: in an error. Then a read of the multipath
-# device ends so, too, and none hangs; by each way what was written before can be read.
+# disk-ends: waits until the write of disk-stalls has ended, for $LIMIT seconds at most: well, if $WANTED is
+# done; refused: in an error. Then a read of the multipath device ends so, too, and none hangs; by each way
+# what was written before can be read.
 ends() { # NAME: its /run/NAME.status is there in time. A process that waits for a disk cannot be killed: nobody waits for its end.
   until [ -e /run/$1.status ]; do
     [ $SECONDS -lt $LIMIT ] || { echo "the $1 has not ended in $LIMIT s"; tell_all; dmesg | tail -20; exit 1; }

@@ -1,4 +1,5 @@
-# disk-good: waits until all ways are in use, writes 8 MiB at $AT MiB of /run/disk, and reads them by each way.
+# disk-good: waits until all ways are in use, writes 8 MiB at $AT MiB of /run/disk, and reads them by each
+# way.
 all_ready() {
   for portal in $PORTALS; do
     disk_of "$portal" && sg_turs /dev/$disk >/dev/null 2>&1 && line_of $disk | grep -q 'active ready' || return 1

@@ -1,5 +1,6 @@
-# disk-stalls: begins to write /run/data (disk-good) at $AT MiB of /run/disk, in the background, and waits until no way is ready any more: TEST UNIT READY says that
-# somebody has to see to the unit, and multipath uses none of them.
+# disk-stalls: begins to write /run/data (disk-good) at $AT MiB of /run/disk, in the background, and waits
+# until no way is ready any more: TEST UNIT READY says that somebody has to see to the unit, and multipath
+# uses none of them.
 rm -f /run/write.status
 setsid bash -c 'LC_ALL=C dd if=/run/data of=/run/disk bs=1M seek=$0 oflag=direct conv=notrunc; echo $? >/run/write.status' $AT >/run/write.out 2>&1 &
 needs_help() {

@@ -1,5 +1,5 @@
-# doubt: waits until the kernel knows that the watched path is unavailable, and prints what it was before. A write that begins meanwhile goes on in the
-# background (doubt-over.sh).
+# doubt: waits until the kernel knows that the watched path is unavailable, and prints what it was before. A
+# write that begins meanwhile goes on in the background (doubt-over.sh).
 rm -f /run/written
 for _ in $(seq 400); do
   if [ -z "$writes" ] && grep -q '^[f3]' /run/seen; then

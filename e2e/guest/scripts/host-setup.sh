@@ -1,6 +1,6 @@
-# host-setup: does what `ursa host-setup linux` prints, which is in /run/host-setup, word by word; /run/disk is the disk then.
-# Four words mean something else here: nothing is installed, nobody starts services, and discovery would find the server's own idea of
-# its addresses.
+# host-setup: does what `ursa host-setup linux` prints, which is in /run/host-setup, word by word; /run/disk
+# is the disk then. Four words mean something else here: nothing is installed, nobody starts services, and
+# discovery would find the server's own idea of its addresses.
 mkdir -p /run/words
 word() { cat >"/run/words/$1"; chmod 755 "/run/words/$1"; }
 word sudo <<'END'

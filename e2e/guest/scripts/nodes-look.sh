@@ -1,5 +1,6 @@
-# nodes-look: waits until the first node's copy is in the state $STATE, and of $EVENTS, as in `copy_out_of_sync=2`, each was told so many times, and it is as $HEALTH
-# says; prints the volume, what has happened and how it is as JSON.
+# nodes-look: waits until the first node's copy is in the state $STATE, and of $EVENTS, as in
+# `copy_out_of_sync=2`, each was told so many times, and it is as $HEALTH says; prints the volume, what has
+# happened and how it is as JSON.
 told() {
   for event in $EVENTS; do
     [ "$(grep -c "\"code\": \"${event%=*}\"" /run/events)" -ge "${event#*=}" ] || return 1
@@ -11,7 +12,8 @@ for _ in $(seq $TRIES); do
     at 1 status -o json >/run/status && grep -q "^  \"health\": \"$HEALTH\"" /run/status && break
   sleep 0.2
 done
-# The host's kernel has seen nothing but a node that cannot be used for a while, and what is $TOLERATED of a path.
+# The host's kernel has seen nothing but a node that cannot be used for a while, and what is $TOLERATED of a
+# path.
 errors='i/o error|medium error|hardware error|critical|sense key'
 dmesg | grep -iE "$errors" | grep -E "sd[a-z]|sd [0-9:]+|$(basename "$(readlink -f /run/disk)")|multipath" | grep -vE "$TOLERATED" >&2 && die 'the host has seen an error'
 echo "{\"volume\": $(cat /run/volume), \"events\": $(cat /run/events), \"status\": $(cat /run/status)}"

@@ -1,4 +1,5 @@
-# nodes-read: reads the blocks from $FROM, $COUNT of them and 16 at a time, by each of $BY: portals, and `disk` for multipath's device. All are what is wanted.
+# nodes-read: reads the blocks from $FROM, $COUNT of them and 16 at a time, by each of $BY: portals, and
+# `disk` for multipath's device. All are what is wanted.
 set -o pipefail
 for way in $BY; do
   if [ $way = disk ]; then device=/run/disk; else disk_of "$way" && device=/dev/$disk || die "no way by $way"; fi

@@ -1,4 +1,5 @@
-# nodes-start: the two nodes with a volume that both have a copy of. 77: the program does not run in this guest.
+# nodes-start: the two nodes with a volume that both have a copy of. 77: the program does not run in this
+# guest.
 mkdir -p /program
 for _ in $(seq 200); do
   [ -e /dev/vdb ] && break

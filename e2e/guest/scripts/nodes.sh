@@ -1,4 +1,5 @@
-# nodes: two nodes of the program under test in the guest itself, and the disk of the first one, which can be made to fail. What other scripts begin with.
+# nodes: two nodes of the program under test in the guest itself, and the disk of the first one, which can be
+# made to fail. What other scripts begin with.
 URSA=/program/ursa
 # The disk in MiB and in sectors; the volume in MiB and in blocks of 4096 bytes.
 DISK_MIB=48; SECTORS=98304; MIB=16; BLOCKS=4096

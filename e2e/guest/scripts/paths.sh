@@ -1,4 +1,5 @@
-# paths: waits until the ways by $PORTALS are, one by one, in the states $WANTED (or others, after a |), and fio has seen no error until then:
+# paths: waits until the ways by $PORTALS are, one by one, in the states $WANTED (or others, after a |), and
+# fio has seen no error until then:
 #   active         the node that is asked says that it is optimized (ALUA), and multipath uses it
 #   non-optimized  the node says so, the kernel knows, and multipath has the path in a group that it would use if there were no better one
 #   lost           there is no session, and multipath does not use it

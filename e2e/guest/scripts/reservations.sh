@@ -5,9 +5,10 @@ exec 9>&1 # for what must be seen from within `refused`
 pr() { for _ in $(seq 60); do sg_persist --no-inquiry "$@"; code=$?; [ $code = 2 ] || break; sleep 1; done; return $code; }
 check() { echo "+ $*"; "$@" || { echo "FAILED: $*"; exit 1; }; }
 refused() { echo "+ must conflict: $*"; "$@" >/run/refused 2>&1 && { echo "FAILED: it was allowed"; exit 1; }; cat /run/refused; true; }
-# Fails at a RESERVATION CONFLICT only ("Invalid exchange" is what Linux makes of it). Each of these hosts has one path: when the disk of its
-# node takes so long for a write that its copy leaves the in-sync set, I/O fails until the copy is in sync again, and multipath would take
-# the other path. It is tried again for a minute.
+# Fails at a RESERVATION CONFLICT only ("Invalid exchange" is what Linux makes of it). Each of these hosts has
+# one path: when the disk of its node takes so long for a write that its copy leaves the in-sync set, I/O
+# fails until the copy is in sync again, and multipath would take the other path. It is tried again for a
+# minute.
 io() {
   for _ in $(seq 60); do
     LC_ALL=C dd "$@" bs=4096 count=1 2>/run/io && return 0
@@ -20,7 +21,8 @@ writes() { io if=/dev/zero of="$1" seek=64 oflag=direct conv=notrunc; }
 reads() { io if="$1" of=/dev/null skip=64 iflag=direct; }
 keys() { pr --in --read-keys "$1" | grep -oiE '0x[0-9a-f]+$' | sort | tr '\n' ' '; }
 holder() { pr --in --read-reservation "$1" | grep -iE 'key=|scope' | tr '\n' ' '; }
-# A change by one host may be a unit attention for the other: it is taken here, so that it does not hide an answer.
+# A change by one host may be a unit attention for the other: it is taken here, so that it does not hide an
+# answer.
 settle() { for disk in $A $B; do for _ in 1 2; do sg_turs "$disk" >/dev/null 2>&1; done; done; }
 
 check writes $A; check writes $B

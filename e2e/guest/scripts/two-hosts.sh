@@ -1,5 +1,5 @@
-# two-hosts: two sessions of two initiator names (SCSI: two nexuses of two initiator ports), each with its own disk:
-# /run/host-a and /run/host-b.
+# two-hosts: two sessions of two initiator names (SCSI: two nexuses of two initiator ports), each with its own
+# disk: /run/host-a and /run/host-b.
 pidof iscsid >/dev/null || iscsid
 login() { # HOST PORTAL
   iscsiadm -m iface -I "$1" -o new >/dev/null || return 1

@@ -1,4 +1,5 @@
-# ublk-end: what is in use stays, what is to be read only is, and who is killed leaves a number that is used again.
+# ublk-end: what is in use stays, what is to be read only is, and who is killed leaves a number that is used
+# again.
 mount $DISK /mnt || die 'not mounted'
 echo kept >/mnt/kept && sync
 kill -TERM "$(pidof ursa)"

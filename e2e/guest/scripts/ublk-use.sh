@@ -1,4 +1,5 @@
-# ublk-use: a disk of $BYTES bytes in blocks of $BLOCK bytes, with ext4 on it at /mnt, which fio writes and verifies. 77: it cannot be had in this guest.
+# ublk-use: a disk of $BYTES bytes in blocks of $BLOCK bytes, with ext4 on it at /mnt, which fio writes and
+# verifies. 77: it cannot be had in this guest.
 mkdir -p /program /mnt
 for _ in $(seq 200); do
   [ -e /dev/vdb ] && break

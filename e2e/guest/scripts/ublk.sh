@@ -1,4 +1,5 @@
-# ublk: attaches $TARGET's unit $LUN through $PORTALS as /dev/ublkb0, by the program under test on the second disk. What the scripts ublk-* begin with.
+# ublk: attaches $TARGET's unit $LUN through $PORTALS as /dev/ublkb0, by the program under test on the second
+# disk. What the scripts ublk-* begin with.
 DISK=/dev/ublkb0
 URSA=/program/ursa
 URL=iscsi://${PORTALS// /,}/$TARGET/$LUN

@@ -1,5 +1,5 @@
-# watch: notes in /run/seen, in the background and until /run/watched is there, what the node of the first of $PORTALS tells of all nodes, and how
-# the kernel has that path: a line each time that it is something else.
+# watch: notes in /run/seen, in the background and until /run/watched is there, what the node of the first of
+# $PORTALS tells of all nodes, and how the kernel has that path: a line each time that it is something else.
 rm -f /run/seen /run/watched
 set -- $PORTALS
 disk_of "$1" || exit 1

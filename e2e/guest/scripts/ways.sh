@@ -8,7 +8,8 @@ disk_of() { # PORTAL: sets session and disk
   done
   return 1
 }
-# The groups' states in the order of the nodes, as this path tells them: 0 is optimized, 1 is not, 3 is unavailable, f is transitioning.
+# The groups' states in the order of the nodes, as this path tells them: 0 is optimized, 1 is not, 3 is
+# unavailable, f is transitioning.
 told_by() { sg_rtpg --decode /dev/$1 2>/dev/null | sed -n 's/.*access state : 0x0\([0-9a-f]\).*/\1/p' | tr -d '\n'; }
 # What the kernel has made of that, for the path itself.
 kernel_of() { cat /sys/block/$1/device/access_state; }

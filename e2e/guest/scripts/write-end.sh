@@ -1,4 +1,5 @@
-# write-end: ends the background fio, which must have seen no error, and reads what it has written last by each path.
+# write-end: ends the background fio, which must have seen no error, and reads what it has written last by
+# each path.
 touch /run/enough
 for _ in $(seq 600); do [ -e /run/over ] && break; sleep 0.2; done
 [ -e /run/failed ] && { cat /run/fio.out /run/fio.err; dmesg | tail -20; exit 1; }

@@ -1,5 +1,6 @@
-# write-on: has fio write /run/disk again and again in the background, and read what it has just written, until /run/enough is there.
-# Each pass has a seed of its own, which its blocks tell: what an earlier pass has written is an error.
+# write-on: has fio write /run/disk again and again in the background, and read what it has just written,
+# until /run/enough is there. Each pass has a seed of its own, which its blocks tell: what an earlier pass has
+# written is an error.
 cat >/run/passes <<'END'
 for pass in $(seq 1000); do
   [ -e /run/enough ] && break

@@ -9,7 +9,8 @@ use e2e::{Export, Node, pattern, program};
 
 use crate::cluster::{BLOCK, TARGET, cluster_of_three, ready, wait, wait_until_in_sync};
 
-/// Until a node has the address, one way or the other: nobody waits for a predecessor longer than some six seconds.
+/// Until a node has the address, one way or the other: nobody waits for a predecessor longer than some six
+/// seconds.
 const LIMIT: Duration = Duration::from_secs(20);
 const IP_LIMIT: Duration = Duration::from_secs(5);
 
@@ -83,7 +84,8 @@ fn a_floating_address_moves_with_the_end_of_its_node() {
     assert!(read == data, "it is what was written through the node that was killed");
     nodes[first].restart();
     wait_until_in_sync(&nodes[second], "db");
-    // The new life takes off what an earlier one may have left: here, on one machine, for a moment the other node's.
+    // The new life takes off what an earlier one may have left: here, on one machine, for a moment the other
+    // node's.
     wait(LIMIT, "the address is where it was", || holder(&nodes, asked, address) == Some(second + 1));
 
     // Stopped: it gives the address up by itself.

@@ -209,7 +209,8 @@ fn one_node_tells_what_goes_on_on_all() {
     wait(LIMIT, "figures of all nodes again", || measured() == [1, 2, 3].into());
 }
 
-/// What was done on a node, and what nodes have seen, is told by another one; also after the node has returned.
+/// What was done on a node, and what nodes have seen, is told by another one; also after the node has
+/// returned.
 #[test]
 fn one_node_tells_what_was_done_and_has_happened_on_all() {
     let mut nodes = cluster_of_three();

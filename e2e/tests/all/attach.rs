@@ -1,4 +1,5 @@
-//! `ursa attach`: a unit as a file, used as people do: with a loop device, a file system, and no SCSI in the kernel.
+//! `ursa attach`: a unit as a file, used as people do: with a loop device, a file system, and no SCSI in the
+//! kernel.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};

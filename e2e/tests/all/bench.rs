@@ -112,7 +112,8 @@ fn a_secret_opens_a_volume() {
     assert!(bench(&["run", &url]).output.contains("--chap-secret-file"));
 }
 
-/// In the middle of a run the target is gone: what was measured until then is there, and what was lost is told.
+/// In the middle of a run the target is gone: what was measured until then is there, and what was lost is
+/// told.
 #[test]
 fn a_target_that_dies_is_reported() {
     let mut node = Node::start();

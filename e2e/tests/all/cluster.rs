@@ -1,4 +1,5 @@
-//! Three nodes on one machine: a volume goes on when the node that hosts write through is killed, and is whole again afterwards.
+//! Three nodes on one machine: a volume goes on when the node that hosts write through is killed, and is
+//! whole again afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +54,8 @@ fn a_volume_goes_on_without_the_node_that_was_killed() {
     }
 }
 
-/// While a volume is written to, a copy of it moves, it grows, and the node that the copy is on now is taken out of use and back.
+/// While a volume is written to, a copy of it moves, it grows, and the node that the copy is on now is taken
+/// out of use and back.
 #[test]
 fn a_copy_moves_and_its_node_is_maintained_while_the_volume_is_written_to() {
     let nodes = cluster_of_three();
@@ -90,7 +92,8 @@ fn a_copy_moves_and_its_node_is_maintained_while_the_volume_is_written_to() {
     check(&mut ready(&export), &export, &promises, Instant::now());
 }
 
-/// Two of three nodes are lost for good: the last one goes on alone, and refuses one that comes back with what it had.
+/// Two of three nodes are lost for good: the last one goes on alone, and refuses one that comes back with
+/// what it had.
 #[test]
 fn the_last_survivor_is_made_a_cluster_of_its_own() {
     let mut nodes = cluster_of_three();
@@ -257,7 +260,8 @@ fn write_until_cut(export: &Export, stop: &AtomicBool) -> Promises {
     write_blocks(export, stop, false)
 }
 
-/// The same, through a node that stays: what is not answered is said again, as a host does that is told that something has changed.
+/// The same, through a node that stays: what is not answered is said again, as a host does that is told that
+/// something has changed.
 fn write_until_told(export: &Export, stop: &AtomicBool) -> Promises {
     write_blocks(export, stop, true)
 }

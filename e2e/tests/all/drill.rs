@@ -122,8 +122,8 @@ fn a_copy_whose_disk_was_lost_is_made_anew() {
     }
 }
 
-/// Hosts that reach all nodes, and harm of each kind between these: nothing that was written is read as it was before, and there is one history in the end. How
-/// long stalls are is asked where nothing else runs.
+/// Hosts that reach all nodes, and harm of each kind between these: nothing that was written is read as it
+/// was before, and there is one history in the end. How long stalls are is asked where nothing else runs.
 #[test]
 fn whatever_nodes_do_not_hear_of_each_other_hosts_see_one_volume() {
     for arguments in [

@@ -67,8 +67,9 @@ impl Etcd {
         wait(LIMIT, "etcd", || TcpStream::connect(self.client).is_ok());
     }
 
-    /// Has it carry out no change any more, or again. It answers questions all the time, as an etcd does whose members differ (its alarm CORRUPT). Its
-    /// alarm NOSPACE is none for changes like ours: version 3.4 does not count what is in a transaction within one.
+    /// Has it carry out no change any more, or again. It answers questions all the time, as an etcd does
+    /// whose members differ (its alarm CORRUPT). Its alarm NOSPACE is none for changes like ours: version 3.4
+    /// does not count what is in a transaction within one.
     pub fn refuse_changes(&self, refuse: bool) {
         let action = if refuse { "ACTIVATE" } else { "DEACTIVATE" };
         let body = format!(r#"{{"action":"{action}","alarm":"CORRUPT"}}"#);

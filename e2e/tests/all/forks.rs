@@ -1,4 +1,5 @@
-//! Two nodes without a witness, of which the second goes on alone when the one that decides is killed, as was agreed to.
+//! Two nodes without a witness, of which the second goes on alone when the one that decides is killed, as was
+//! agreed to.
 
 use std::time::{Duration, Instant};
 
@@ -174,7 +175,8 @@ fn what_both_have_written_alone_is_kept_until_somebody_decides() {
     }
 }
 
-/// The first node is lost for good while the volume is split: the second keeps what it has, without anybody to ask.
+/// The first node is lost for good while the volume is split: the second keeps what it has, without anybody
+/// to ask.
 #[test]
 fn what_the_survivor_of_a_split_has_can_be_kept() {
     let mut nodes = split();

@@ -1,5 +1,7 @@
-//! A disk that fails reads and writes under one of two nodes, by device mapper's targets `error`, `flakey` and `snapshot`, with the Linux kernel's initiator and
-//! dm-multipath as hosts. Both nodes run in the guest, whose kernel the disk needs; its clock counts instructions, so that they keep to their times on a busy machine.
+//! A disk that fails reads and writes under one of two nodes, by device mapper's targets `error`, `flakey`
+//! and `snapshot`, with the Linux kernel's initiator and dm-multipath as hosts. Both nodes run in the guest,
+//! whose kernel the disk needs; its clock counts instructions, so that they keep to their times on a busy
+//! machine.
 
 use e2e::Guest;
 use serde_json::Value;
@@ -46,8 +48,9 @@ impl Nodes {
         self.0.run_alone(&variables(more), script).expect_ok()
     }
 
-    /// Waits until the first node's copy is in this state, `ursa status` says this, and these events were told so many times since the start. Hosts have seen no error
-    /// until then: a path that is NOT READY is none, since multipath takes the other one.
+    /// Waits until the first node's copy is in this state, `ursa status` says this, and these events were
+    /// told so many times since the start. Hosts have seen no error until then: a path that is NOT READY is
+    /// none, since multipath takes the other one.
     #[track_caller]
     fn look(&self, state: &str, health: &str, events: &[(&str, usize)]) -> Seen {
         let errors = "Sense Key : Not Ready|I/O error, dev sd";
@@ -77,7 +80,8 @@ impl Nodes {
         self.run(what, script!("nodes-read"));
     }
 
-    /// The disk is well again, for the nth time. All that is wanted is read by each path then, and people have nothing to do.
+    /// The disk is well again, for the nth time. All that is wanted is read by each path then, and people
+    /// have nothing to do.
     #[track_caller]
     fn recover(&self, nth: usize) {
         self.run("", script!("nodes-well"));
@@ -100,7 +104,8 @@ impl Seen {
 #[ignore = "takes ten minutes"]
 fn hosts_see_no_error_of_a_disk_that_fails_reads_or_writes() {
     let Some(nodes) = Nodes::start() else { return };
-    // Blocks that can neither be read nor written. The read that meets one is answered by the first node itself.
+    // Blocks that can neither be read nor written. The read that meets one is answered by the first node
+    // itself.
     nodes.run("", "table 2000 2001 2003 3000 | becomes");
     nodes.read("FROM=2000 COUNT=16 BY=$FIRST");
     let seen = nodes.look("out_of_sync", "degraded", &[("copy_out_of_sync", 1)]);
@@ -117,7 +122,8 @@ fn hosts_see_no_error_of_a_disk_that_fails_reads_or_writes() {
     nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
     nodes.recover(2);
 
-    // A disk that writes nothing. Its node answers the write that finds out NOT READY, and multipath sends it to the other node: only the path has an error.
+    // A disk that writes nothing. Its node answers the write that finds out NOT READY, and multipath sends it
+    // to the other node: only the path has an error.
     nodes.run("", "echo \"0 $SECTORS flakey $(cat /run/loop1) 0 0 3600 1 error_writes\" | becomes");
     nodes.run("FROM=0 COUNT=256", script!("nodes-write"));
     let seen = nodes.look("out_of_sync", "degraded", &[("copy_out_of_sync", 3), ("disk_failed", 1)]);

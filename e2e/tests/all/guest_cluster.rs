@@ -1,4 +1,5 @@
-//! The Linux kernel's initiator, dm-multipath and reservations, in a guest, as a host of a volume that two or three nodes have.
+//! The Linux kernel's initiator, dm-multipath and reservations, in a guest, as a host of a volume that two or
+//! three nodes have.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ const TARGET: &str = "iqn.2026-11.io.ursa:shared";
 /// Until nodes have found out and decided something by themselves.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A doubt is *transitioning* for a second and a half. An emulated host that got no time in it is given another one.
+/// A doubt is *transitioning* for a second and a half. An emulated host that got no time in it is given
+/// another one.
 const DOUBTS_MAX: usize = 6;
 
 /// Makes the volume `db` with copies on these nodes: what leads to it by one portal of each of the first two.
@@ -78,7 +80,8 @@ fn multipath_goes_on_without_a_node_and_takes_it_back() {
     verify(&nodes[0]);
 }
 
-/// A third copy misses writes and is given none of them for now: so long has it a source, which is not the optimized way to the volume.
+/// A third copy misses writes and is given none of them for now: so long has it a source, which is not the
+/// optimized way to the volume.
 #[test]
 fn multipath_spares_the_node_that_brings_another_one_up_to_date() {
     let nodes = cluster_of_three();
@@ -109,7 +112,8 @@ fn multipath_spares_the_node_that_brings_another_one_up_to_date() {
     verify(&nodes[0]);
 }
 
-/// With an etcd that answers and changes nothing, a node whose other one has fallen silent can neither have it taken out nor learn that it was taken out itself.
+/// With an etcd that answers and changes nothing, a node whose other one has fallen silent can neither have
+/// it taken out nor learn that it was taken out itself.
 #[test]
 fn the_kernel_sees_a_node_that_does_not_know_whether_it_may_go_on() {
     let Some(etcd) = Etcd::start() else { return };
@@ -133,8 +137,9 @@ fn the_kernel_sees_a_node_that_does_not_know_whether_it_may_go_on() {
     verify(&nodes[0]);
 }
 
-/// What the guest saw until the first node was unavailable, while the second one stood still: a line each time that what the first one told of both, or how
-/// the kernel had the way to it, was something else. At the end both are in sync.
+/// What the guest saw until the first node was unavailable, while the second one stood still: a line each
+/// time that what the first one told of both, or how the kernel had the way to it, was something else. At the
+/// end both are in sync.
 fn seen_in_doubt(etcd: &Etcd, nodes: &mut [Node; 2], guest: &Guest, export: &Export) -> String {
     look(guest, export, "", script!("watch"));
     etcd.refuse_changes(true);

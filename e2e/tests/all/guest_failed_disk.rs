@@ -1,4 +1,5 @@
-//! A disk that begins to fail writes, with the Linux kernel's initiator and dm-multipath as `ursa host-setup linux` sets them up.
+//! A disk that begins to fail writes, with the Linux kernel's initiator and dm-multipath as
+//! `ursa host-setup linux` sets them up.
 
 use std::time::Duration;
 
@@ -13,11 +14,12 @@ const MIB: u64 = 1 << 20;
 /// Where the disk, a file, begins to fail. A volume of 128 MiB begins before it and ends behind it.
 const BAD_FROM: u64 = 64 * MIB;
 
-/// Where in the volume is written what the disk fails, in MiB. However the volume is striped, a part of the 8 MiB from there is in the second half of its space.
+/// Where in the volume is written what the disk fails, in MiB. However the volume is striped, a part of the
+/// 8 MiB from there is in the second half of its space.
 const AT: &str = "AT=112";
 
-/// Until the kernel gives the I/O of a multipath device without a way up, in seconds: `no_path_retry` is 24 times 5, and as much again is for emulation, which
-/// stretches time.
+/// Until the kernel gives the I/O of a multipath device without a way up, in seconds: `no_path_retry` is 24
+/// times 5, and as much again is for emulation, which stretches time.
 const GIVEN_UP: &str = "LIMIT=240";
 
 /// The pool that every node has from its start.
@@ -46,7 +48,8 @@ fn stall(node: &Node, guest: &Guest, export: &Export) {
     assert_eq!(pool_state(node), "disk_failed", "it stays so though it could be written elsewhere");
 }
 
-/// If TEST UNIT READY were answered GOOD, multipathd would take its paths back at each look, and the kernel would try again for ever.
+/// If TEST UNIT READY were answered GOOD, multipathd would take its paths back at each look, and the kernel
+/// would try again for ever.
 #[test]
 fn io_to_the_only_copy_on_a_failed_disk_waits_for_a_while_and_ends_in_an_error() {
     let mut node = Node::start();

@@ -1,4 +1,5 @@
-//! One session is nobody else's: several host groups on one target, and initiators that say each other's names.
+//! One session is nobody else's: several host groups on one target, and initiators that say each other's
+//! names.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -15,8 +16,8 @@ const OWN: (&str, &str) = ("own", "the secret of own");
 const OTHER: (&str, &str) = ("other", "the secret of other");
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A node with a volume for who knows the secret of "own" and comes from 127.0.0.1, and on the same target one for who knows the secret of "other", and one for
-/// everybody if `open`.
+/// A node with a volume for who knows the secret of "own" and comes from 127.0.0.1, and on the same target
+/// one for who knows the secret of "other", and one for everybody if `open`.
 fn node(open: bool) -> (Node, Export) {
     let mut node = Node::start();
     let export = node.create(&VolumeSpec::new("own", 16 * MIB).chap(OWN.0, OWN.1));

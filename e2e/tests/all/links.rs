@@ -8,7 +8,8 @@ use e2e::{Node, ports};
 
 use crate::cluster::wait;
 
-/// Links move when it is said what an address is for; one that could not then tries again after half a minute.
+/// Links move when it is said what an address is for; one that could not then tries again after half a
+/// minute.
 const LIMIT: Duration = Duration::from_secs(60);
 const ESTABLISHED: &str = "01";
 
@@ -28,7 +29,8 @@ fn connections(to: SocketAddr) -> usize {
 #[test]
 fn data_and_heartbeats_go_by_networks_of_their_own() {
     let nodes = [Node::start(), Node::start()];
-    // It is the node with the lower number that is called. Until told otherwise links are spread over its addresses, the control link at the first one.
+    // It is the node with the lower number that is called. Until told otherwise links are spread over its
+    // addresses, the control link at the first one.
     let [beats, data] = [ports::free(), ports::free()];
     nodes[0].ursa(&["node", "init", "--listen", &format!("{beats},{data}")]).expect_ok();
     let token =

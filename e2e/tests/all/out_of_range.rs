@@ -1,5 +1,5 @@
-//! Commands for blocks that the volume does not have, and for more of them than page B0h allows: each is refused with its reason, changes nothing,
-//! and the session goes on.
+//! Commands for blocks that the volume does not have, and for more of them than page B0h allows: each is
+//! refused with its reason, changes nothing, and the session goes on.
 
 use e2e::raw::{Raw, Sense, cdb16};
 use e2e::{Node, VolumeSpec, pattern};

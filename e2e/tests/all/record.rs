@@ -1,4 +1,5 @@
-//! What keeps a node from its cluster: a full disk under its copy of the record, an address that is not there, a damaged file. Volumes that it alone has are served.
+//! What keeps a node from its cluster: a full disk under its copy of the record, an address that is not
+//! there, a damaged file. Volumes that it alone has are served.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -136,7 +137,8 @@ fn a_node_starts_without_one_of_its_addresses_and_uses_it_when_it_is_there() {
     wait(LIMIT, "nothing is said any more", || !problems(&node).contains("cannot listen"));
 }
 
-/// Does harm to what a node has of its cluster while it is down, and undoes that while it runs: volumes that it alone has are served all the time.
+/// Does harm to what a node has of its cluster while it is down, and undoes that while it runs: volumes that
+/// it alone has are served all the time.
 fn single_copies_outlive(harm: impl FnOnce(&Path), undo: impl FnOnce(&Path), said: &str) {
     let (mut node, export) = node_with_volume(&ports::free().to_string());
     node.ursa(&["volume", "create", "shared", "--size", "64M", "--copies", "1", "--target", TARGET])
@@ -237,7 +239,8 @@ fn join(first: &Node, node: &Node) {
     node.ursa(&["node", "join", token, "--listen", &ports::free().to_string()]).expect_ok();
 }
 
-/// Two of three nodes are removed while they are away; one of them comes back, leaves, and joins again, with a volume that it alone has all the time.
+/// Two of three nodes are removed while they are away; one of them comes back, leaves, and joins again, with
+/// a volume that it alone has all the time.
 #[test]
 fn a_node_that_was_removed_comes_back_with_its_volumes() {
     let mut nodes = [Node::start(), Node::start(), Node::start()];

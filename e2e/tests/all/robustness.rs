@@ -12,7 +12,8 @@ use e2e::{Export, Server, VolumeSpec, pattern};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const MIB: u64 = 1 << 20;
-/// What a good client waits for one command at most while bad ones do their worst, on a slow and busy machine.
+/// What a good client waits for one command at most while bad ones do their worst, on a slow and busy
+/// machine.
 const STALL_MAX: Duration = Duration::from_secs(15);
 
 /// A client that writes and reads back without pause while others misbehave.
@@ -60,7 +61,8 @@ impl GoodClient {
     }
 }
 
-/// A server with a volume, and the right to disturb the machine: these tests take turns, for they measure stalls.
+/// A server with a volume, and the right to disturb the machine: these tests take turns, for they measure
+/// stalls.
 fn start() -> (MutexGuard<'static, ()>, Server, Export) {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +78,8 @@ fn garbage_is_answered_or_cut_off() {
     let before = server.resident_bytes();
     for seed in 0..200_u64 {
         let mut raw = Raw::connect(export.portals[0], 1).expect("a connection is accepted");
-        // By turns: any bytes; a login request with any flags and keys; any opcode with the longest data segment.
+        // By turns: any bytes; a login request with any flags and keys; any opcode with the longest data
+        // segment.
         let len = (seed as usize * 97) % 6000;
         let mut bytes = pattern::noise(seed, 48 + len);
         match seed % 4 {
@@ -213,7 +216,8 @@ fn a_client_that_never_reads_holds_bounded_memory() {
     }
 }
 
-/// Writes whose data never comes to its end: as many as the window takes, and immediate ones, which it does not limit.
+/// Writes whose data never comes to its end: as many as the window takes, and immediate ones, which it does
+/// not limit.
 #[test]
 fn a_client_that_stalls_in_its_writes_holds_bounded_memory() {
     const WRITE: u32 = 65536; // FirstBurstLength
@@ -284,7 +288,8 @@ fn a_slow_reader_gets_all_of_it_and_slows_nobody() {
     good.assert_unharmed();
 }
 
-/// RFC 7143 4.2.3.3: a function on many tasks is answered after the data that R2Ts have asked for. Some initiators send none.
+/// RFC 7143 4.2.3.3: a function on many tasks is answered after the data that R2Ts have asked for. Some
+/// initiators send none.
 #[test]
 fn an_abort_waits_for_data_that_was_asked_for_but_not_for_ever() {
     const ABORT_TASK_SET: u8 = 2;
@@ -365,7 +370,8 @@ fn data_with_a_wrong_digest_is_not_written() {
     let mut bytes = raw.encode(&header, &pattern::stamped(6, 1, lba, 4096));
     bytes[100] ^= 0x01;
     raw.send_bytes(&bytes).expect("it is taken");
-    // RFC 7143 7.8: a reject or an error status, or the end of the session; but no success, and no data written.
+    // RFC 7143 7.8: a reject or an error status, or the end of the session; but no success, and no data
+    // written.
     raw.set_patience(Duration::from_secs(10));
     if let Ok(pdu) = raw.receive() {
         assert!(pdu.opcode() != 0x21 || pdu.status() != 0, "it was answered GOOD: {pdu:?}");
@@ -375,7 +381,8 @@ fn data_with_a_wrong_digest_is_not_written() {
     good.assert_unharmed();
 }
 
-/// What ARCHITECTURE.md, *Memory*, lets a node take for sessions of one connection, of which `writers` send data unasked.
+/// What ARCHITECTURE.md, *Memory*, lets a node take for sessions of one connection, of which `writers` send
+/// data unasked.
 fn memory_bound(readers: u64, writers: u64) -> u64 {
     const OF_A_CORE: u64 = 48 * MIB;
     const OF_A_CONNECTION: u64 = 8 * MIB;

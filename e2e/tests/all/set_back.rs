@@ -1,4 +1,5 @@
-//! Disks and machines that return as they were on an earlier day: the second of three nodes, which has one of two copies.
+//! Disks and machines that return as they were on an earlier day: the second of three nodes, which has one of
+//! two copies.
 
 use std::fs;
 use std::io;
@@ -118,7 +119,8 @@ fn has_finding(node: &Node, code: &str) -> bool {
     node.ursa(&["status", "-o", "json"]).stdout.contains(&format!("\"code\": \"{code}\""))
 }
 
-/// Three nodes; the volume is on the first two. What the second one had is put back after it was written to once more.
+/// Three nodes; the volume is on the first two. What the second one had is put back after it was written to
+/// once more.
 fn set_back(what: What) -> [Node; 3] {
     let mut nodes = cluster_of_three();
     nodes[0]

@@ -46,6 +46,9 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("initiator/examples/load.rs", "reads the CPU clock of its own thread, which std cannot"),
 ];
 
+/// Where comments wrap: a screen of two panes has no more.
+const COMMENT_COLUMNS: usize = 110;
+
 /// What reaches the system past `rt`, and so could not be simulated.
 const SYSTEM: &[&str] = &[
     "Instant::now",
@@ -126,6 +129,24 @@ fn unsafe_stays_in_few_places() {
 }
 
 #[test]
+fn comments_wrap_at_110_columns() {
+    let mut long = Vec::new();
+    for (path, source) in sources() {
+        long.extend(long_comments(&source).map(|number| format!("{}:{number}", path.display())));
+    }
+    assert!(long.is_empty(), "comments beyond column {COMMENT_COLUMNS}: {long:#?}");
+}
+
+#[test]
+fn long_comments_are_found_but_in_tables_and_code() {
+    let (prose, word) = ("a word ".repeat(20), "w".repeat(120));
+    let found = |source: &str| long_comments(source).collect::<Vec<_>>();
+    assert_eq!(found(&format!("fn it() {{}}\n    /// {prose}\n")), [2]);
+    assert_eq!(found(&format!("//! {prose}\n// {word}\n// | {prose}|\n")), [1]);
+    assert_eq!(found(&format!("/// ```text\n/// {prose}\n/// ```\n/// {prose}\n")), [4]);
+}
+
+#[test]
 fn nothing_above_rt_touches_the_system() {
     for (path, source) in sources() {
         let simulated =
@@ -154,7 +175,8 @@ fn what_touches_the_system_is_found_wherever_it_is() {
     assert!(touches_the_system(in_a_test_function).is_some());
 }
 
-/// The first line outside of modules of tests that reaches the system past `rt`, with its number and what it names.
+/// The first line outside of modules of tests that reaches the system past `rt`, with its number and what it
+/// names.
 fn touches_the_system(source: &str) -> Option<(usize, &'static str, &str)> {
     let in_tests = lines_of_test_modules(source);
     code_lines(source).filter(|(number, _)| !in_tests.contains(number)).find_map(|(number, line)| {
@@ -162,8 +184,8 @@ fn touches_the_system(source: &str) -> Option<(usize, &'static str, &str)> {
     })
 }
 
-/// The numbers of the lines in `#[cfg(test)] mod name { … }`. As rustfmt writes them: the first line that is nothing but a
-/// brace, as far in as the attribute, is the end.
+/// The numbers of the lines in `#[cfg(test)] mod name { … }`. As rustfmt writes them: the first line that is
+/// nothing but a brace, as far in as the attribute, is the end.
 pub fn lines_of_test_modules(source: &str) -> BTreeSet<usize> {
     let lines: Vec<&str> = source.lines().collect();
     let mut inside = BTreeSet::new();
@@ -200,10 +222,22 @@ pub fn is_test(path: &Path) -> bool {
     path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests")
 }
 
+/// The numbers of lines with nothing but a comment that is too long, unless it could not be wrapped: a table,
+/// code, or a single word such as an address.
+fn long_comments(source: &str) -> impl Iterator<Item = usize> {
+    let mut in_code = false;
+    source.lines().enumerate().filter_map(move |(index, line)| {
+        let text = line.trim_start().strip_prefix("//")?.trim_start_matches(['/', '!']).trim();
+        in_code ^= text.starts_with("```");
+        let wraps = !in_code && !text.starts_with('|') && text.contains(' ');
+        (wraps && line.chars().count() > COMMENT_COLUMNS).then_some(index + 1)
+    })
+}
+
 fn walk(dir: &Path, files: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(dir).expect("the sources can be read") {
         let path = entry.expect("the sources can be read").path();
-        if path.is_dir() && !path.ends_with("target") && !path.ends_with("cache") {
+        if path.is_dir() && !path.ends_with("cache") {
             walk(&path, files);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let source = fs::read_to_string(&path).expect("the sources can be read");

@@ -43,7 +43,8 @@ fn a_node_of_a_cluster_has_a_watcher_that_needs_next_to_nothing() {
     let is_small = || own_bytes(found) < OWN_MAX;
     wait(WATCHER_LIMIT, "a watcher that takes next to nothing", is_small);
     println!("the watcher takes {} KiB", own_bytes(found) / 1024);
-    // Its own pipe, what it may say, and the process that it watches: nothing that would keep a port, a lock or a disk.
+    // Its own pipe, what it may say, and the process that it watches: nothing that would keep a port, a lock
+    // or a disk.
     let open = fs::read_dir(format!("/proc/{found}/fd")).expect("it runs").flatten();
     for descriptor in open {
         let target = fs::read_link(descriptor.path()).unwrap_or_default();
@@ -62,8 +63,8 @@ fn a_node_of_a_cluster_has_a_watcher_that_needs_next_to_nothing() {
     wait(WATCHER_LIMIT, "another watcher", || watchers(one).iter().any(|pid| *pid != other));
     assert_eq!(watchers(nodes[0].pid()), [found], "it does not mind SIGTERM");
 
-    // Killed, and started again at once: its ports and its directory are free. Its watcher knows of both others
-    // by then.
+    // Killed, and started again at once: its ports and its directory are free. Its watcher knows of both
+    // others by then.
     thread::sleep(HANDED_WITHIN);
     let dead = nodes[0].pid();
     nodes[0].kill();

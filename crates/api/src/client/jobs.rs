@@ -45,7 +45,8 @@ impl Client {
 
 /// What is under way, and what has ended.
 impl Client {
-    /// Jobs of the cluster and of the node that is asked: those under way, or those that have `ended`, newest first.
+    /// Jobs of the cluster and of the node that is asked: those under way, or those that have `ended`, newest
+    /// first.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -53,7 +54,8 @@ impl Client {
         self.list(&format!("/v1/jobs?ended={ended}"))
     }
 
-    /// As [`Client::jobs`], with those of another node instead of the one that is asked, by its number, or of `all`.
+    /// As [`Client::jobs`], with those of another node instead of the one that is asked, by its number, or of
+    /// `all`.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).

@@ -69,8 +69,9 @@ impl fmt::Debug for Client {
 type Result<T> = std::result::Result<T, ClientError>;
 
 impl Client {
-    /// A client of the node at `url`, such as `http://127.0.0.1:3280`. Nothing is sent yet. It proves itself with what a node of this user's leaves on its
-    /// machine ([`LocalCredential`]). `localhost` is 127.0.0.1 and nothing else: somebody else may listen at the same port of another of its addresses.
+    /// A client of the node at `url`, such as `http://127.0.0.1:3280`. Nothing is sent yet. It proves itself
+    /// with what a node of this user's leaves on its machine ([`LocalCredential`]). `localhost` is 127.0.0.1
+    /// and nothing else: somebody else may listen at the same port of another of its addresses.
     pub fn new(url: &str) -> Client {
         Client { agent: config().into(), url: without_name(url.trim_end_matches('/')), token: None }
     }
@@ -118,7 +119,8 @@ impl Client {
         self.list("/v1/findings")
     }
 
-    /// What another node of the cluster, by its number, or `all` have done in the last second. A node that has not been asked just before has nothing to tell yet.
+    /// What another node of the cluster, by its number, or `all` have done in the last second. A node that
+    /// has not been asked just before has nothing to tell yet.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -1,7 +1,7 @@
 //! Names and numbers in a URL.
 
-/// A name as one segment of a path or as a value of a query (RFC 3986 2.1: percent-encoded but for letters, digits
-/// and `-._~`; a colon is allowed in both places, and every iSCSI name has one).
+/// A name as one segment of a path or as a value of a query (RFC 3986 2.1: percent-encoded but for letters,
+/// digits and `-._~`; a colon is allowed in both places, and every iSCSI name has one).
 pub(super) fn segment(name: &str) -> String {
     let mut encoded = String::with_capacity(name.len());
     for byte in name.bytes() {

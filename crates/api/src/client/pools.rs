@@ -38,7 +38,8 @@ impl Client {
         self.get(&of_node(format!("/v1/pools/{}", segment(name)), node))
     }
 
-    /// When the pools of a node are full if they are filled as in the last days: of the node of this number, or of `all`; `None`: of the one that is asked.
+    /// When the pools of a node are full if they are filled as in the last days: of the node of this number,
+    /// or of `all`; `None`: of the one that is asked.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).

@@ -173,7 +173,8 @@ impl Client {
         self.get(&format!("/v1/sessions?node={}", segment(node)))
     }
 
-    /// Ends a session with the node of this number, or with the one that is asked. Its initiator may log in again.
+    /// Ends a session with the node of this number, or with the one that is asked. Its initiator may log in
+    /// again.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).

@@ -1,7 +1,9 @@
 //! TLS to a node, whose certificate is known by its fingerprint or by who has signed it.
 //!
-//! A node's own certificate is signed by nobody, and says nothing that whoever listens in its place could not say, too. So it is not looked at but for its fingerprint, which the node prints at
-//! its start: what is behind a fingerprint nobody else can show and use. Nothing is sent to who shows another one, no token above all.
+//! A node's own certificate is signed by nobody, and says nothing that whoever listens in its place could not
+//! say, too. So it is not looked at but for its fingerprint, which the node prints at its start: what is
+//! behind a fingerprint nobody else can show and use. Nothing is sent to who shows another one, no token
+//! above all.
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +17,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, PeerIncompatible, RootCertStore, SignatureScheme};
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of a node's certificate, as the node prints it at its start: pairs of hexadecimal digits, with or without colons between them.
+/// SHA-256 of a node's certificate, as the node prints it at its start: pairs of hexadecimal digits, with or
+/// without colons between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
@@ -97,7 +100,8 @@ impl Trust {
     }
 }
 
-/// Takes one certificate and no other. That the other end has its key is proved by the handshake's signature, as always.
+/// Takes one certificate and no other. That the other end has its key is proved by the handshake's signature,
+/// as always.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: Fingerprint,

@@ -31,8 +31,8 @@ impl Client {
         self.get(&format!("/v1/volumes/{}", segment(name)))
     }
 
-    /// What has gone through a node to a volume, with a histogram of latencies; `None`: the node that is asked, or one
-    /// that has a copy.
+    /// What has gone through a node to a volume, with a histogram of latencies; `None`: the node that is
+    /// asked, or one that has a copy.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -65,8 +65,8 @@ impl Client {
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
-    /// Compares the copies of a volume, and waits for the end; tells how far it is meanwhile, every half second. `node` does it; `None`: the one that is asked, or
-    /// one that has a copy.
+    /// Compares the copies of a volume, and waits for the end; tells how far it is meanwhile, every half
+    /// second. `node` does it; `None`: the one that is asked, or one that has a copy.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).

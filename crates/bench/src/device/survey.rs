@@ -1,8 +1,8 @@
 //! Whether there is data on a device that a run would destroy.
 //!
-//! Partition tables, file systems, volume managers and databases mark both ends of what they own, and a device that was used
-//! has something in most places: so both ends are read whole, and samples between them. What reads as zeros in all of
-//! these may be taken for empty.
+//! Partition tables, file systems, volume managers and databases mark both ends of what they own, and a
+//! device that was used has something in most places: so both ends are read whole, and samples between them.
+//! What reads as zeros in all of these may be taken for empty.
 
 use super::{Device, Failure};
 

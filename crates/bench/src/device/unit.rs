@@ -1,7 +1,7 @@
 //! A logical unit: over one session, or over all paths to it.
 //!
-//! With one portal the loss of the session is the loss of the target, and told at once. With several a lost path is a stall:
-//! what was under way there is sent again elsewhere.
+//! With one portal the loss of the session is the loss of the target, and told at once. With several a lost
+//! path is a stall: what was under way there is sent again elsewhere.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -127,8 +127,8 @@ impl Unit {
     }
 }
 
-/// All portals are used in turn, so that the figures are of all of them. A path that is lost may be waited for as long as a
-/// command may take.
+/// All portals are used in turn, so that the figures are of all of them. A path that is lost may be waited
+/// for as long as a command may take.
 async fn open_paths(address: &UnitAddress) -> Result<Multipath, NoWay> {
     let search = Search {
         portals: address.portals.clone(),

@@ -21,8 +21,8 @@ impl Driver {
         Driver::prepare(setup, &[profile.workload()], watch)
     }
 
-    /// Has a mail server on one to three targets: see [`Role`](crate::Role). The run's figures are of all its requests, from
-    /// when on the server was steady.
+    /// Has a mail server on one to three targets: see [`Role`](crate::Role). The run's figures are of all its
+    /// requests, from when on the server was steady.
     ///
     /// # Errors
     /// As for [`Driver::run`].

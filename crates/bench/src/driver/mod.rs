@@ -1,8 +1,9 @@
 //! Carrying out patterns on this machine, and watching from outside.
 //!
-//! A [`Driver`] looks at its targets once, fills them if that is wished, and then makes runs on them, each on cores of its
-//! own. While the cores work, the thread that asked for the run takes the times of processes and processors at the two ends
-//! of the measurement and in between; it never reaches into the cores but to stop them.
+//! A [`Driver`] looks at its targets once, fills them if that is wished, and then makes runs on them, each on
+//! cores of its own. While the cores work, the thread that asked for the run takes the times of processes and
+//! processors at the two ends of the measurement and in between; it never reaches into the cores but to stop
+//! them.
 
 mod cores;
 mod mail;
@@ -83,8 +84,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Looks at the targets. The workloads are those that will be run: all must fit, and their writes must be welcome. A fill
-    /// is of the part that the first of them uses.
+    /// Looks at the targets. The workloads are those that will be run: all must fit, and their writes must be
+    /// welcome. A fill is of the part that the first of them uses.
     ///
     /// # Errors
     /// See [`Error`]; nothing was written then, but what a fill had written before it failed.
@@ -141,7 +142,8 @@ impl Driver {
         self.carry_out(workload, layout, watch)
     }
 
-    /// Makes one run on the first targets only, so many. Their threads share as many cores as there are processors.
+    /// Makes one run on the first targets only, so many. Their threads share as many cores as there are
+    /// processors.
     ///
     /// # Errors
     /// As for [`Driver::run`].

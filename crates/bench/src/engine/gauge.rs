@@ -51,7 +51,8 @@ pub(crate) struct Count {
 impl Counter {
     pub(crate) fn add(&self, read: bool, bytes: u64) {
         let at = usize::from(!read);
-        // One writer: a load and a store are enough, and cheaper than an addition that other threads may join in.
+        // One writer: a load and a store are enough, and cheaper than an addition that other threads may join
+        // in.
         let add = |field: &AtomicU64, more| {
             field.store(field.load(Ordering::Relaxed) + more, Ordering::Relaxed);
         };

@@ -1,7 +1,8 @@
 //! One source of requests: a thread of DISKSPD, with its own sequence and its requests under way.
 //!
-//! Guarantees: it ends. A request without an answer ends the lane after the run's timeout, whatever the target does; a
-//! failure ends all lanes. What is noted is what was answered, and what was under way when the lane ended is counted.
+//! Guarantees: it ends. A request without an answer ends the lane after the run's timeout, whatever the
+//! target does; a failure ends all lanes. What is noted is what was answered, and what was under way when the
+//! lane ended is counted.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -196,7 +197,8 @@ impl Lane {
         Some(Request { read, offset, claim, began })
     }
 
-    /// Waits until the next request is due. When all that are due come too late, they are noted and that is all.
+    /// Waits until the next request is due. When all that are due come too late, they are noted and that is
+    /// all.
     async fn wait_for_turn(&self, arrivals: &RefCell<Arrivals>) -> Option<Instant> {
         let next = || Some(arrivals.borrow_mut().next()).filter(|due| *due < self.window.until);
         let mut due = next()?;
@@ -215,8 +217,8 @@ impl Lane {
         Some(due)
     }
 
-    /// Where the request goes. A block that another request is in the way of is passed over: what a read of it gives is not
-    /// known.
+    /// Where the request goes. A block that another request is in the way of is passed over: what a read of
+    /// it gives is not known.
     fn choose(&self, read: bool) -> (u64, Option<Claim>) {
         let mut sequence = self.sequence.borrow_mut();
         loop {

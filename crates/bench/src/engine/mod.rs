@@ -1,8 +1,8 @@
 //! Carrying out a plan on the cores of a runtime, real or simulated.
 //!
-//! Core 0 opens every target once ([`prepare()`]), then [`conduct`]s runs: it starts a lane for each thread of the pattern on
-//! that lane's core, waits until all have their sessions, gives them one start, and collects what they noted. A mail server
-//! ([`conduct_mail`]) has tasks instead of lanes, and needs one core.
+//! Core 0 opens every target once ([`prepare()`]), then [`conduct`]s runs: it starts a lane for each thread
+//! of the pattern on that lane's core, waits until all have their sessions, gives them one start, and
+//! collects what they noted. A mail server ([`conduct_mail`]) has tasks instead of lanes, and needs one core.
 
 mod gauge;
 mod lane;

@@ -35,7 +35,8 @@ pub(crate) struct Found {
     pub(crate) empty: Option<bool>,
 }
 
-/// Looks at all targets of a plan, and fills them if that is wished. Nothing is written before all were looked at.
+/// Looks at all targets of a plan, and fills them if that is wished. Nothing is written before all were
+/// looked at.
 ///
 /// # Errors
 /// [`RunError::HasData`] if a target holds data that would be destroyed, and whatever goes wrong.
@@ -103,7 +104,8 @@ pub(crate) fn regions(plan: &Plan, found: &[Found]) -> Result<Vec<Region>, RunEr
 pub(crate) async fn open(place: &Place, create: Option<u64>, read_only: bool) -> Result<Device, OpenFailure> {
     match place {
         Place::Disk(path) => {
-            // Space that is reserved but was never written would be read without a disk's work: it is filled, too.
+            // Space that is reserved but was never written would be read without a disk's work: it is filled,
+            // too.
             let options = OpenOptions { create, reserve: create.is_some(), read_only };
             Ok(Device::open_disk(path, options).await?)
         }

@@ -130,7 +130,8 @@ fn a_stall_shows_in_all_requests_that_it_delays() {
     let open = Rig::new().run_with(plan(open), stall).recorder;
     let latency = &open.directions[0].latency;
     assert_eq!(latency.count(), 5000);
-    // Those that were due in this second waited for half of it on average, and then their queue had to be worked off.
+    // Those that were due in this second waited for half of it on average, and then their queue had to be
+    // worked off.
     let delayed = latency.count_above(Duration::from_millis(100));
     assert!((900..1200).contains(&delayed), "{delayed}");
     assert!(latency.percentile_us(90.0) > 300_000.0);
@@ -138,7 +139,8 @@ fn a_stall_shows_in_all_requests_that_it_delays() {
 
 #[test]
 fn a_rate_that_cannot_be_kept_is_told() {
-    // Two requests at a time, of 10 ms each: 200 a second, and 1,000 are due for 100 s. A timeout of 30 s is waited for.
+    // Two requests at a time, of 10 ms each: 200 a second, and 1,000 are due for 100 s. A timeout of 30 s is
+    // waited for.
     let rig = Rig::new();
     rig.set_latency(Duration::from_millis(10));
     let workload = Workload { depth: 2, rate: Some(1000.0), ..workload() };

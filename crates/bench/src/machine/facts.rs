@@ -60,7 +60,8 @@ pub(crate) fn utc_now() -> String {
 
 fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March, so that the day that some years lack is their last (H. Hinnant, "days_from_civil").
+    // Years begin in March, so that the day that some years lack is their last (H. Hinnant,
+    // "days_from_civil").
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

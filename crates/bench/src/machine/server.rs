@@ -3,7 +3,8 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The process that listens at a local address, if it can be found: other users' processes cannot be looked into.
+/// The process that listens at a local address, if it can be found: other users' processes cannot be looked
+/// into.
 pub(crate) fn listener_of(portal: SocketAddr) -> Option<u32> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
     let inodes: Vec<u64> = tables.iter().flat_map(|table| listening(table, portal)).collect();

@@ -1,7 +1,9 @@
-//! The profile of a mail server: users whose tasks read pages of databases and write a log before they are done.
+//! The profile of a mail server: users whose tasks read pages of databases and write a log before they are
+//! done.
 //!
-//! Tasks begin at times of their own (Poisson), whatever becomes of those before, so that latency counts from when a task
-//! was due. What a task does to the disks is in [`task`]; `docs/use/bench.md` says where its numbers come from.
+//! Tasks begin at times of their own (Poisson), whatever becomes of those before, so that latency counts from
+//! when a task was due. What a task does to the disks is in [`task`]; `docs/use/bench.md` says where its
+//! numbers come from.
 
 mod parts;
 mod steady;
@@ -18,7 +20,8 @@ pub(crate) use task::{KINDS, SEND};
 
 /// Bytes of a page: those of the Extensible Storage Engine since Exchange 2010.
 pub(crate) const PAGE_BYTES: u32 = 32 << 10;
-/// Tasks that are carried out at a time; further ones that are due wait for their turn. As many threads as a mail store has.
+/// Tasks that are carried out at a time; further ones that are due wait for their turn. As many threads as a
+/// mail store has.
 pub(crate) const WORKERS: u32 = 256;
 /// The parts of a run that steady state is looked for in.
 pub(crate) const WINDOWS: usize = 20;

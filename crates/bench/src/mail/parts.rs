@@ -46,8 +46,8 @@ const LOG_BYTES_MIN: u64 = 16 << 20;
 /// Of a target that has all three, one part in so many is the log.
 const LOG_SHARE: u64 = 8;
 
-/// The parts of one to three targets: three are the databases and the log; of two the first is divided into databases and
-/// the second is the log; one is divided into all three.
+/// The parts of one to three targets: three are the databases and the log; of two the first is divided into
+/// databases and the second is the log; one is divided into all three.
 ///
 /// # Errors
 /// [`Misfit::SmallPart`] and the number of the target.

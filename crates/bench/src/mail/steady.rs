@@ -1,10 +1,10 @@
-//! From when on a run is steady: the marginal standard error rule (MSER; K. P. White, "An effective truncation heuristic for
-//! bias reduction in simulation output", Simulation 69, 1997).
+//! From when on a run is steady: the marginal standard error rule (MSER; K. P. White, "An effective
+//! truncation heuristic for bias reduction in simulation output", Simulation 69, 1997).
 //!
-//! Of the means of equal windows, the first d are left out for which the rest tells its own mean best: where the sum of the
-//! rest's squared deviations from its mean, divided by the square of how many they are, is lowest. What is left out more than
-//! it is biased costs precision, so that the rule stops by itself; it has no parameter. If it wants more than half of a run
-//! left out, the run had not become steady.
+//! Of the means of equal windows, the first d are left out for which the rest tells its own mean best: where
+//! the sum of the rest's squared deviations from its mean, divided by the square of how many they are, is
+//! lowest. What is left out more than it is biased costs precision, so that the rule stops by itself; it has
+//! no parameter. If it wants more than half of a run left out, the run had not become steady.
 
 /// The rule never leaves fewer windows than these: the last few alone are always alike.
 const WINDOWS_MIN: usize = 5;

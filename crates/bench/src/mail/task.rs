@@ -1,9 +1,10 @@
 //! What users do, and what each of it costs the disks.
 //!
-//! The day of 131 tasks is the published one: 80 messages received and read, 13 sent, 12 tasks with the calendar, 9 with
-//! contacts, and 17 others. What a task reads and writes is fitted to what Microsoft has published for the sizing of
-//! Exchange 2010 (pages of 32 KiB; with 100 messages a day 0.12 I/Os a second to the databases in the busiest hours, three
-//! reads to two writes, and 20 log files of 1 MiB a day); a test holds it to that.
+//! The day of 131 tasks is the published one: 80 messages received and read, 13 sent, 12 tasks with the
+//! calendar, 9 with contacts, and 17 others. What a task reads and writes is fitted to what Microsoft has
+//! published for the sizing of Exchange 2010 (pages of 32 KiB; with 100 messages a day 0.12 I/Os a second to
+//! the databases in the busiest hours, three reads to two writes, and 20 log files of 1 MiB a day); a test
+//! holds it to that.
 
 /// One thing that users do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

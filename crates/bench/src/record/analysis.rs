@@ -117,7 +117,8 @@ impl CompareRow {
 }
 
 impl Compare {
-    /// Of runs of two records: those of the same pattern belong together, in the order in which they were made.
+    /// Of runs of two records: those of the same pattern belong together, in the order in which they were
+    /// made.
     pub fn of(a: (String, &[Run]), b: (String, &[Run])) -> Compare {
         let mut names: Vec<String> = Vec::new();
         for run in a.1 {

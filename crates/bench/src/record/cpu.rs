@@ -55,8 +55,8 @@ pub struct CpuSample {
 /// What may have disturbed the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// What other processes and the kernel used, in percent of one processor. With a server on this machine that was not
-    /// found, its share is here.
+    /// What other processes and the kernel used, in percent of one processor. With a server on this machine
+    /// that was not found, its share is here.
     pub others_percent: Option<f64>,
     /// What the host of a virtual machine took away, likewise.
     pub stolen_percent: Option<f64>,

@@ -10,7 +10,8 @@ use crate::saturation::{gains, saturation};
 pub struct Fleet {
     /// Each with more clients than the one before.
     pub steps: Vec<FleetStep>,
-    /// The step from which on the servers count as saturated: the first that reaches the 80th percentile of all totals.
+    /// The step from which on the servers count as saturated: the first that reaches the 80th percentile of
+    /// all totals.
     pub saturation: Option<usize>,
     /// The step with the highest total.
     pub best: Option<usize>,

@@ -181,7 +181,8 @@ impl Mail {
         &self.tasks[SEND]
     }
 
-    /// Whether sending takes longer than 1,000 ms, on average or for one in twenty: users call that a server that hangs.
+    /// Whether sending takes longer than 1,000 ms, on average or for one in twenty: users call that a server
+    /// that hangs.
     pub fn is_degraded(&self) -> bool {
         let late = LATE.as_secs_f64() * 1e6;
         self.send().latency.as_ref().is_some_and(|latency| latency.mean_us > late || latency.p95_us > late)

@@ -1,7 +1,7 @@
 //! Records of measurements: what `--json` writes, `compare` reads and reports show.
 //!
-//! A record says everything that its report says: the exact command, versions, the machine, the noise. Latencies are in
-//! microseconds, rates in requests a second, data rates in millions of bytes a second.
+//! A record says everything that its report says: the exact command, versions, the machine, the noise.
+//! Latencies are in microseconds, rates in requests a second, data rates in millions of bytes a second.
 
 mod analysis;
 mod copies;

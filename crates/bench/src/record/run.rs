@@ -65,7 +65,8 @@ pub struct Subject {
 pub struct Check {
     /// Reads that gave what they must, each sector of them.
     pub checked: u64,
-    /// Reads of blocks that nobody knows about, because neither this run nor its preparation had written them.
+    /// Reads of blocks that nobody knows about, because neither this run nor its preparation had written
+    /// them.
     pub unchecked: u64,
 }
 

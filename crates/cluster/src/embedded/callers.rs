@@ -45,8 +45,8 @@ impl Callers {
         Callers { waiting: BTreeMap::new(), calls: 0, watches: Watches::new(revision) }
     }
 
-    /// Has the engine do what is asked for. What the engine has told so far was passed on by [`Callers::tell`], so that a watch begins with what
-    /// the record is now.
+    /// Has the engine do what is asked for. What the engine has told so far was passed on by
+    /// [`Callers::tell`], so that a watch begins with what the record is now.
     pub fn request(&mut self, engine: &mut Engine, now: Instant, request: Request) {
         self.calls += 1;
         let call = self.calls;
@@ -78,7 +78,8 @@ impl Callers {
         self.waiting.insert(call, waiting);
     }
 
-    /// As [`Callers::request`], while the engine has ended because its file cannot be written: only what this node knows by itself is answered.
+    /// As [`Callers::request`], while the engine has ended because its file cannot be written: only what this
+    /// node knows by itself is answered.
     pub fn request_stalled(&mut self, last: &Engine, stall: Stall, request: Request) {
         match request {
             Request::Watch { after, answer } if self.watches.count() < WATCHES_MAX => {
@@ -92,7 +93,8 @@ impl Callers {
         }
     }
 
-    /// The engine has ended because its file cannot be written. What it was asked to change may still come true: other nodes may have it.
+    /// The engine has ended because its file cannot be written. What it was asked to change may still come
+    /// true: other nodes may have it.
     pub fn stall(&mut self, stall: Stall) {
         for waiting in std::mem::take(&mut self.waiting).into_values() {
             let error = match waiting {
@@ -103,7 +105,8 @@ impl Callers {
         }
     }
 
-    /// Another engine goes on from what the file has. That may be less than watches were told of: what comes again is not told again.
+    /// Another engine goes on from what the file has. That may be less than watches were told of: what comes
+    /// again is not told again.
     pub fn resume(&mut self, engine: &Engine) {
         self.watches.replaced(engine.record().everything());
     }

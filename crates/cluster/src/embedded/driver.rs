@@ -70,8 +70,8 @@ impl Door {
 }
 
 impl Embedded {
-    /// Goes on from the file at `path`, which [`File::create`] made. `send` carries messages to other nodes: it is called on the engine's
-    /// thread, must not wait, and may lose messages.
+    /// Goes on from the file at `path`, which [`File::create`] made. `send` carries messages to other nodes:
+    /// it is called on the engine's thread, must not wait, and may lose messages.
     pub fn start(
         path: &Path,
         settings: Settings,
@@ -88,7 +88,8 @@ impl Embedded {
         let (running, ended) = sync_channel(0);
         let send: Send = Box::new(send);
         let run = move || {
-            // raft-rs panics when a node does what Raft rules out. That ends this node's part in the record, not the node.
+            // raft-rs panics when a node does what Raft rules out. That ends this node's part in the record,
+            // not the node.
             let door = Arc::clone(&inside);
             let run = AssertUnwindSafe(|| {
                 Driver::new(Engine::new(saved, settings), settings, (own_path, file), send, inside)
@@ -218,9 +219,10 @@ impl Driver {
         }
     }
 
-    /// Waits until the file can be written again, and has another engine go on from what it has: as after a crash, so that nothing depends on what became
-    /// of the last batch. Nothing that depends on it was said to anybody. Meanwhile this node neither leads nor votes, and others elect another leader. Says
-    /// whether that was done, and it is not to stop.
+    /// Waits until the file can be written again, and has another engine go on from what it has: as after a
+    /// crash, so that nothing depends on what became of the last batch. Nothing that depends on it was said
+    /// to anybody. Meanwhile this node neither leads nor votes, and others elect another leader. Says whether
+    /// that was done, and it is not to stop.
     fn recover(&mut self, error: &FileError, inputs: &Receiver<Input>) -> bool {
         let mut stall = error.stall();
         tracing::error!(
@@ -286,8 +288,8 @@ impl Driver {
             if self.door.stopping.load(Ordering::Relaxed) {
                 return self.end();
             }
-            // Ticks that were missed while the disk took its time are not made up for: messages that came meanwhile were seen first, and
-            // nobody stands for election because of its own disk.
+            // Ticks that were missed while the disk took its time are not made up for: messages that came
+            // meanwhile were seen first, and nobody stands for election because of its own disk.
             if Instant::now() >= tick {
                 self.engine.handle_tick(self.now());
                 tick = Instant::now() + TICK;

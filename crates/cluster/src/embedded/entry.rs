@@ -1,5 +1,6 @@
-//! What is in an entry of the log. raft-rs writes its entries as protobuf; we never read protobuf that came from a wire or a disk
-//! (RUSTSEC-2024-0437 is about that): entries travel and lie in bytes of our own, and raft-rs's are made from them.
+//! What is in an entry of the log. raft-rs writes its entries as protobuf; we never read protobuf that came
+//! from a wire or a disk (RUSTSEC-2024-0437 is about that): entries travel and lie in bytes of our own, and
+//! raft-rs's are made from them.
 
 use raft::eraftpb::{ConfChange, ConfChangeType, Entry, EntryType};
 
@@ -124,7 +125,8 @@ impl Proposal {
     }
 }
 
-/// What `entry` means. Entries that came from outside were made by [`from_parts`], which has seen that they mean something.
+/// What `entry` means. Entries that came from outside were made by [`from_parts`], which has seen that they
+/// mean something.
 pub(crate) fn content(entry: &Entry) -> Result<Content, Malformed> {
     match entry.get_entry_type() {
         EntryType::EntryNormal if entry.data.is_empty() => Ok(Content::Nothing),

@@ -1,4 +1,5 @@
-//! What an engine keeps, in one SQLite file; `docs/formats/cluster.md`. One batch is one transaction, durable when it returns.
+//! What an engine keeps, in one SQLite file; `docs/formats/cluster.md`. One batch is one transaction, durable
+//! when it returns.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,12 +26,14 @@ use crate::watch::Everything;
 /// `URSC`, in SQLite's header.
 const APPLICATION_ID: i32 = 0x5552_5343;
 const FORMAT: i32 = 1;
-/// What must fit beside a file of which a write has failed before it is used again: a transaction of the largest size, or thousands of small ones.
+/// What must fit beside a file of which a write has failed before it is used again: a transaction of the
+/// largest size, or thousands of small ones.
 const ROOM_BYTES: usize = 1 << 20;
 /// How long another process may hold the file when it is opened: one that is just ending.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Only two tables have values that are worth a checksum of their own: SQLite has none. Of the rest each row is checked to make sense.
+/// Only two tables have values that are worth a checksum of their own: SQLite has none. Of the rest each row
+/// is checked to make sense.
 const TABLES: &str = "
     CREATE TABLE state (
         one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -162,11 +165,13 @@ impl File {
         Ok((file, saved))
     }
 
-    /// Opens a file of which a write has failed, after whoever had it open has let go of it ([`File::abandon`]).
+    /// Opens a file of which a write has failed, after whoever had it open has let go of it
+    /// ([`File::abandon`]).
     ///
-    /// After a flush that failed, the kernel takes for clean what never reached the disk, and the next flush succeeds. So what the kernel says that the
-    /// file has is written once more, in place, and flushed, before anybody acts by it: first the write-ahead log, from which SQLite makes good what a power
-    /// cut leaves of the file itself.
+    /// After a flush that failed, the kernel takes for clean what never reached the disk, and the next flush
+    /// succeeds. So what the kernel says that the file has is written once more, in place, and flushed,
+    /// before anybody acts by it: first the write-ahead log, from which SQLite makes good what a power cut
+    /// leaves of the file itself.
     pub fn reopen(path: &Path) -> Result<(File, Saved), FileError> {
         let again = |source| FileError::Writing { path: path.to_owned(), source };
         find_room(path).map_err(again)?;
@@ -175,8 +180,8 @@ impl File {
         File::open(path)
     }
 
-    /// Lets go of a file of which a write has failed: as it is. SQLite would bring its write-ahead log into it otherwise, of which nobody knows whether it is
-    /// on the disk.
+    /// Lets go of a file of which a write has failed: as it is. SQLite would bring its write-ahead log into
+    /// it otherwise, of which nobody knows whether it is on the disk.
     pub fn abandon(self) {
         let kept = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         if let Err(error) = kept {
@@ -184,15 +189,16 @@ impl File {
         }
     }
 
-    /// Makes `batch` durable, all of it or nothing. After an error nobody knows which: the file must be opened again, by [`File::reopen`].
+    /// Makes `batch` durable, all of it or nothing. After an error nobody knows which: the file must be
+    /// opened again, by [`File::reopen`].
     pub fn write(&mut self, batch: &Batch) -> Result<(), FileError> {
         let written = write(&mut self.connection, batch);
         written.map_err(|source| self.error("writing a batch", source))
     }
 
-    /// Makes the node whose file is at `path`, and which does not run, the only voter of a new generation of its cluster; see
-    /// [`Saved::force_new_cluster`]. Whoever asks for this must know that the other voters are gone for good: the two
-    /// generations know nothing of each other.
+    /// Makes the node whose file is at `path`, and which does not run, the only voter of a new generation of
+    /// its cluster; see [`Saved::force_new_cluster`]. Whoever asks for this must know that the other voters
+    /// are gone for good: the two generations know nothing of each other.
     pub fn force_new_cluster(path: &Path) -> Result<Identity, ForceError> {
         let (mut file, mut saved) = File::open(path)?;
         let before = saved.members.clone();
@@ -214,7 +220,8 @@ impl File {
         let failed = |doing| move |source| error(path, doing, source);
         let connection = Connection::open_with_flags(path, flags).map_err(failed("opening"))?;
         connection.busy_timeout(BUSY).map_err(failed("opening"))?;
-        // One process only, and no file of shared memory. Each commit is one write and one flush of the write-ahead log.
+        // One process only, and no file of shared memory. Each commit is one write and one flush of the
+        // write-ahead log.
         let settings =
             "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
             PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;";
@@ -366,7 +373,8 @@ impl FileError {
     }
 }
 
-/// Fails unless there is room for a while of changes: else a file that has just been opened again fails with its next change.
+/// Fails unless there is room for a while of changes: else a file that has just been opened again fails with
+/// its next change.
 fn find_room(path: &Path) -> std::io::Result<()> {
     let probe = beside(path, ".probe");
     let written = fs::File::create(&probe)
@@ -414,7 +422,8 @@ fn error(path: &Path, doing: &'static str, source: rusqlite::Error) -> FileError
     }
 }
 
-/// SQLite's integers are signed; ours are not, and none of them comes near the difference but the votes of a broken file.
+/// SQLite's integers are signed; ours are not, and none of them comes near the difference but the votes of a
+/// broken file.
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::cast_unsigned)
 }

@@ -1,5 +1,5 @@
-//! Changes that were asked for at this node and have no result yet. They are handed on again and again until they do: messages get lost and leaders
-//! change. Nothing happens twice, because each has a name.
+//! Changes that were asked for at this node and have no result yet. They are handed on again and again until
+//! they do: messages get lost and leaders change. Nothing happens twice, because each has a name.
 
 use std::collections::BTreeMap;
 

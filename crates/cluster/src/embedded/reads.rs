@@ -1,6 +1,6 @@
-//! Linearizable reads. The leader is asked how far the log was committed; it makes sure that it still is the leader; then the reads
-//! that had asked before may be answered from a record that has come so far. One question is under way at a time, for all reads
-//! that waited.
+//! Linearizable reads. The leader is asked how far the log was committed; it makes sure that it still is the
+//! leader; then the reads that had asked before may be answered from a record that has come so far. One
+//! question is under way at a time, for all reads that waited.
 
 use base::Instant;
 
@@ -34,7 +34,8 @@ impl Reads {
         self.waiting.push((call, deadline));
     }
 
-    /// The name of a question that is to be asked now, first or again. `life` is unique for this life of this node.
+    /// The name of a question that is to be asked now, first or again. `life` is unique for this life of this
+    /// node.
     pub(super) fn ask(&mut self, life: &[u8], tick: u64) -> Option<Vec<u8>> {
         match &mut self.round {
             Some(round) if round.index.is_none() && tick >= round.tick + READ_RETRY_TICKS => {

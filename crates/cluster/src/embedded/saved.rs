@@ -1,5 +1,5 @@
-//! What a node's engine keeps across restarts, all of it, and the batches that change it. A batch is one transaction of the disk: the
-//! log, the vote, the members and what was applied never disagree.
+//! What a node's engine keeps across restarts, all of it, and the batches that change it. A batch is one
+//! transaction of the disk: the log, the vote, the members and what was applied never disagree.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -101,8 +101,8 @@ pub struct Batch {
 pub struct Unforceable;
 
 impl Saved {
-    /// A cluster of one. It begins behind an entry that is in no log, so that every other node gets a snapshot first, with the members
-    /// in it: raft-rs cannot replay changes of members onto nobody.
+    /// A cluster of one. It begins behind an entry that is in no log, so that every other node gets a
+    /// snapshot first, with the members in it: raft-rs cannot replay changes of members onto nobody.
     pub fn founding(cluster: u128, node: NodeId) -> Saved {
         let start = Position { index: 1, term: 1 };
         Saved {
@@ -129,9 +129,9 @@ impl Saved {
         }
     }
 
-    /// Makes this node the only voter of a new generation of the cluster, with all that it has: also entries that no quorum may have
-    /// had. Changes of members among these have no effect, because their generation is another. The other nodes are gone; they come
-    /// back as new ones.
+    /// Makes this node the only voter of a new generation of the cluster, with all that it has: also entries
+    /// that no quorum may have had. Changes of members among these have no effect, because their generation
+    /// is another. The other nodes are gone; they come back as new ones.
     pub fn force_new_cluster(&mut self) -> Result<(), Unforceable> {
         if self.applied == 0 {
             return Err(Unforceable);

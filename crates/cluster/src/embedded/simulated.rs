@@ -1,7 +1,9 @@
-//! The engine in the nodes of a simulated world: a task on a core, in virtual time, where in production there are a thread and a file.
+//! The engine in the nodes of a simulated world: a task on a core, in virtual time, where in production there
+//! are a thread and a file.
 //!
-//! [`Files`] has what each node's file holds, and outlives the nodes. A transaction takes a while; when the process ends before it is durable, the file
-//! has all of it or nothing, as SQLite promises. And it looks on: what any node applies must be the one history.
+//! [`Files`] has what each node's file holds, and outlives the nodes. A transaction takes a while; when the
+//! process ends before it is durable, the file has all of it or nothing, as SQLite promises. And it looks on:
+//! what any node applies must be the one history.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -80,7 +82,8 @@ impl Files {
         Files(Arc::new(Mutex::new(Shared { files, history: Vec::new(), seen, watches })))
     }
 
-    /// Runs the engine of `node` on this core, from what its file holds. `send` carries messages to other nodes; it may lose them.
+    /// Runs the engine of `node` on this core, from what its file holds. `send` carries messages to other
+    /// nodes; it may lose them.
     pub fn start(
         &self,
         node: NodeId,
@@ -276,7 +279,8 @@ impl Driver {
         }
     }
 
-    /// Waits until the file can be written, and has another engine go on from what it has; says whether it is to.
+    /// Waits until the file can be written, and has another engine go on from what it has; says whether it is
+    /// to.
     async fn recover(&mut self, stall: Stall) -> bool {
         self.files.lock().file(self.node).stalled = Some(stall);
         self.callers.stall(stall);

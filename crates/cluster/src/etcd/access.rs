@@ -1,4 +1,5 @@
-//! How a node comes to etcd: where its members are, by whose certificate they are known, and as whom it speaks to them.
+//! How a node comes to etcd: where its members are, by whose certificate they are known, and as whom it
+//! speaks to them.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,13 +19,15 @@ const PASSWORD_BYTES_MAX: usize = 1024;
 /// Where etcd is, and by what it and we are known to each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// `https://HOST:PORT` of its members, or `http://HOST:PORT` on this machine; any of them will do, and all are tried.
+    /// `https://HOST:PORT` of its members, or `http://HOST:PORT` on this machine; any of them will do, and
+    /// all are tried.
     pub endpoints: Vec<String>,
     /// The certificates in PEM of who has signed those of its members: for `https`.
     pub authorities: Option<PathBuf>,
     /// The certificate that is shown to it, with its chain, and its key, in PEM.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The user there, and the file with its password. (By its gateway etcd takes no name from a certificate.)
+    /// The user there, and the file with its password. (By its gateway etcd takes no name from a
+    /// certificate.)
     pub user: Option<(String, PathBuf)>,
 }
 

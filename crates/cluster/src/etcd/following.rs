@@ -25,8 +25,9 @@ pub(super) struct Following {
     /// All there is, nothing before it was read for the first time; `None`: it is over.
     known: Option<(Everything, Watches)>,
     pub(super) seen: Seen,
-    /// What must be told first by a new connection: the last transaction, as it was seen. Of two records with as many changes at the same revisions, such as one that was set
-    /// back and has gone on otherwise, nothing else tells which is which.
+    /// What must be told first by a new connection: the last transaction, as it was seen. Of two records with
+    /// as many changes at the same revisions, such as one that was set back and has gone on otherwise,
+    /// nothing else tells which is which.
     awaited: Option<(Last, u128)>,
 }
 
@@ -81,7 +82,8 @@ enum Next {
     Another,
     /// It does not keep them any more.
     Lost,
-    /// They are not of this record: between this transaction and the last one that was seen others are missing.
+    /// They are not of this record: between this transaction and the last one that was seen others are
+    /// missing.
     Foreign(Seen),
 }
 

@@ -16,7 +16,8 @@ use super::access::{Access, User};
 pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
 /// Between two questions that were not answered.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
-/// How long changes are read from one connection; then another takes its place, so that one that is dead is noticed.
+/// How long changes are read from one connection; then another takes its place, so that one that is dead is
+/// noticed.
 const STREAM: Duration = Duration::from_secs(3);
 /// Bytes of an answer: a full record in base64 with its frames.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
@@ -163,8 +164,8 @@ impl Gateway {
         }
     }
 
-    /// Asks one member for a stream of answers, a line each, and gives each to `take` until that says that it was the last one,
-    /// or the connection has served its time or breaks.
+    /// Asks one member for a stream of answers, a line each, and gives each to `take` until that says that it
+    /// was the last one, or the connection has served its time or breaks.
     pub(super) fn stream(&self, path: &str, body: &Value, mut take: impl FnMut(&Value) -> bool) {
         let at = self.next.load(Ordering::Relaxed);
         let endpoint = &self.endpoints[at % self.endpoints.len()];
@@ -203,7 +204,8 @@ fn never_sent(error: &ureq::Error) -> bool {
     }
 }
 
-/// What etcd means by an error, and says. Its messages are part of its API (`rpctypes`); gRPC's codes alone do not tell these apart.
+/// What etcd means by an error, and says. Its messages are part of its API (`rpctypes`); gRPC's codes alone
+/// do not tell these apart.
 fn refusal(answer: &Value) -> (Failed, String) {
     // Later versions name it `message` alone.
     let said =

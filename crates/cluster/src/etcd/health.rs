@@ -1,4 +1,5 @@
-//! Whether etcd answers, and has this cluster's record: looked at all the time, so that nobody waits who wants to know.
+//! Whether etcd answers, and has this cluster's record: looked at all the time, so that nobody waits who
+//! wants to know.
 
 use std::fmt;
 use std::sync::MutexGuard;
@@ -23,8 +24,9 @@ const LOOK: Duration = Duration::from_secs(1);
 const ANSWER_AGE_MAX: Duration = Duration::from_secs(2);
 const _: () = assert!(ANSWER_AGE_MAX.as_millis() > LOOK_EVERY.as_millis() + LOOK.as_millis());
 
-/// How long it may have transactions without telling of them: one that is told takes milliseconds, and what was missed meanwhile is told by the next connection. Who reads all there
-/// is instead learns less of whether it goes on from what was known.
+/// How long it may have transactions without telling of them: one that is told takes milliseconds, and what
+/// was missed meanwhile is told by the next connection. Who reads all there is instead learns less of whether
+/// it goes on from what was known.
 const BEHIND_MAX: Duration = Duration::from_secs(2);
 
 /// How etcd is, as of the last look.
@@ -39,14 +41,16 @@ pub(super) struct Health {
     behind: Option<Instant>,
 }
 
-/// What is in etcd is not this cluster's record as this node knows it. None of it is followed, and nothing is written to it.
+/// What is in etcd is not this cluster's record as this node knows it. None of it is followed, and nothing is
+/// written to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
     /// There is no record.
     Missing,
     /// By another version of the layout.
     Version,
-    /// It has gone back. That stays so for the life of this node, as the next does: what was forgotten may have been who is in sync.
+    /// It has gone back. That stays so for the life of this node, as the next does: what was forgotten may
+    /// have been who is in sync.
     Older { found: Seen, seen: Seen },
     /// What this node has seen before was in another one.
     Another,
@@ -114,7 +118,8 @@ impl Shared {
         self.health().behind.is_some_and(|since| since.elapsed() > BEHIND_MAX)
     }
 
-    /// Whether an answer is that of the right etcd: by its head, and by what it has at the key of the version. `seen` is what was known when it was asked.
+    /// Whether an answer is that of the right etcd: by its head, and by what it has at the key of the
+    /// version. `seen` is what was known when it was asked.
     pub(super) fn judge(&self, seen: Seen, header: &Value, version: &Value) -> Result<Seen, Error> {
         let version = &version["kvs"][0];
         let found = Seen::of(header, Last::of(version));

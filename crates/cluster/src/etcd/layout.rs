@@ -31,7 +31,8 @@ enum Key {
     Result(u128),
 }
 
-/// The last transaction that took effect, as the key of the version shows it: each writes that key again, with the same value.
+/// The last transaction that took effect, as the key of the version shows it: each writes that key again,
+/// with the same value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Last {
     pub(super) revision: Revision,

@@ -1,13 +1,16 @@
 //! A site's own etcd (3.4 or later) as the engine, by the JSON gateway that every etcd has.
 //!
-//! All is below one prefix: `PREFIXversion` says that the record is there, and in which layout; `PREFIXr/KEY` are its keys, `PREFIXop/ID` what became of each transaction. A transaction puts its own
-//! result there in the same transaction of etcd, also when it conflicts: so one that is sent again, because an answer was lost,
-//! takes effect once, and one that was said to conflict never takes effect later. Results go with a lease after an hour or two.
-//! One that takes effect writes `PREFIXversion` again: by etcd's revision and count of that key each node sees whether what etcd has goes on from what the node knows.
+//! All is below one prefix: `PREFIXversion` says that the record is there, and in which layout; `PREFIXr/KEY`
+//! are its keys, `PREFIXop/ID` what became of each transaction. A transaction puts its own result there in
+//! the same transaction of etcd, also when it conflicts: so one that is sent again, because an answer was
+//! lost, takes effect once, and one that was said to conflict never takes effect later. Results go with a
+//! lease after an hour or two. One that takes effect writes `PREFIXversion` again: by etcd's revision and
+//! count of that key each node sees whether what etcd has goes on from what the node knows.
 //!
-//! Threads of our own wait for etcd. One follows all changes by etcd's watch, from the revision after the last one seen, so that none is skipped
-//! when a connection breaks; where etcd does not keep it any more, watches start again from everything.
-//! Another one looks all the time whether etcd answers and has what it had: nothing is followed of an etcd that was emptied or set back, and nothing is written to it.
+//! Threads of our own wait for etcd. One follows all changes by etcd's watch, from the revision after the
+//! last one seen, so that none is skipped when a connection breaks; where etcd does not keep it any more,
+//! watches start again from everything. Another one looks all the time whether etcd answers and has what it
+//! had: nothing is followed of an etcd that was emptied or set back, and nothing is written to it.
 
 mod access;
 mod following;

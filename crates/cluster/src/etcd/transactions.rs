@@ -13,7 +13,8 @@ use crate::transaction::{Outcome, Revision, Transaction};
 
 /// How long etcd keeps the results that hang on a lease, at the longest: two hours.
 const LEASE_SECONDS: u64 = 7200;
-/// When the next results get a new one: so each is kept for an hour at least, which is sixty times as long as a call may take.
+/// When the next results get a new one: so each is kept for an hour at least, which is sixty times as long as
+/// a call may take.
 const LEASE_AGE_MAX: Duration = Duration::from_secs(3600);
 const _: () = assert!(LEASE_SECONDS >= 2 * LEASE_AGE_MAX.as_secs(), "a result outlives its call by far");
 
@@ -76,8 +77,8 @@ impl Shared {
         }
     }
 
-    /// If the record is there, not older than what was `seen` of it, and there is no result yet: if the preconditions hold, the writes and the result; else the other
-    /// result and what is there.
+    /// If the record is there, not older than what was `seen` of it, and there is no result yet: if the
+    /// preconditions hold, the writes and the result; else the other result and what is there.
     fn body(&self, transaction: &Transaction, lease: &str, seen: Last) -> Value {
         let (result, version) = (self.layout.result(transaction.op_id), self.layout.version());
         let before = |count: u64| count.saturating_sub(1).to_string();
@@ -135,7 +136,8 @@ impl Shared {
         if let Some(lease) = held().as_ref().filter(|lease| lease.granted.elapsed() < LEASE_AGE_MAX) {
             return Ok(lease.id.clone());
         }
-        // Not while it is held: each call has its own deadline. That two may be granted at the same time does no harm.
+        // Not while it is held: each call has its own deadline. That two may be granted at the same time does
+        // no harm.
         let granted = Instant::now();
         let answer = self.gateway.ask("lease/grant", &json!({ "TTL": LEASE_SECONDS.to_string() }), until)?;
         let id = answer["ID"].as_str().ok_or(Failed::Unknown)?.to_owned();
@@ -144,7 +146,8 @@ impl Shared {
     }
 }
 
-/// The first precondition that does not hold by what was `found` at the keys; where all hold by now, the first one.
+/// The first precondition that does not hold by what was `found` at the keys; where all hold by now, the
+/// first one.
 fn mismatch(transaction: &Transaction, found: Vec<&Value>) -> Outcome {
     let found: Vec<Option<Revision>> = (0..transaction.preconditions.len())
         .map(|at| {

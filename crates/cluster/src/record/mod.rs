@@ -1,9 +1,10 @@
-//! The record itself: keys and values, and what each transaction makes of them. Every node that is given the same transactions in the same
-//! order holds the same record.
+//! The record itself: keys and values, and what each transaction makes of them. Every node that is given the
+//! same transactions in the same order holds the same record.
 //!
-//! *Exactly once.* The results of the last transactions are remembered by `op_id`, so that one that arrives again gets the first one's
-//! result. The memory is bounded, so a transaction also says what its proposer had `seen`: how many transactions had been carried
-//! out before it was first proposed. If results since then may have been forgotten, it is not carried out ([`Applied::TooOld`]).
+//! *Exactly once.* The results of the last transactions are remembered by `op_id`, so that one that arrives
+//! again gets the first one's result. The memory is bounded, so a transaction also says what its proposer had
+//! `seen`: how many transactions had been carried out before it was first proposed. If results since then may
+//! have been forgotten, it is not carried out ([`Applied::TooOld`]).
 
 mod remembered;
 mod snapshot;

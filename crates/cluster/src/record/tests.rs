@@ -75,7 +75,8 @@ fn what_may_be_forgotten_is_not_done_again() {
 #[test]
 fn a_full_record_takes_only_what_makes_it_smaller() {
     let mut record = Record::default();
-    // 4 keys of 2 bytes with values of 262,144 bytes and 64 of bookkeeping each: 1,048,840 bytes a transaction.
+    // 4 keys of 2 bytes with values of 262,144 bytes and 64 of bookkeeping each: 1,048,840 bytes a
+    // transaction.
     let fill = |number: u8| {
         (0..4_u8).fold(Transaction::new(number.into()), |it, part| {
             it.put(std::str::from_utf8(&[b'0' + number, b'0' + part]).unwrap(), vec![number; 262_144])

@@ -1,4 +1,5 @@
-//! What every engine does alike. Each test is given two stores of one record, perhaps of two nodes, and may find keys of other tests in it.
+//! What every engine does alike. Each test is given two stores of one record, perhaps of two nodes, and may
+//! find keys of other tests in it.
 
 use std::collections::BTreeMap;
 use std::thread;

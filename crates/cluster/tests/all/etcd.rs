@@ -1,4 +1,5 @@
-//! The adapter to etcd, if Debian's `etcd` is installed (package etcd-server); else a test says that it was skipped.
+//! The adapter to etcd, if Debian's `etcd` is installed (package etcd-server); else a test says that it was
+//! skipped.
 
 use std::cell::Cell;
 use std::fs;
@@ -329,8 +330,9 @@ fn an_etcd_that_was_emptied_or_set_back_is_not_followed() {
     assert_eq!(late.store().get("b", SOON).wait(), Ok(None), "who knows better writes nothing there");
 }
 
-/// A node runs while what etcd has is replaced by an older copy, in which others have made `late` changes since, elsewhere, and before that have written `other` keys, which are
-/// not the record's. What the node says then.
+/// A node runs while what etcd has is replaced by an older copy, in which others have made `late` changes
+/// since, elsewhere, and before that have written `other` keys, which are not the record's. What the node
+/// says then.
 fn replaced_meanwhile(other: usize, late: usize) -> Option<String> {
     let mut server = Server::start()?;
     let one = server.node();
@@ -371,7 +373,8 @@ fn replaced_meanwhile(other: usize, late: usize) -> Option<String> {
 
 #[test]
 fn an_older_record_is_not_followed_whatever_became_of_it() {
-    // Fewer changes than were seen, as many, and more; at other revisions, and just where the node's own were.
+    // Fewer changes than were seen, as many, and more; at other revisions, and just where the node's own
+    // were.
     for (other, late) in [(20, 0), (20, 3), (20, 8), (0, 3), (0, 8)] {
         let Some(trouble) = replaced_meanwhile(other, late) else { return };
         assert!(trouble.contains("gone back"), "{other} and {late}: {trouble}");

@@ -9,7 +9,8 @@ const CHANGES_MAX: u64 = 6;
 /// The longest piece that is put in, taken out or said twice.
 const PIECE_MAX: u64 = 32;
 
-/// Input `number`: first the seeds as they are; then seeds with changes, and now and then random bytes, which without seeds all are.
+/// Input `number`: first the seeds as they are; then seeds with changes, and now and then random bytes, which
+/// without seeds all are.
 pub fn input(number: u64, seeds: &[Vec<u8>]) -> Vec<u8> {
     if let Some(seed) = usize::try_from(number).ok().and_then(|number| seeds.get(number)) {
         return seed.clone();

@@ -1,5 +1,5 @@
-//! Each target with inputs made from numbers, for a few seconds. A fuzzer learns from what its inputs reach, and so finds more; but it needs
-//! nightly Rust, and hours.
+//! Each target with inputs made from numbers, for a few seconds. A fuzzer learns from what its inputs reach,
+//! and so finds more; but it needs nightly Rust, and hours.
 //!
 //! Input N of a target is the same for ever: a failure tells it, and the same command finds it again.
 
@@ -15,7 +15,8 @@ use arbitrary::{Arbitrary, Unstructured};
 
 /// So many inputs a target takes, however long that takes; they need less than a second.
 const INPUTS_MIN: u64 = 200;
-/// So long it takes more of them, and so many at most: a quick machine takes none that nobody has seen taken. More are what a fuzzer is for.
+/// So long it takes more of them, and so many at most: a quick machine takes none that nobody has seen taken.
+/// More are what a fuzzer is for.
 const TIME: Duration = Duration::from_secs(2);
 const INPUTS_MAX: u64 = 50_000;
 /// No input of a few KiB takes so long on the busiest machine: some loop does not end where it should.

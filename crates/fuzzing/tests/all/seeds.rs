@@ -1,5 +1,5 @@
-//! Inputs that mean something, for targets that random bytes would not get far with. What a target takes before its bytes is before them
-//! here, too: a byte for a truth value, two for a length.
+//! Inputs that mean something, for targets that random bytes would not get far with. What a target takes
+//! before its bytes is before them here, too: a byte for a truth value, two for a length.
 
 use base::{Chain, SendBatch};
 use cluster::Transaction;
@@ -79,7 +79,8 @@ pub fn texts() -> Vec<Vec<u8>> {
     texts.map(<[u8]>::to_vec).into()
 }
 
-/// Saved mode parameters and two registrations, of which the second holds a reservation (`docs/formats/lu-state.md`).
+/// Saved mode parameters and two registrations, of which the second holds a reservation
+/// (`docs/formats/lu-state.md`).
 pub fn unit_states() -> Vec<Vec<u8>> {
     let mut bytes = b"ULUS\x01\0\x01\x05\x01\0\x02\0".to_vec();
     for (number, name) in [(1_u8, b"iqn.a"), (2, b"iqn.b")] {

@@ -40,8 +40,8 @@ pub struct UnitName {
     designator: Vec<u8>,
 }
 
-/// Designator types that name a unit for the whole world, best first: NAA, EUI-64, SCSI name string, and then the vendor's
-/// own, which is unique if the vendor sees to it.
+/// Designator types that name a unit for the whole world, best first: NAA, EUI-64, SCSI name string, and then
+/// the vendor's own, which is unique if the vendor sees to it.
 const KINDS: [u8; 4] = [3, 2, 8, T10_VENDOR];
 const T10_VENDOR: u8 = 1;
 

@@ -1,5 +1,5 @@
-//! SCSI commands as clients know them (SPC-4, SBC-3): each file has one, as a type that says what is sent, what comes back
-//! and what it does to the unit, and as a method of [`Session`].
+//! SCSI commands as clients know them (SPC-4, SBC-3): each file has one, as a type that says what is sent,
+//! what comes back and what it does to the unit, and as a method of [`Session`].
 
 mod compare_and_write;
 mod extended_copy;
@@ -70,8 +70,8 @@ pub trait Command {
 pub enum Effect {
     /// Nothing, or nothing that a second time changes.
     None,
-    /// Gives these blocks a content that does not depend on what was there: a second time does no harm, unless somebody
-    /// else has written in between.
+    /// Gives these blocks a content that does not depend on what was there: a second time does no harm,
+    /// unless somebody else has written in between.
     Sets(LbaRange),
     /// What it does depends on what it finds: a second time may do something else.
     Once(LbaRange),

@@ -6,7 +6,8 @@ use proto::scsi::Cdb;
 use super::{Command, Effect, block_cdb};
 use crate::{Error, Lun, Session};
 
-/// Makes what was written durable, all over the unit. It covers what was answered before it was sent, by whatever path.
+/// Makes what was written durable, all over the unit. It covers what was answered before it was sent, by
+/// whatever path.
 #[derive(Clone, Copy, Debug)]
 pub struct SynchronizeCache;
 

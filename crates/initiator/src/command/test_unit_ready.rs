@@ -6,8 +6,8 @@ use proto::scsi::Cdb;
 use super::{Command, Effect};
 use crate::{Error, Lun, Session};
 
-/// How often a unit attention is taken before a command is given up: a reset, a resize and a change of reservations at
-/// once would be three.
+/// How often a unit attention is taken before a command is given up: a reset, a resize and a change of
+/// reservations at once would be three.
 const ATTENTIONS_MAX: usize = 8;
 
 /// Asks whether the unit would carry out a command.

@@ -15,7 +15,8 @@ use crate::command::Command;
 use crate::session::good;
 use crate::{Error, Pending};
 
-/// A command on its way. Dropping it gives the command up; its blocks stay in doubt until nothing can come of it.
+/// A command on its way. Dropping it gives the command up; its blocks stay in doubt until nothing can come of
+/// it.
 pub(super) struct Attempt<'a> {
     shared: &'a Rc<Shared>,
     /// The path.
@@ -38,8 +39,8 @@ pub(super) struct Miss {
 }
 
 impl Shared {
-    /// Sends a command by the path that the policy chooses; `None` if there is none. `avoid` is taken only if there is no
-    /// other.
+    /// Sends a command by the path that the policy chooses; `None` if there is none. `avoid` is taken only if
+    /// there is no other.
     #[inline]
     pub(super) fn begin<'a, C: Command>(
         self: &'a Rc<Shared>,

@@ -25,8 +25,8 @@ impl Backoff {
         }
     }
 
-    /// How long to wait before the next attempt. The first comes at once; others are spread by `random`, so that clients that
-    /// failed together do not come back together.
+    /// How long to wait before the next attempt. The first comes at once; others are spread by `random`, so
+    /// that clients that failed together do not come back together.
     pub(super) fn next(&mut self, random: u64) -> Duration {
         let failures = self.failures;
         self.failures = failures.saturating_add(1);

@@ -1,8 +1,9 @@
-//! Commands that may still be under way on a lost path, or are to be sent again: who writes the same blocks waits for them.
+//! Commands that may still be under way on a lost path, or are to be sent again: who writes the same blocks
+//! waits for them.
 //!
-//! The reason is in `docs/why/multipath.md`. A command takes its place when it fails in a way that leaves its blocks in
-//! doubt, and gives it back when nothing of it can happen any more. Places are in the order of the failures, so that of two
-//! commands that are both to be sent again, the first to fail goes first.
+//! The reason is in `docs/why/multipath.md`. A command takes its place when it fails in a way that leaves its
+//! blocks in doubt, and gives it back when nothing of it can happen any more. Places are in the order of the
+//! failures, so that of two commands that are both to be sent again, the first to fail goes first.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +39,8 @@ impl Doubt {
         self.blocks.remove(&place);
     }
 
-    /// Whether a command may be sent that changes these blocks: none of them is in doubt, but for commands that came after
-    /// its own `place`, if it has one.
+    /// Whether a command may be sent that changes these blocks: none of them is in doubt, but for commands
+    /// that came after its own `place`, if it has one.
     pub(super) fn admits(&self, blocks: LbaRange, place: Option<Place>) -> bool {
         let before = self.blocks.iter().take_while(|(other, _)| place.is_none_or(|place| **other < place));
         before.into_iter().all(|(_, other)| !other.overlaps(blocks))

@@ -29,7 +29,8 @@ pub enum What {
     Refused(PathName, String),
     /// The unit is reached better or worse through a path.
     Access(PathName, AccessState),
-    /// The unit does not know this host's key any more, and the path is not registered: another host has taken our place.
+    /// The unit does not know this host's key any more, and the path is not registered: another host has
+    /// taken our place.
     Fenced(PathName),
     /// No path can be used: commands wait.
     NoPath,

@@ -39,7 +39,8 @@ pub enum EffectKnown {
     None,
     /// Perhaps all or a part of it, and nothing more from now on.
     Perhaps,
-    /// Perhaps all or a part of it, now or later, if nothing else is written: the target could not be asked, or does not know.
+    /// Perhaps all or a part of it, now or later, if nothing else is written: the target could not be asked,
+    /// or does not know.
     PerhapsLater,
 }
 

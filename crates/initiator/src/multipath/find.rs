@@ -167,8 +167,8 @@ async fn unit_at(place: &Place, wanted: &Wanted, login: &Options) -> Result<Opti
     Ok(found)
 }
 
-/// A TargetAddress (RFC 7143 13.8): "address:port,group", where the address may be in brackets and the rest be missing.
-/// Names are left out: who wants them resolved gives addresses.
+/// A TargetAddress (RFC 7143 13.8): "address:port,group", where the address may be in brackets and the rest
+/// be missing. Names are left out: who wants them resolved gives addresses.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     const PORT: u16 = 3260;
     let address = text.rsplit_once(',').map_or(text, |(address, _)| address);

@@ -14,16 +14,16 @@ use crate::command::{AccessState, Identity};
 use crate::error::told;
 use crate::{Capacity, Error, Lun, Options, Session};
 
-/// How often a unit is asked whether it is reached again, by a path that commands may not go by: while it is on the way from
-/// one state to another, and else.
+/// How often a unit is asked whether it is reached again, by a path that commands may not go by: while it is
+/// on the way from one state to another, and else.
 const TRANSITION_POLL: Duration = Duration::from_secs(1);
 const ACCESS_POLL: Duration = Duration::from_secs(5);
 
 /// How often a path that does not lead to the unit is looked at again.
 const REFUSED_POLL: Duration = Duration::from_secs(10);
 
-/// Whose targets promise that a node which says of another one that the unit is unavailable through it acts by that: nothing that the other was
-/// sent can take effect any more (Ursa's do: `docs/why/paths.md`).
+/// Whose targets promise that a node which says of another one that the unit is unavailable through it acts
+/// by that: nothing that the other was sent can take effect any more (Ursa's do: `docs/why/paths.md`).
 const FENCING_VENDOR: &str = "URSA";
 
 /// How often other nodes are asked whether they have gone on without one that is lost.
@@ -166,7 +166,8 @@ async fn attend(shared: &Rc<Shared>, path: &Rc<Path>, link: &Rc<Link>) -> Result
     }
 }
 
-/// Asks the unit who it is, how well it is reached, and how large it is. A new link may turn out to need another number.
+/// Asks the unit who it is, how well it is reached, and how large it is. A new link may turn out to need
+/// another number.
 async fn check(shared: &Rc<Shared>, path: &Rc<Path>, link: &mut Rc<Link>) -> Result<(), Unfit> {
     let (lun, identity) = find(shared, &link.session, link.lun).await?;
     if lun != link.lun {
@@ -256,11 +257,12 @@ fn resize(shared: &Shared, capacity: Capacity) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// A login in the place of the former session at the same target port: the target has ended that one, with all its commands,
-/// before it answered (RFC 7143 6.3.5). A portal whose address floats may be at another target port by now.
+/// A login in the place of the former session at the same target port: the target has ended that one, with
+/// all its commands, before it answered (RFC 7143 6.3.5). A portal whose address floats may be at another
+/// target port by now.
 ///
-/// A node of a cluster that was lost meanwhile may have written to its own disk alone. While it does not serve the unit
-/// nobody knows whether it goes on with that: [`watch_others`] asks.
+/// A node of a cluster that was lost meanwhile may have written to its own disk alone. While it does not
+/// serve the unit nobody knows whether it goes on with that: [`watch_others`] asks.
 fn replace_by(former: &Link, session: &Session) {
     let (before, now) = (former.session.portal_group(), session.portal_group());
     if before == now && !floats(now) {
@@ -281,8 +283,8 @@ fn floats(group: Option<u16>) -> bool {
     group.is_some_and(|group| group >= FLOATING_GROUP_MIN)
 }
 
-/// Takes the place of the path's lost session by a login through another portal of the same target port, which can be
-/// reached: then nothing of the lost one can be under way any more.
+/// Takes the place of the path's lost session by a login through another portal of the same target port,
+/// which can be reached: then nothing of the lost one can be under way any more.
 async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
     let Some(group) = former.session.portal_group().filter(|group| !floats(Some(*group))) else { return };
     let mut portals = Vec::new();
@@ -311,8 +313,9 @@ async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
     }
 }
 
-/// Asks the other nodes that serve the unit whether they have gone on without the one behind a lost session, and that one
-/// itself, once the session was replaced, whether it serves the unit: if so, nothing of it can take effect any more.
+/// Asks the other nodes that serve the unit whether they have gone on without the one behind a lost session,
+/// and that one itself, once the session was replaced, whether it serves the unit: if so, nothing of it can
+/// take effect any more.
 fn watch_others(shared: &Rc<Shared>, link: &Rc<Link>) {
     let Some(group) = link.port_group.get().filter(|_| link.fences.get()) else { return };
     let (shared, link) = (Rc::clone(shared), Rc::clone(link));

@@ -1,10 +1,11 @@
 //! A logical unit that is reached by several paths (SPC-4 5.15, RFC 7143).
 //!
-//! [`Multipath::open`] finds the unit and all paths to it, by asking portals for targets (`find`) and units for their
-//! names. Each path has a task that keeps a session there (`life`). A command goes by the path that the policy chooses
-//! (`policy`) of those that are good enough (`access`). If that fails, `verdict` says what is known of it, and `trial`
-//! waits for what must be waited for and sends it again, or says why not. `doubt` keeps what may still be under way on a lost
-//! path from overwriting what comes later, and `reservations` registers a host by all of its paths: see `docs/why/multipath.md`.
+//! [`Multipath::open`] finds the unit and all paths to it, by asking portals for targets (`find`) and units
+//! for their names. Each path has a task that keeps a session there (`life`). A command goes by the path that
+//! the policy chooses (`policy`) of those that are good enough (`access`). If that fails, `verdict` says what
+//! is known of it, and `trial` waits for what must be waited for and sends it again, or says why not. `doubt`
+//! keeps what may still be under way on a lost path from overwriting what comes later, and `reservations`
+//! registers a host by all of its paths: see `docs/why/multipath.md`.
 
 mod access;
 mod attempt;
@@ -54,9 +55,9 @@ const SEARCH_AGAIN: Duration = Duration::from_secs(10);
 
 /// A logical unit, by all paths to it. It belongs to the core that opened it.
 ///
-/// Commands that fail because of a path are sent again by another one where that is safe. What is promised about writes
-/// stands in `docs/why/multipath.md`; in short: when a command that changes blocks has been answered, nothing of it happens
-/// later, and a [`Failure`] says if that could not be made sure of.
+/// Commands that fail because of a path are sent again by another one where that is safe. What is promised
+/// about writes stands in `docs/why/multipath.md`; in short: when a command that changes blocks has been
+/// answered, nothing of it happens later, and a [`Failure`] says if that could not be made sure of.
 ///
 /// Dropping it closes all connections without a logout.
 pub struct Multipath {
@@ -88,7 +89,8 @@ fn paths(paths: &[PathStatus]) -> String {
 }
 
 impl Multipath {
-    /// Finds the unit and the paths to it, and waits until one can be used; the others get a second to be there, too.
+    /// Finds the unit and the paths to it, and waits until one can be used; the others get a second to be
+    /// there, too.
     ///
     /// # Errors
     /// [`OpenError`] tells what was tried.
@@ -255,8 +257,8 @@ impl Multipath {
         self.send(command).await
     }
 
-    /// Writes blocks if they hold what is expected. Should its path be lost meanwhile, nobody knows whether it did: the
-    /// [`Failure`] says so, and the blocks can be read.
+    /// Writes blocks if they hold what is expected. Should its path be lost meanwhile, nobody knows whether
+    /// it did: the [`Failure`] says so, and the blocks can be read.
     ///
     /// # Errors
     /// [`Failure`]; [`Error::is_miscompare`] of its answer tells if something else was there.

@@ -44,7 +44,8 @@ struct Service {
 /// What a measurement counts for in the moving average: one part in so many.
 const AVERAGE_OVER: u64 = 16;
 
-/// A path that nothing has come back by for so long is taken for as good as the best, so that it is measured again.
+/// A path that nothing has come back by for so long is taken for as good as the best, so that it is measured
+/// again.
 const STALE_NANOS: u64 = 1_000_000_000;
 
 /// What a command without data counts for in bytes: its headers.
@@ -66,8 +67,8 @@ impl Load {
         self.outstanding_bytes -= bytes;
     }
 
-    /// Notes how long a command of so many bytes took. While others were under way, it had the path to itself only since
-    /// the last one came back.
+    /// Notes how long a command of so many bytes took. While others were under way, it had the path to itself
+    /// only since the last one came back.
     pub(super) fn measure(&mut self, bytes: u64, started: Instant, now: Instant) {
         let began = started.max(self.service.finished);
         let picos = now.0.saturating_sub(began.0).saturating_mul(1000) / bytes.max(BYTES_MIN);
@@ -107,7 +108,8 @@ impl Selector {
         self.policy == Policy::ServiceTime
     }
 
-    /// The path for a command of `bytes`; `None` if none is eligible. `avoid` is taken only if there is no other.
+    /// The path for a command of `bytes`; `None` if none is eligible. `avoid` is taken only if there is no
+    /// other.
     #[inline]
     pub(super) fn choose(
         &mut self,
@@ -126,7 +128,8 @@ impl Selector {
                 self.left = turn.max(1) - 1;
                 self.following(loads.len()).find(|index| may(*index))
             }
-            // Of equals the next in turn, so that all are used, and known to work, when there is little to do.
+            // Of equals the next in turn, so that all are used, and known to work, when there is little to
+            // do.
             Policy::LeastQueueDepth => self
                 .following(loads.len())
                 .filter(|index| may(*index))

@@ -1,14 +1,16 @@
-//! Persistent reservations by several paths (SPC-4 5.13): every path is an I_T nexus of its own, so that a host that may write has
-//! to be registered by all of them, and by those that come later or come back.
+//! Persistent reservations by several paths (SPC-4 5.13): every path is an I_T nexus of its own, so that a
+//! host that may write has to be registered by all of them, and by those that come later or come back.
 //!
-//! **A host that was fenced stays fenced.** Another host takes the right to write away by PREEMPT, which removes our key everywhere.
-//! A path that comes back must not bring the key back with it, and so
-//! - a path that was registered registers anew by REGISTER with its old key, which the unit refuses if that is gone;
-//! - a path that was not registers only if the unit still has our key by another path, and looks once more afterwards whether that
-//!   was still so: if ours is the only one then, a PREEMPT came in between, and it is taken back.
+//! **A host that was fenced stays fenced.** Another host takes the right to write away by PREEMPT, which
+//! removes our key everywhere. A path that comes back must not bring the key back with it, and so
+//! - a path that was registered registers anew by REGISTER with its old key, which the unit refuses if that
+//!   is gone;
+//! - a path that was not registers only if the unit still has our key by another path, and looks once more
+//!   afterwards whether that was still so: if ours is the only one then, a PREEMPT came in between, and it is
+//!   taken back.
 //!
-//! A unit that has forgotten its registrations (it lost power, and APTPL was not asked for) looks the same: the host's cluster
-//! software has to register again.
+//! A unit that has forgotten its registrations (it lost power, and APTPL was not asked for) looks the same:
+//! the host's cluster software has to register again.
 
 use std::rc::Rc;
 
@@ -32,8 +34,8 @@ pub enum Claim {
     Reserve(ReservationType),
     /// Gives the reservation back.
     Release(ReservationType),
-    /// Takes the place of the host with this key, whose registrations and reservation are removed. Commands that it has under way
-    /// may still take effect.
+    /// Takes the place of the host with this key, whose registrations and reservation are removed. Commands
+    /// that it has under way may still take effect.
     Preempt(ReservationType, u64),
     /// The same; and its commands are over when this is answered.
     PreemptAndAbort(ReservationType, u64),
@@ -60,8 +62,8 @@ impl Multipath {
         self.shared.register_all(None).await
     }
 
-    /// Reserves, or preempts. Should its path be lost meanwhile, nobody knows whether it did: the [`Failure`] says so, and
-    /// [`ReadReservation`](crate::command::ReadReservation) tells.
+    /// Reserves, or preempts. Should its path be lost meanwhile, nobody knows whether it did: the [`Failure`]
+    /// says so, and [`ReadReservation`](crate::command::ReadReservation) tells.
     ///
     /// # Errors
     /// [`Failure`].
@@ -94,7 +96,8 @@ fn is_conflict(error: &Error) -> bool {
 }
 
 impl Shared {
-    /// Every path that is there is told, whatever we think that it is registered with: the unit may know better.
+    /// Every path that is there is told, whatever we think that it is registered with: the unit may know
+    /// better.
     async fn register_all(&self, key: Option<u64>) -> Result<(), Failure> {
         let began = rt::now();
         let command = PersistentReserveOut::register(key.unwrap_or_default());

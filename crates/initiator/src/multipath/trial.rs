@@ -22,8 +22,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Attempts that a failure can tell of; older ones are forgotten.
 const TRIED_MAX: usize = 32;
 
-/// Blocks that are in doubt: nobody else may change them until this is dropped, and then until every copy of the command
-/// that may still be under way is known to be over.
+/// Blocks that are in doubt: nobody else may change them until this is dropped, and then until every copy of
+/// the command that may still be under way is known to be over.
 pub(super) struct Hold {
     shared: Rc<Shared>,
     place: Place,

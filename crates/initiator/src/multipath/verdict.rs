@@ -53,7 +53,8 @@ const NOT_READY: u8 = 0x02;
 const UNIT_ATTENTION: u8 = 0x06;
 const ABORTED_COMMAND: u8 = 0x0b;
 
-/// LOGICAL UNIT IS IN PROCESS OF BECOMING READY, and NOT ACCESSIBLE for its access state: transition, standby, unavailable.
+/// LOGICAL UNIT IS IN PROCESS OF BECOMING READY, and NOT ACCESSIBLE for its access state: transition,
+/// standby, unavailable.
 const BECOMING_READY: u16 = 0x0401;
 const IN_TRANSITION: u16 = 0x040a;
 const IN_STANDBY: u16 = 0x040b;

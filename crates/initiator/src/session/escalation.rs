@@ -1,5 +1,6 @@
-//! What becomes of commands that are not answered in time (SAM-5 7): ABORT TASK; if that does not help, LOGICAL UNIT
-//! RESET, which also ends what others have under way there; if that does not help either, the session is given up.
+//! What becomes of commands that are not answered in time (SAM-5 7): ABORT TASK; if that does not help,
+//! LOGICAL UNIT RESET, which also ends what others have under way there; if that does not help either, the
+//! session is given up.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -58,7 +59,8 @@ fn withdraw(shared: &Shared, task: TaskId) -> bool {
     withdrawn
 }
 
-/// Asks for a function and waits for the answer, but not longer than `deadline`. What came of it shows in the commands.
+/// Asks for a function and waits for the answer, but not longer than `deadline`. What came of it shows in the
+/// commands.
 async fn manage(
     shared: &Rc<Shared>,
     function: TaskFunction,

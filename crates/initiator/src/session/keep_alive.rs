@@ -1,5 +1,5 @@
-//! Whether the target is still there, told from what arrives. Time is counted in ticks of our own task, so that a process
-//! that stood still for a while does not take its own silence for the target's.
+//! Whether the target is still there, told from what arrives. Time is counted in ticks of our own task, so
+//! that a process that stood still for a while does not take its own silence for the target's.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! One session: a login, then commands from anybody on this core.
 //!
-//! `shared` is what the session's tasks and commands have in common, around the brain (`proto`'s `Connection`); `tasks`
-//! are the loops that move bytes and watch the clock; `pending` is a command under way.
+//! `shared` is what the session's tasks and commands have in common, around the brain (`proto`'s
+//! `Connection`); `tasks` are the loops that move bytes and watch the clock; `pending` is a command under
+//! way.
 
 mod escalation;
 mod keep_alive;
@@ -33,9 +34,9 @@ use crate::{Ended, Error, Lun, Options};
 
 /// A session with one target, of one connection. It belongs to the core that made it.
 ///
-/// It looks after itself: a target that falls silent is asked for a sign of life and given up if there is none, commands
-/// that are not answered in time are aborted, and a target that asks us to leave is obeyed. Dropping it closes the
-/// connection without a logout: what is under way may still be carried out.
+/// It looks after itself: a target that falls silent is asked for a sign of life and given up if there is
+/// none, commands that are not answered in time are aborted, and a target that asks us to leave is obeyed.
+/// Dropping it closes the connection without a logout: what is under way may still be carried out.
 pub struct Session {
     shared: Rc<Shared>,
     portal_group: Option<u16>,
@@ -102,8 +103,8 @@ impl Session {
         }
     }
 
-    /// Waits until there is something new for the session's owner: it is over or about to be, the target is silent or no
-    /// longer is, a unit has told something, or somebody has called [`Session::nudge`].
+    /// Waits until there is something new for the session's owner: it is over or about to be, the target is
+    /// silent or no longer is, a unit has told something, or somebody has called [`Session::nudge`].
     pub async fn changed(&self) {
         self.shared.changed.notified().await;
     }
@@ -169,8 +170,8 @@ impl Session {
         command.answer(result.data).ok_or(Error::BadAnswer(C::NAME))
     }
 
-    /// Asks for a task management function; the answer is RFC 7143's (11.6.1), 0 is well. The commands that it ends fail with
-    /// [`Error::Aborted`].
+    /// Asks for a task management function; the answer is RFC 7143's (11.6.1), 0 is well. The commands that
+    /// it ends fail with [`Error::Aborted`].
     ///
     /// # Errors
     /// [`Error::Ended`].
@@ -218,7 +219,8 @@ impl Session {
         }
     }
 
-    /// Ends the session now: what of it has not reached the target never will. What has may still be carried out.
+    /// Ends the session now: what of it has not reached the target never will. What has may still be carried
+    /// out.
     pub fn give_up(&self) {
         self.shared.end(Ended::GivenUp);
     }

@@ -12,11 +12,12 @@ use super::shared::Shared;
 use super::waiters::{Answer, WaitId};
 use crate::Error;
 
-/// A command that was given to a [`crate::Session`]: its answer, once it is awaited. It is on its way from the moment
-/// that it is made.
+/// A command that was given to a [`crate::Session`]: its answer, once it is awaited. It is on its way from
+/// the moment that it is made.
 ///
-/// Dropping it gives the command up: one that still waits for the target's window is not sent, any other is aborted.
-/// Whether it takes effect is then not known. Its buffers belong to the session until the target lets go of them.
+/// Dropping it gives the command up: one that still waits for the target's window is not sent, any other is
+/// aborted. Whether it takes effect is then not known. Its buffers belong to the session until the target
+/// lets go of them.
 #[must_use = "the command is aborted when this is dropped"]
 pub struct Pending(State);
 
@@ -41,8 +42,8 @@ impl Pending {
         Pending(State::Failed(error))
     }
 
-    /// Asks the target to abort the command, and waits until nothing more can come of it: until it is aborted, answered all
-    /// the same, or the session has ended.
+    /// Asks the target to abort the command, and waits until nothing more can come of it: until it is
+    /// aborted, answered all the same, or the session has ended.
     ///
     /// # Errors
     /// [`Error::Aborted`], if it was; [`Error::Ended`].
@@ -93,7 +94,8 @@ impl Drop for Pending {
     }
 }
 
-/// Takes a command back, or sends an ABORT TASK for it. False if it was taken back: then there is nothing to wait for.
+/// Takes a command back, or sends an ABORT TASK for it. False if it was taken back: then there is nothing to
+/// wait for.
 fn abort(shared: &Shared, id: WaitId, lun: [u8; 8]) -> bool {
     let Some(task) = shared.waiters.borrow().task(id) else { return true };
     let mut connection = shared.connection.borrow_mut();

@@ -23,7 +23,8 @@ pub(super) struct Shared {
     pub(super) output: Notify,
     /// Set once: why the session is over.
     pub(super) ended: Cell<Option<Ended>>,
-    /// Rung when it is, and at whatever else an owner of several sessions wants to know; see [`crate::Session::changed`].
+    /// Rung when it is, and at whatever else an owner of several sessions wants to know; see
+    /// [`crate::Session::changed`].
     pub(super) changed: Notify,
     keep_alive: RefCell<KeepAlive>,
     /// Counts the ticks of the session's clock.
@@ -165,8 +166,8 @@ impl Shared {
         self.keep_alive.borrow().is_silent()
     }
 
-    /// Ends the session, once. After a logout the connection is closed; else it is given up, so that nothing that it
-    /// still holds reaches the target later.
+    /// Ends the session, once. After a logout the connection is closed; else it is given up, so that nothing
+    /// that it still holds reaches the target later.
     pub(super) fn end(&self, ended: Ended) {
         if self.ended.get().is_some() {
             return;

@@ -1,4 +1,5 @@
-//! What a session does by itself, each in a task: receive, send, watch the clock, abort what is overdue, leave when asked.
+//! What a session does by itself, each in a task: receive, send, watch the clock, abort what is overdue,
+//! leave when asked.
 
 use std::io;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Who waits for which answer.
 //!
-//! The connection uses the slot of a task again as soon as it is answered, and the one who waits may look at the answer
-//! later: so answers have places of their own.
+//! The connection uses the slot of a task again as soon as it is answered, and the one who waits may look at
+//! the answer later: so answers have places of their own.
 
 use std::task::{Context, Poll, Waker};
 

@@ -1,5 +1,6 @@
-//! A storage array: one unit behind several controllers, on the brains of `proto`. It is as slow and as stubborn as a
-//! scenario wants: what has reached a controller is carried out even if its session is long over.
+//! A storage array: one unit behind several controllers, on the brains of `proto`. It is as slow and as
+//! stubborn as a scenario wants: what has reached a controller is carried out even if its session is long
+//! over.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -289,7 +290,8 @@ impl Shared {
         nexus.ended.notify();
     }
 
-    /// RFC 7143 6.3.5: a login takes the place of the session of the same names, whose commands end before it is answered.
+    /// RFC 7143 6.3.5: a login takes the place of the session of the same names, whose commands end before it
+    /// is answered.
     async fn end_sessions(&self, name: &ItNexus) {
         let old: Vec<_> =
             self.sessions.borrow().iter().filter(|nexus| nexus.name == *name).cloned().collect();

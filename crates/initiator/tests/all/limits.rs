@@ -25,8 +25,8 @@ async fn read(session: &Session) -> Result<Buf, Error> {
     session.read(Lun(0), Lba(0), BlockCount(1), BlockSize::B512).await
 }
 
-/// A read that is never answered, by a target that answers these functions: how it ends, after how long, whether the
-/// session is over, and which functions were asked for.
+/// A read that is never answered, by a target that answers these functions: how it ends, after how long,
+/// whether the session is over, and which functions were asked for.
 fn unanswered(
     functions: Vec<(TaskFunction, TaskResponse)>,
 ) -> (Error, Duration, Option<Ended>, Vec<TaskFunction>) {

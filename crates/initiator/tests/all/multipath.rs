@@ -17,8 +17,8 @@ use crate::ram_target::NAME;
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 
-/// What a lost path costs at most: two seconds until the target is asked, five for its answer, both rounded up to half a
-/// second, and a login elsewhere.
+/// What a lost path costs at most: two seconds until the target is asked, five for its answer, both rounded
+/// up to half a second, and a login elsewhere.
 const LOSS: Duration = Duration::from_millis(8_500);
 
 fn search(array: &Array) -> Search {
@@ -379,14 +379,15 @@ fn a_short_outage_of_all_paths_is_not_seen() {
 /// The mark of what another host has written.
 const OTHERS: u64 = 1 << 63;
 
-/// Writes the same few blocks over and over, by several writers each its own, while the paths to a slow array are cut and
-/// heal; after every answer the block must hold what was written, for ever.
+/// Writes the same few blocks over and over, by several writers each its own, while the paths to a slow array
+/// are cut and heal; after every answer the block must hold what was written, for ever.
 fn hunt_ghosts(seed: u64, portals: &[usize], forgets: bool) -> Result<u64, String> {
     let array = Array::new(seed, portals);
     let options = MultipathOptions { quiesce: 10 * SECOND, queue_for: 120 * SECOND, ..Default::default() };
     let unit = open_with(&array, options);
     array.shared.forgets_to_reinstate.set(forgets);
-    // Slow enough that commands are under way whenever something happens, but never for longer than `quiesce`.
+    // Slow enough that commands are under way whenever something happens, but never for longer than
+    // `quiesce`.
     array.shared.write_time.borrow_mut().iter_mut().for_each(|time| *time = 100 * MS..8 * SECOND);
     let answered: Rc<RefCell<Vec<u64>>> = Rc::new(RefCell::new(vec![0; 6]));
     let stop = Rc::new(Cell::new(false));
@@ -476,7 +477,8 @@ fn no_write_of_a_lost_path_lands_after_it_was_answered() {
     assert!(repeated > 500, "{repeated}");
 }
 
-/// The hunt finds ghosts where there are some: at an array that goes on with the commands of a session that was replaced.
+/// The hunt finds ghosts where there are some: at an array that goes on with the commands of a session that
+/// was replaced.
 #[test]
 fn an_array_that_breaks_its_promise_is_found_out() {
     assert!((0..20).any(|seed| hunt_ghosts(seed, &[2], true).is_err()));

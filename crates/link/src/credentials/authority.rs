@@ -54,7 +54,8 @@ impl ClusterAuthority {
         ClusterAuthority::from_pem(cluster, &key, &certificate)
     }
 
-    /// Writes the authority into a directory that is there: `authority-key.pem` and `authority.pem`, of mode 0600.
+    /// Writes the authority into a directory that is there: `authority-key.pem` and `authority.pem`, of
+    /// mode 0600.
     ///
     /// # Errors
     /// If that cannot be done.
@@ -122,7 +123,8 @@ impl ClusterAuthority {
         self.sign_key(node, &PublicKey(&request.public_key))
     }
 
-    /// The token that lets one node join by a member that listens at these addresses; and what the member keeps of it.
+    /// The token that lets one node join by a member that listens at these addresses; and what the member
+    /// keeps of it.
     pub fn token(
         &self,
         member: NodeId,
@@ -173,7 +175,8 @@ fn authority_params(cluster: ClusterId) -> CertificateParams {
     params
 }
 
-/// A certificate that does not expire: its times are those that the library takes where none are given, 1975 and 4096.
+/// A certificate that does not expire: its times are those that the library takes where none are given, 1975
+/// and 4096.
 fn params(common_name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();

@@ -1,9 +1,10 @@
 //! Who a node is, provably: a cluster has an authority of its own, which signs one certificate for each node.
 //!
-//! The certificate of node 7 names it `node-7.CLUSTER.ursa.internal`, CLUSTER being the cluster's identity in hexadecimal. Both sides of a
-//! connection check that the other's certificate is signed by the cluster's authority and names the node that the other says it is.
-//! Certificates do not expire: a node that was off for years, or whose clock is wrong, must still reach its cluster. Who may come in is
-//! decided by the list of members, from which a node can be removed.
+//! The certificate of node 7 names it `node-7.CLUSTER.ursa.internal`, CLUSTER being the cluster's identity in
+//! hexadecimal. Both sides of a connection check that the other's certificate is signed by the cluster's
+//! authority and names the node that the other says it is. Certificates do not expire: a node that was off
+//! for years, or whose clock is wrong, must still reach its cluster. Who may come in is decided by the list
+//! of members, from which a node can be removed.
 
 mod authority;
 mod files;

@@ -18,7 +18,8 @@ use crate::tls;
 pub const NODE_KEY_FILE: &str = "node-key.pem";
 const CERTIFICATE_FILE: &str = "node.pem";
 
-/// The key and the certificate of a node, and the certificate of its cluster's authority. They belong together.
+/// The key and the certificate of a node, and the certificate of its cluster's authority. They belong
+/// together.
 pub struct NodeCredentials {
     cluster: ClusterId,
     node: NodeId,
@@ -69,7 +70,8 @@ impl NodeCredentials {
         NodeCredentials::new(cluster, node, key, certificate, authority)
     }
 
-    /// Writes them into a directory that is there: `node-key.pem`, `node.pem` and `authority.pem`, of mode 0600.
+    /// Writes them into a directory that is there: `node-key.pem`, `node.pem` and `authority.pem`, of
+    /// mode 0600.
     ///
     /// # Errors
     /// If that cannot be done.

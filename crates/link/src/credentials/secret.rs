@@ -8,7 +8,8 @@ use subtle::ConstantTimeEq;
 /// Bytes of a secret: nobody guesses 128 bits, one connection a guess.
 pub(crate) const SECRET_BYTES: usize = 16;
 
-/// A secret that lets one node join. It is never logged, and compared without showing by its time where it differs.
+/// A secret that lets one node join. It is never logged, and compared without showing by its time where it
+/// differs.
 #[derive(Clone)]
 pub struct Secret([u8; SECRET_BYTES]);
 

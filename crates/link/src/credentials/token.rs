@@ -174,8 +174,8 @@ pub enum Unredeemed {
 }
 
 impl OpenToken {
-    /// Uses up the one of `open` that has this secret, and drops those that have expired. What is left of `open` must be durable before
-    /// anybody is let in: a token is used once.
+    /// Uses up the one of `open` that has this secret, and drops those that have expired. What is left of
+    /// `open` must be durable before anybody is let in: a token is used once.
     ///
     /// # Errors
     /// If there is none.

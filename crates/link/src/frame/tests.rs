@@ -110,7 +110,8 @@ fn frames() -> impl Strategy<Value = Vec<(u64, u8, Vec<u8>, Vec<u8>)>> {
 }
 
 proptest! {
-    /// What was sent is understood however it is cut; what was changed is either noticed or only in a payload, which its user checks.
+    /// What was sent is understood however it is cut; what was changed is either noticed or only in a
+    /// payload, which its user checks.
     #[test]
     fn frames_are_what_was_sent(
         sent in frames(),

@@ -14,8 +14,8 @@ const DECISION: Duration = Duration::from_secs(30);
 /// What the user decides with.
 pub(crate) type Admission = Rc<dyn Fn(JoinRequest) -> Pin<Box<dyn Future<Output = Verdict>>>>;
 
-/// Hears who wants to join over this connection, on which TLS is done. The handshake's deadline is for what the other side says, not
-/// for the user.
+/// Hears who wants to join over this connection, on which TLS is done. The handshake's deadline is for what
+/// the other side says, not for the user.
 pub(crate) async fn serve(
     wire: &mut Wire,
     handshake: Duration,

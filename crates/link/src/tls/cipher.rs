@@ -1,7 +1,8 @@
 //! The key of one direction of a connection.
 //!
-//! No sequence number is used twice under one key: a [`Cipher`] owns the key and its next number together, takes that number for each record,
-//! cannot be copied, and fails before the number would begin again (RFC 8446, 5.3 and 5.5).
+//! No sequence number is used twice under one key: a [`Cipher`] owns the key and its next number together,
+//! takes that number for each record, cannot be copied, and fails before the number would begin again (RFC
+//! 8446, 5.3 and 5.5).
 
 use ring::aead::{self, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 use rustls::ConnectionTrafficSecrets;
@@ -55,7 +56,8 @@ impl Cipher {
         sealed.map_err(|_| rustls::Error::EncryptError)
     }
 
-    /// Decrypts what follows a record's header, its tag included, in place. Gives the content with its type and padding behind it.
+    /// Decrypts what follows a record's header, its tag included, in place. Gives the content with its type
+    /// and padding behind it.
     ///
     /// # Errors
     /// `DecryptError` if it is not the record that the other side has sent next.

@@ -1,4 +1,5 @@
-//! A door for the fuzz target of records: a connection whose handshake is done, and all that its peer could send.
+//! A door for the fuzz target of records: a connection whose handshake is done, and all that its peer could
+//! send.
 
 use std::sync::LazyLock;
 
@@ -21,8 +22,9 @@ static NODES: LazyLock<[Configs; 2]> = LazyLock::new(|| {
     })
 });
 
-/// Feeds one end with records of these types and contents that the other has sealed, and with `garbage` behind them, in pieces of so many bytes.
-/// Whatever they are: what comes out is what data went in, in order, up to the first that may not be.
+/// Feeds one end with records of these types and contents that the other has sealed, and with `garbage`
+/// behind them, in pieces of so many bytes. Whatever they are: what comes out is what data went in, in order,
+/// up to the first that may not be.
 pub fn records(said: &[(u8, Vec<u8>)], garbage: &[u8], pieces: &[u8]) {
     let [mut sender, mut receiver] = agreed();
     let (mut bytes, mut data) = (SendBatch::new(), Vec::new());

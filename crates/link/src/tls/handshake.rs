@@ -1,7 +1,8 @@
 //! The handshake of a connection, which rustls does: bytes in, bytes out.
 //!
-//! rustls is shown one record at a time. So it never takes in what follows the handshake, which comes in the same flight where the other side had
-//! no reason to wait: those bytes are for [`Records`], which has the keys from then on.
+//! rustls is shown one record at a time. So it never takes in what follows the handshake, which comes in the
+//! same flight where the other side had no reason to wait: those bytes are for [`Records`], which has the
+//! keys from then on.
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
@@ -12,7 +13,8 @@ use rustls::{CommonState, InvalidMessage};
 use super::cipher::HEADER_BYTES;
 use super::records::{Kernel, Records};
 
-/// What is kept of a handshake that is under way: the longest message that rustls takes (64 KiB), in as many records.
+/// What is kept of a handshake that is under way: the longest message that rustls takes (64 KiB), in as many
+/// records.
 const INCOMING_MAX: usize = 128 << 10;
 
 /// One side of a handshake.
@@ -21,12 +23,14 @@ pub(super) enum Side {
     Server(UnbufferedServerConnection),
 }
 
-/// A handshake under way. Bytes that arrive go into [`Handshake::feed`] until it says that all is agreed; then comes [`Handshake::finish`].
+/// A handshake under way. Bytes that arrive go into [`Handshake::feed`] until it says that all is agreed;
+/// then comes [`Handshake::finish`].
 pub(super) struct Handshake {
     side: Side,
     /// What has come and rustls is not done with.
     incoming: Vec<u8>,
-    /// How much of that are records which rustls has seen, and refers to: parts of a message whose end has not come.
+    /// How much of that are records which rustls has seen, and refers to: parts of a message whose end has
+    /// not come.
     seen: usize,
 }
 
@@ -58,7 +62,8 @@ impl Handshake {
         Ok(handshake)
     }
 
-    /// Takes in what has arrived, and adds to `output` what is to be sent: if it fails, an alert. Whether all is agreed.
+    /// Takes in what has arrived, and adds to `output` what is to be sent: if it fails, an alert. Whether all
+    /// is agreed.
     ///
     /// # Errors
     /// If the other side is not as it has to be. The handshake is of no further use.
@@ -82,7 +87,8 @@ impl Handshake {
         Ok(agreed)
     }
 
-    /// Shows rustls the first `shown` bytes of what has come, and does what it wants until it needs more. How many of them it is not done with.
+    /// Shows rustls the first `shown` bytes of what has come, and does what it wants until it needs more. How
+    /// many of them it is not done with.
     fn show(&mut self, mut shown: usize, output: &mut Vec<u8>) -> Result<usize, rustls::Error> {
         loop {
             let (done, need) = self.side.step(&mut self.incoming[..shown], output);
@@ -136,7 +142,8 @@ impl Side {
         }
     }
 
-    /// One step of rustls, given all that it is not done with: how many bytes it is done with now, and what it needs.
+    /// One step of rustls, given all that it is not done with: how many bytes it is done with now, and what
+    /// it needs.
     fn step(&mut self, incoming: &mut [u8], output: &mut Vec<u8>) -> (usize, Result<Need, rustls::Error>) {
         match self {
             Side::Client(client) => taken(client.process_tls_records(incoming), output),
@@ -175,7 +182,8 @@ fn encode<Data>(mut message: EncodeTlsData<'_, Data>, output: &mut Vec<u8>) -> R
     Ok(())
 }
 
-/// How long the record is that `bytes` begin with, if they have all of it. Whether it may be as it is, rustls says.
+/// How long the record is that `bytes` begin with, if they have all of it. Whether it may be as it is, rustls
+/// says.
 fn whole_record(bytes: &[u8]) -> Option<usize> {
     let &[_, _, _, high, low, ..] = bytes else { return None };
     let len = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));

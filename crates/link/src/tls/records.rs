@@ -1,13 +1,16 @@
 //! The records of a connection whose handshake is done (RFC 8446, 5): bytes in, bytes out.
 //!
-//! rustls copies data three times where it receives and twice where it sends, which was measured as more than the encryption itself costs (0.7 to
-//! 1.5 µs a frame of 4 KiB on each side; `docs/performance.md`). Here a record is decrypted where it was received, and encrypted where it is sent
-//! from: one copy on each side, of content to its place. Only a record that straddles two receives is copied together first.
+//! rustls copies data three times where it receives and twice where it sends, which was measured as more than
+//! the encryption itself costs (0.7 to 1.5 µs a frame of 4 KiB on each side; `docs/performance.md`). Here a
+//! record is decrypted where it was received, and encrypted where it is sent from: one copy on each side, of
+//! content to its place. Only a record that straddles two receives is copied together first.
 //!
-//! What is left to others: the handshake, certificates and the key schedule, that of later keys included, to rustls (its interface for connections
-//! whose records somebody else does, [`rustls::kernel`]); the cipher to ring, which rustls itself uses here.
+//! What is left to others: the handshake, certificates and the key schedule, that of later keys included, to
+//! rustls (its interface for connections whose records somebody else does, [`rustls::kernel`]); the cipher to
+//! ring, which rustls itself uses here.
 //!
-//! What a peer sends is data at first, and seldom an alert or a message of the handshake (new keys). All else ends the connection.
+//! What a peer sends is data at first, and seldom an alert or a message of the handshake (new keys). All else
+//! ends the connection.
 
 use std::io::IoSlice;
 
@@ -72,8 +75,9 @@ impl Kernel {
     }
 }
 
-/// The records of one connection. What arrives goes into [`Records::feed`], what is to be sent comes out of [`Records::seal`] and
-/// [`Records::take_output`]; after an error of `feed` only the latter is called, where the other side is told why: by who makes a connection. A link ends at once.
+/// The records of one connection. What arrives goes into [`Records::feed`], what is to be sent comes out of
+/// [`Records::seal`] and [`Records::take_output`]; after an error of `feed` only the latter is called, where
+/// the other side is told why: by who makes a connection. A link ends at once.
 pub(super) struct Records {
     kernel: Kernel,
     sender: Cipher,
@@ -111,11 +115,12 @@ impl Records {
         })
     }
 
-    /// Takes in all of `bytes`, and decrypts them where they are; `plain` gets the content, in pieces. What follows the end that the other side has
-    /// announced is ignored (6.1).
+    /// Takes in all of `bytes`, and decrypts them where they are; `plain` gets the content, in pieces. What
+    /// follows the end that the other side has announced is ignored (6.1).
     ///
     /// # Errors
-    /// If they are not the records that come next, or `plain` fails. Nothing of a record that fails was given to `plain`.
+    /// If they are not the records that come next, or `plain` fails. Nothing of a record that fails was given
+    /// to `plain`.
     pub(super) fn feed<E>(
         &mut self,
         bytes: &mut [u8],
@@ -217,8 +222,8 @@ impl Records {
         }
     }
 
-    /// Messages of the handshake that may come after it: new keys, and tickets, which are not asked for and ignored. No peer needs more than a record
-    /// for them, so none may.
+    /// Messages of the handshake that may come after it: new keys, and tickets, which are not asked for and
+    /// ignored. No peer needs more than a record for them, so none may.
     fn take_messages(&mut self, mut messages: &[u8]) -> Result<(), rustls::Error> {
         if messages.is_empty() {
             return Err(InvalidMessage::InvalidEmptyPayload.into());
@@ -359,7 +364,8 @@ fn header(content: usize) -> [u8; HEADER_BYTES] {
     [ContentType::ApplicationData.into(), VERSION[0], VERSION[1], high, low]
 }
 
-/// How long the record is that `bytes` begin with, its header included: at most [`HEADER_BYTES`] and [`SEALED_MAX`]. None while too little has come to say.
+/// How long the record is that `bytes` begin with, its header included: at most [`HEADER_BYTES`] and
+/// [`SEALED_MAX`]. None while too little has come to say.
 fn record_bytes(bytes: &[u8]) -> Result<Option<usize>, rustls::Error> {
     // Who changes the version of a record on its way makes it one that does not authenticate.
     let &[content_type, _, _, high, low, ..] = bytes else { return Ok(None) };

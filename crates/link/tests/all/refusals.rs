@@ -111,8 +111,8 @@ fn said_once(members: [Member; 2], wanted: &str) {
     said_by_each(members, wanted, wanted);
 }
 
-/// Who connects has said the one thing, who is connected to the other: each once. The latter asks every ten seconds whether it is a member: what the former
-/// says to that it says once, too.
+/// Who connects has said the one thing, who is connected to the other: each once. The latter asks every ten
+/// seconds whether it is a member: what the former says to that it says once, too.
 fn said_by_each(members: [Member; 2], dialler: &str, acceptor: &str) {
     let is_asked =
         |line: &String| line.contains("an incoming connection was not accepted as a link address=10.0.0.1:");

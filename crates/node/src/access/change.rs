@@ -19,7 +19,8 @@ pub enum AccessChange {
     DeleteHost(HostName),
 }
 
-/// Who must look at new rules. With a session and a volume a target, one change must not have all of them look.
+/// Who must look at new rules. With a session and a volume a target, one change must not have all of them
+/// look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Concerned {
     /// Initiators of any target may see something else.

@@ -110,8 +110,8 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// Initiators that are treated alike. One belongs to the group if its name is listed (or no name is) and its address
-/// is listed (or no address is).
+/// Initiators that are treated alike. One belongs to the group if its name is listed (or no name is) and its
+/// address is listed (or no address is).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostGroup {
     /// What administrators call it.
@@ -125,7 +125,8 @@ pub struct HostGroup {
 }
 
 impl HostGroup {
-    /// The groups that are always there: `any` is everybody, `local` is this machine by its loopback addresses.
+    /// The groups that are always there: `any` is everybody, `local` is this machine by its loopback
+    /// addresses.
     pub fn built_in() -> [HostGroup; 2] {
         let group = |name: &str, addresses| HostGroup {
             name: name.parse().expect("a valid name"),

@@ -2,8 +2,8 @@
 //!
 //! The rule is default deny. A LUN map says "this volume is LUN n of this target for this host group". An
 //! initiator may log in to a target if a map of the target names a host group that it belongs to, and it sees
-//! the LUNs of those maps alone. An [`Access`] is never changed in place: control makes a new one and gives it to
-//! every core, so a session reads one consistent picture.
+//! the LUNs of those maps alone. An [`Access`] is never changed in place: control makes a new one and gives
+//! it to every core, so a session reads one consistent picture.
 
 mod change;
 mod host;
@@ -42,8 +42,8 @@ pub struct LunMap {
 pub struct Target {
     /// Its iSCSI name.
     pub name: TargetName,
-    /// Its number: unique in the node and never changed. Its relative target port identifiers are made from it
-    /// ([`PortNumbers`](crate::PortNumbers)), and reservations are kept by these.
+    /// Its number: unique in the node and never changed. Its relative target port identifiers are made from
+    /// it ([`PortNumbers`](crate::PortNumbers)), and reservations are kept by these.
     pub port: u16,
     /// A name for people.
     pub alias: Option<String>,
@@ -56,12 +56,14 @@ pub struct Target {
     pub made_with: Option<VolumeId>,
 }
 
-/// One consistent picture of targets and hosts. Cheap to clone, so that a change costs little however many there are.
+/// One consistent picture of targets and hosts. Cheap to clone, so that a change costs little however many
+/// there are.
 #[derive(Clone, Debug)]
 pub struct Access {
     targets: BTreeMap<TargetName, Arc<Target>>,
     hosts: BTreeMap<HostName, Arc<HostGroup>>,
-    /// The targets that map a volume, by name. With a target a volume, looking through all of them for each is quadratic.
+    /// The targets that map a volume, by name. With a target a volume, looking through all of them for each
+    /// is quadratic.
     by_volume: BTreeMap<VolumeId, Arc<[TargetName]>>,
 }
 
@@ -94,7 +96,8 @@ pub struct Admission {
 }
 
 impl Target {
-    /// Whether nothing is lost with it once these volumes are deleted: it was made with one of them, and has no other maps, no alias and no secret.
+    /// Whether nothing is lost with it once these volumes are deleted: it was made with one of them, and has
+    /// no other maps, no alias and no secret.
     pub fn goes_with(&self, volumes: &BTreeSet<VolumeId>) -> bool {
         let is_bare = self.alias.is_none() && self.chap.is_none();
         let is_made_with = self.made_with.is_some_and(|volume| volumes.contains(&volume));
@@ -129,7 +132,8 @@ impl Access {
         hosts.dedup_by_key(|host| &host.name);
         // Who may prove more must: a session that proved nothing would miss LUNs without a word.
         let chap: Vec<ChapSecret> = hosts.iter().filter_map(|host| host.chap.clone()).collect();
-        // Two nodes may have set one secret for both directions at the same time: then the target proves nothing with it.
+        // Two nodes may have set one secret for both directions at the same time: then the target proves
+        // nothing with it.
         let is_one_way = |own: &&ChapSecret| {
             !self.hosts().any(|host| host.chap.as_ref().is_some_and(|chap| chap.secret == own.secret))
         };
@@ -199,8 +203,8 @@ impl Access {
         by_name.into_values().filter_map(|host| host.chap.clone()).collect()
     }
 
-    /// The host groups of `target`'s maps whose LUNs a session of `initiator` may see: of those it belongs to, the ones that ask
-    /// for no secret, and the ones whose secret it has proved.
+    /// The host groups of `target`'s maps whose LUNs a session of `initiator` may see: of those it belongs
+    /// to, the ones that ask for no secret, and the ones whose secret it has proved.
     pub fn enters(&self, target: &str, initiator: &str, claim: &Claim) -> BTreeSet<HostName> {
         let maps = self.target(target).map_or(&[][..], |target| &target.maps);
         maps.iter()
@@ -210,8 +214,8 @@ impl Access {
             .collect()
     }
 
-    /// The LUNs of `target` that `initiator` sees, of those of the host groups that it has `entered`. If two maps give one LUN,
-    /// the host group first by name decides.
+    /// The LUNs of `target` that `initiator` sees, of those of the host groups that it has `entered`. If two
+    /// maps give one LUN, the host group first by name decides.
     pub fn luns(
         &self,
         target: &str,

@@ -1,7 +1,8 @@
 //! Whether a login may act for a session that exists: join it, or take its place.
 //!
-//! Names prove nothing: anybody can send an initiator's name, its ISID and a guessed TSIH. So a login acts for a session only if, on its own, it enters every host
-//! group that the session has entered. It may enter more: that gives it nothing in the session.
+//! Names prove nothing: anybody can send an initiator's name, its ISID and a guessed TSIH. So a login acts
+//! for a session only if, on its own, it enters every host group that the session has entered. It may enter
+//! more: that gives it nothing in the session.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,7 +28,8 @@ pub enum Barred {
 }
 
 impl HostGroup {
-    /// Whether a login of `initiator` with this claim sees what is mapped for the group: it belongs to it, and has proved its secret if there is one.
+    /// Whether a login of `initiator` with this claim sees what is mapped for the group: it belongs to it,
+    /// and has proved its secret if there is one.
     pub(super) fn is_entered(&self, initiator: &str, claim: &Claim) -> bool {
         self.contains(initiator, claim.address) && (self.chap.is_none() || self.chap == claim.proven)
     }
@@ -39,7 +41,8 @@ impl Access {
         self.hosts().filter(|host| host.is_entered(initiator, claim)).map(|host| host.name.clone()).collect()
     }
 
-    /// Whether a login of `initiator` with this claim may act for a session of it that has `entered` these groups.
+    /// Whether a login of `initiator` with this claim may act for a session of it that has `entered` these
+    /// groups.
     ///
     /// # Errors
     /// It would not enter all of them.

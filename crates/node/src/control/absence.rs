@@ -14,8 +14,8 @@ impl Control {
     /// behind, catches up and does it once more.
     ///
     /// # Errors
-    /// Those of `work`. In place of "not found": [`ControlError::RecordBehind`], or why the record could not be
-    /// asked.
+    /// Those of `work`. In place of "not found": [`ControlError::RecordBehind`], or why the record could not
+    /// be asked.
     pub async fn certainly<T, F>(self: &Rc<Self>, work: impl Fn(Rc<Self>) -> F) -> Result<T, ControlError>
     where
         F: Future<Output = Result<T, ControlError>>,

@@ -89,12 +89,13 @@ impl Place {
 /// How often it is tried to write a record again that could not be written.
 const REPAIR_EVERY: Duration = Duration::from_secs(5);
 
-/// RFC 7143 12.1.3 asks for at least 96 bits unless the connection is encrypted; Windows refuses more than 16 bytes. In characters, as JSON Schema counts
-/// what the API's document promises: each has 8 bits or more.
+/// RFC 7143 12.1.3 asks for at least 96 bits unless the connection is encrypted; Windows refuses more than
+/// 16 bytes. In characters, as JSON Schema counts what the API's document promises: each has 8 bits or more.
 const SECRET_CHARACTERS_MIN: usize = 12;
 const SECRET_BYTES_MAX: usize = 255;
 
-/// RFC 7143 6.1: a text value has at most 255 bytes unless something else is said, and nothing is said of TargetAlias (13.6), which is UTF-8 without null characters.
+/// RFC 7143 6.1: a text value has at most 255 bytes unless something else is said, and nothing is said of
+/// TargetAlias (13.6), which is UTF-8 without null characters.
 const ALIAS_BYTES_MAX: usize = 255;
 
 fn check_alias(alias: Option<&str>) -> Result<(), ControlError> {
@@ -131,7 +132,8 @@ fn check_chap(chap: Option<&ChapSecret>) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// RFC 7143 12.1.3: a secret that proves a target is none that proves an initiator, of whatever target. Whoever has to know the one could answer for the other.
+/// RFC 7143 12.1.3: a secret that proves a target is none that proves an initiator, of whatever target.
+/// Whoever has to know the one could answer for the other.
 fn check_one_way(chap: Option<&ChapSecret>, used: &[&ChapSecret]) -> Result<(), ControlError> {
     match chap {
         Some(chap) if used.iter().any(|used| used.secret == chap.secret) => {
@@ -162,8 +164,8 @@ impl Control {
         .await
     }
 
-    /// Gives a target another alias, or another secret to prove itself with. Sessions go on: the secret counts from the next
-    /// login on.
+    /// Gives a target another alias, or another secret to prove itself with. Sessions go on: the secret
+    /// counts from the next login on.
     ///
     /// # Errors
     /// [`ControlError::NotFound`], an alias or a secret that cannot be.
@@ -374,7 +376,8 @@ impl Control {
         Ok(Place { target, new: false, host, lun })
     }
 
-    /// That no other target leads to the volume by the same port: reservations could not tell the two from each other.
+    /// That no other target leads to the volume by the same port: reservations could not tell the two from
+    /// each other.
     fn check_port(&self, target: &Target, volume: VolumeId) -> Result<(), ControlError> {
         let (access, numbers) = (self.access(), Shard::current().port_numbers());
         let meets = |other: &Target| {
@@ -406,7 +409,8 @@ impl Control {
         Ok(Target { name, port, alias: spec.alias, chap: spec.chap, maps: Vec::new(), made_with: None })
     }
 
-    /// What takes volumes out of all maps. `deleted`: for good, so that targets that were made with them go, too, if that is all that they were for.
+    /// What takes volumes out of all maps. `deleted`: for good, so that targets that were made with them go,
+    /// too, if that is all that they were for.
     pub(super) fn unmapping(&self, volumes: &BTreeSet<VolumeId>, deleted: bool) -> Vec<AccessChange> {
         let access = self.access();
         let goes = |target: &Target| deleted && target.goes_with(volumes);
@@ -426,8 +430,8 @@ impl Control {
         targets.into_values().map(without).collect()
     }
 
-    /// Makes changes of targets and hosts durable, all or none, and gives every core the new picture. The caller holds the
-    /// record.
+    /// Makes changes of targets and hosts durable, all or none, and gives every core the new picture. The
+    /// caller holds the record.
     pub(super) async fn change_access(
         &self,
         changing: &Changing,
@@ -500,8 +504,8 @@ impl Control {
         }
     }
 
-    /// Gives every core the targets and hosts of the record. Only now are they parsed: from here on each change of the
-    /// record is made in what the cores have, too.
+    /// Gives every core the targets and hosts of the record. Only now are they parsed: from here on each
+    /// change of the record is made in what the cores have, too.
     pub(super) async fn announce_record(&self) {
         let access = match self.keeper() {
             Some(keeper) => Access::new(keeper.list(TARGETS), keeper.list(HOSTS)),
@@ -573,8 +577,8 @@ pub(super) async fn announce(access: Access, concerned: Concerned) {
     .await;
 }
 
-/// The LUN to give. A volume has one number in a target, whoever looks; two hosts may see different volumes at one number.
-/// `volume` is `None` for one that is not mapped anywhere yet.
+/// The LUN to give. A volume has one number in a target, whoever looks; two hosts may see different volumes
+/// at one number. `volume` is `None` for one that is not mapped anywhere yet.
 fn free_lun(
     target: &Target,
     host: &HostName,

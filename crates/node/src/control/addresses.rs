@@ -22,7 +22,8 @@ pub struct AddressSpec {
     pub address: IpAddr,
     /// How many bits of it are its network's.
     pub prefix: u8,
-    /// The network device that gets it, on each node; `None`: the one that has an address of the same network.
+    /// The network device that gets it, on each node; `None`: the one that has an address of the same
+    /// network.
     pub device: Option<String>,
     /// The nodes that may have it; empty: all but witnesses.
     pub nodes: Vec<u16>,
@@ -83,7 +84,8 @@ impl Control {
         }
     }
 
-    /// Those that this version cannot read: a later one has written them. Nobody holds them here, and nothing of them is changed.
+    /// Those that this version cannot read: a later one has written them. Nobody holds them here, and nothing
+    /// of them is changed.
     ///
     /// # Errors
     /// [`ControlError::NoCluster`].
@@ -94,8 +96,8 @@ impl Control {
     /// Declares one more: one of the nodes takes it within moments.
     ///
     /// # Errors
-    /// An address that is none or taken, a device or nodes that cannot be, more than [`ADDRESSES_MAX`]; [`ControlError::EntryUnreadable`] where there is one whose portal group
-    /// is not known.
+    /// An address that is none or taken, a device or nodes that cannot be, more than [`ADDRESSES_MAX`];
+    /// [`ControlError::EntryUnreadable`] where there is one whose portal group is not known.
     pub async fn add_address(&self, spec: AddressSpec) -> Result<AddressStatus, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         check_address(&spec)?;
@@ -163,7 +165,8 @@ impl Control {
         self.floating().all_here().into_iter().filter_map(fault).collect()
     }
 
-    /// The addresses that are on this machine now, and where: for whoever takes them off when this process is dead.
+    /// The addresses that are on this machine now, and where: for whoever takes them off when this process is
+    /// dead.
     pub(super) fn addresses_on(&self) -> Vec<AddressOn> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let on = |address: IpAddr| {

@@ -1,8 +1,9 @@
 //! Changes: each runs to its end, and nobody waits for one without end.
 //!
-//! A change is a task of its own: half of one would leave a volume without its target, or space that belongs to nobody,
-//! because somebody has stopped waiting. Who asked for it waits for [`CHANGE_DEADLINE`]. If a disk does not answer until
-//! then, the change goes on and keeps what it has ([`Thing`]); changes of other things do not notice it.
+//! A change is a task of its own: half of one would leave a volume without its target, or space that belongs
+//! to nobody, because somebody has stopped waiting. Who asked for it waits for [`CHANGE_DEADLINE`]. If a disk
+//! does not answer until then, the change goes on and keeps what it has ([`Thing`]); changes of other things
+//! do not notice it.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -26,20 +27,22 @@ use crate::events::code::{
 use crate::events::{Code, Event};
 use crate::volume::VolumeId;
 
-/// How long somebody waits for a change. A request makes two of them at most (another name and another size), and the
-/// HTTP interface gives an answer after two minutes.
+/// How long somebody waits for a change. A request makes two of them at most (another name and another size),
+/// and the HTTP interface gives an answer after two minutes.
 pub const CHANGE_DEADLINE: Duration = Duration::from_secs(45);
 
 /// How long a change waits for those before it. It has done nothing by then.
 pub const TURN_DEADLINE: Duration = Duration::from_secs(15);
 
-/// How long a change has taken whose end is noted: what is over in a moment nobody has seen, and would push out what somebody asks about.
+/// How long a change has taken whose end is noted: what is over in a moment nobody has seen, and would push
+/// out what somebody asks about.
 const NOTED_FROM: Duration = Duration::from_secs(1);
 
 /// How long a disk may take for a piece of the zeroing and still get on; afterwards it is waited for.
 const ZEROING_STALLS: Duration = Duration::from_secs(10);
 
-/// Numbers a second of the time with which they begin: no node makes as many changes, so that those of its next life have larger ones.
+/// Numbers a second of the time with which they begin: no node makes as many changes, so that those of its
+/// next life have larger ones.
 const NUMBERS_PER_SECOND: u64 = 1 << 16;
 
 /// What a change does.
@@ -117,7 +120,8 @@ pub struct ChangeStatus {
     pub age: Duration,
     /// What it waits for.
     pub waits_for: WaitsFor,
-    /// How far the space is zeroed that the volume gets, or has left; `None`: it has nothing to zero, or has not begun.
+    /// How far the space is zeroed that the volume gets, or has left; `None`: it has nothing to zero, or has
+    /// not begun.
     pub zeroed: Option<Zeroed>,
 }
 

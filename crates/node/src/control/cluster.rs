@@ -216,8 +216,8 @@ impl Control {
         Ok(())
     }
 
-    /// Takes the place of a node that another has let in, whose certificates are in the directory. `generation` is that of the member's record:
-    /// nodes of different ones do not listen to each other.
+    /// Takes the place of a node that another has let in, whose certificates are in the directory.
+    /// `generation` is that of the member's record: nodes of different ones do not listen to each other.
     ///
     /// # Errors
     /// It is in a cluster already; files that cannot be written.
@@ -245,8 +245,9 @@ impl Control {
         .await
     }
 
-    /// Has this node be a cluster of its own from its next start on, with all that it has. The other nodes are given up: they may join as new ones.
-    /// For when the nodes that vote are lost for good: if they are alive, both sides go on, and hosts' data is torn in two.
+    /// Has this node be a cluster of its own from its next start on, with all that it has. The other nodes
+    /// are given up: they may join as new ones. For when the nodes that vote are lost for good: if they are
+    /// alive, both sides go on, and hosts' data is torn in two.
     ///
     /// # Errors
     /// [`ControlError::ClusterWorks`]: a majority is reached.
@@ -265,7 +266,8 @@ impl Control {
         .await
     }
 
-    /// Whether this node could be made a cluster of its own; gives the numbers of the nodes that would be given up.
+    /// Whether this node could be made a cluster of its own; gives the numbers of the nodes that would be
+    /// given up.
     ///
     /// # Errors
     /// As [`Control::force_new_cluster`].
@@ -301,7 +303,8 @@ impl Control {
             }
             let founded = place.is_founders();
             control.begin(&changing, place, Vec::new()).await?;
-            // The life in which it made the cluster may have ended before everything was moved. Nothing is heard of it if there is nothing left.
+            // The life in which it made the cluster may have ended before everything was moved. Nothing is
+            // heard of it if there is nothing left.
             match control.move_own_to_cluster(&changing).await {
                 Err(error) if founded => {
                     tracing::warn!(%error, "targets, hosts and users of this node could not be moved to the cluster yet: retrying");
@@ -441,7 +444,8 @@ pub(super) fn cluster_path() -> PathBuf {
     Shard::current().config().data_dir.join("cluster")
 }
 
-/// Whether the node can listen there: known before anything is kept, since a node that is in a cluster and cannot does not start.
+/// Whether the node can listen there: known before anything is kept, since a node that is in a cluster and
+/// cannot does not start.
 pub(super) async fn try_to_listen(addresses: &[SocketAddr]) -> Result<(), EnterError> {
     let mut held = Vec::new();
     for address in addresses {

@@ -1,6 +1,8 @@
-//! Volumes with copies on several nodes: found, grown, renamed and deleted; and targets and hosts, which all nodes of a cluster share.
+//! Volumes with copies on several nodes: found, grown, renamed and deleted; and targets and hosts, which all
+//! nodes of a cluster share.
 //!
-//! How they are made: [`creation`]; of one that a node has alone: [`adoption`]. What nodes ask each other for on the way: [`asked`]. How the copy that is here is opened: [`opening`].
+//! How they are made: [`creation`]; of one that a node has alone: [`adoption`]. What nodes ask each other for
+//! on the way: [`asked`]. How the copy that is here is opened: [`opening`].
 
 mod adoption;
 mod asked;
@@ -67,7 +69,8 @@ impl Control {
         (0..info.stripe.slices()).filter(|index| info.stripe.slice_len(*index, info.capacity).0 > 0).count()
     }
 
-    /// Makes a volume with copies larger: first each copy, then, in one step, the volume. Begun again, it goes on where it was.
+    /// Makes a volume with copies larger: first each copy, then, in one step, the volume. Begun again, it
+    /// goes on where it was.
     pub(super) async fn grow_replicated(&self, info: &VolumeInfo, size: ByteLen) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         keeper.check_entry(&volume_key(info.id))?;
@@ -126,8 +129,8 @@ impl Control {
         Ok(keeper.commit(transaction).await?)
     }
 
-    /// Whether what is here of a volume is one copy of several: the cluster's record has it, or is about to. One that was deleted while this node
-    /// was away is not.
+    /// Whether what is here of a volume is one copy of several: the cluster's record has it, or is about to.
+    /// One that was deleted while this node was away is not.
     pub(super) async fn is_recorded(&self, id: VolumeId) -> Result<bool, ControlError> {
         let Some(keeper) = self.keeper() else {
             // Whether it is one cannot be known while the node takes no part in its cluster.
@@ -165,8 +168,8 @@ impl Control {
             transaction = transaction.expect(&deleted_key(id), None).put(&deleted_key(id), json(&deleted));
         }
         keeper.commit(transaction).await?;
-        // It is deleted, whatever becomes of this. Each node that is written down looks by itself and then says so: it knows whether a pool that is not open may have
-        // something, too.
+        // It is deleted, whatever becomes of this. Each node that is written down looks by itself and then
+        // says so: it knows whether a pool that is not open may have something, too.
         drop_copies(&keeper, &nodes, id, None).await;
         Ok(())
     }
@@ -182,7 +185,8 @@ impl Control {
         announce(access, concerned).await;
     }
 
-    /// The node's portals, its version, its cores, and since when this life of it is there, as the cluster's record should have it.
+    /// The node's portals, its version, its cores, and since when this life of it is there, as the cluster's
+    /// record should have it.
     pub(crate) async fn announce_node(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
@@ -213,7 +217,8 @@ impl Control {
         }
         let revision = known.map(|(_, revision)| revision);
         let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&entry));
-        // Whom another one has let in was written down by that. Only who made the cluster says so itself, before there are others: who is not there any more was removed.
+        // Whom another one has let in was written down by that. Only who made the cluster says so itself,
+        // before there are others: who is not there any more was removed.
         let transaction = if revision.is_none() { transaction.expect(NEXT_NODE, None) } else { transaction };
         Ok(keeper.commit(transaction).await?)
     }
@@ -267,7 +272,8 @@ pub(super) async fn until_heard(keeper: &Keeper, node: NodeId) {
     }
 }
 
-/// What is found when the nodes that take copies are heard of: one that has just started or joined is in a moment, and one on a busy machine may be late.
+/// What is found when the nodes that take copies are heard of: one that has just started or joined is in a
+/// moment, and one on a busy machine may be late.
 pub(super) async fn once_heard<T>(
     keeper: &Keeper,
     look: impl Fn() -> Result<T, ControlError>,
@@ -285,8 +291,8 @@ pub(super) async fn once_heard<T>(
     }
 }
 
-/// Deletes copies of a volume that is not in the record; gives the nodes that have done so. One that cannot be reached keeps its own, and shows it, until
-/// [`Control::tidy_deleted`] there.
+/// Deletes copies of a volume that is not in the record; gives the nodes that have done so. One that cannot
+/// be reached keeps its own, and shows it, until [`Control::tidy_deleted`] there.
 pub(super) async fn drop_copies(
     keeper: &Rc<Keeper>,
     nodes: &[NodeId],

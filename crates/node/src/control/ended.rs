@@ -1,7 +1,8 @@
 //! Jobs that have ended, as this node has seen it: kept for a while, for whoever asks how.
 //!
-//! An end is noted where it happens: where the cluster's record changes, a comparison comes to its end, a change is over. What is done with copies is the
-//! cluster's, and every node notes it; the rest is a node's own. A restart forgets all of it. Lives on core 0.
+//! An end is noted where it happens: where the cluster's record changes, a comparison comes to its end, a
+//! change is over. What is done with copies is the cluster's, and every node notes it; the rest is a node's
+//! own. A restart forgets all of it. Lives on core 0.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,7 +15,8 @@ use super::{Control, Verification};
 use crate::copies::{Cause, CopyWork, VolumeEntry};
 use crate::volume::VolumeId;
 
-/// How many are kept of each kind ([`EndedWork`]): some 400 bytes each. A node that returns may end thousands of syncs; they push out no comparison.
+/// How many are kept of each kind ([`EndedWork`]): some 400 bytes each. A node that returns may end thousands
+/// of syncs; they push out no comparison.
 const KEPT_MAX: usize = 100;
 
 /// How long they are kept.
@@ -101,7 +103,8 @@ impl EndedJobs {
 }
 
 impl Control {
-    /// Jobs that this node has seen end in the last 24 hours, newest first, with how long ago that was: the last hundred of each kind.
+    /// Jobs that this node has seen end in the last 24 hours, newest first, with how long ago that was: the
+    /// last hundred of each kind.
     pub fn ended_jobs(&self) -> Vec<(Duration, EndedJob)> {
         self.ended.kept(rt::now())
     }
@@ -111,7 +114,8 @@ impl Control {
     }
 }
 
-/// Notes what was done with copies of a volume and is not any more, since the record has `now` of it; `None`: it is gone. Nobody is there to note it while the node starts.
+/// Notes what was done with copies of a volume and is not any more, since the record has `now` of it; `None`:
+/// it is gone. Nobody is there to note it while the node starts.
 pub(crate) fn note_ended_work(before: &VolumeEntry, now: Option<&VolumeEntry>) {
     let ended = before.work_ended(now);
     let Some(control) = Control::try_current().filter(|_| !ended.is_empty()) else { return };

@@ -479,8 +479,8 @@ impl ControlError {
         ControlError::NotFound { kind, name: name.to_owned() }
     }
 
-    /// Whether a pool's disk failed, or its metadata takes no changes since one did. A full file system is not a
-    /// failed disk.
+    /// Whether a pool's disk failed, or its metadata takes no changes since one did. A full file system is
+    /// not a failed disk.
     pub fn is_of_disk(&self) -> bool {
         match self {
             ControlError::Store(StoreError::Disk { source, .. }) => !matches!(source, DiskError::Full),

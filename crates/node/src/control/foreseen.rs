@@ -1,6 +1,7 @@
 //! What a change of pools would do, seen before it is made: disks are read, and nothing is written.
 //!
-//! A disk may hang. So looking at disks is a change under way, too, which nobody waits for without end; it holds nothing that others wait for.
+//! A disk may hang. So looking at disks is a change under way, too, which nobody waits for without end; it
+//! holds nothing that others wait for.
 
 use std::path::PathBuf;
 use std::rc::Rc;

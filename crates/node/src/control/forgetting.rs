@@ -1,5 +1,6 @@
-//! Forgetting a pool that the node cannot use any more: nothing is written to its disks, which can be imported again, here
-//! or elsewhere. What would be lost from sight is shown before ([`Control::pool_remains`]).
+//! Forgetting a pool that the node cannot use any more: nothing is written to its disks, which can be
+//! imported again, here or elsewhere. What would be lost from sight is shown before
+//! ([`Control::pool_remains`]).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ pub struct PoolRemains {
     pub disks: Vec<(PathBuf, Option<Muteness>)>,
     /// Its volumes, by name; `None` if none of the disks can tell.
     pub volumes: Option<Vec<VolumeInfo>>,
-    /// LUN maps that lead nowhere without them. If nobody knows which volumes there are: those to volumes that no node has.
+    /// LUN maps that lead nowhere without them. If nobody knows which volumes there are: those to volumes
+    /// that no node has.
     pub maps: Vec<LostMap>,
 }
 
@@ -86,8 +88,8 @@ impl Control {
         self.pool_remains(name).await
     }
 
-    /// Forgets a pool that cannot be used. `unmap`: deletes the LUN maps of its volumes; otherwise they stay, and work again
-    /// when the pool has been imported.
+    /// Forgets a pool that cannot be used. `unmap`: deletes the LUN maps of its volumes; otherwise they stay,
+    /// and work again when the pool has been imported.
     ///
     /// # Errors
     /// [`ControlError::PoolOpen`]; [`ControlError::MappedInPool`] for volumes that initiators still see.
@@ -194,7 +196,8 @@ impl Control {
         (disks, volumes)
     }
 
-    /// The maps to these volumes that lead nowhere without them; `None`: to volumes that no node has. What other nodes have, or may have, is not lost.
+    /// The maps to these volumes that lead nowhere without them; `None`: to volumes that no node has. What
+    /// other nodes have, or may have, is not lost.
     async fn maps_to(&self, volumes: Option<&[VolumeInfo]>) -> Vec<LostMap> {
         let (access, keeper) = (self.access(), self.keeper());
         let mapped: BTreeSet<VolumeId> =

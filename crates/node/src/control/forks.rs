@@ -1,4 +1,5 @@
-//! Volumes of two nodes that may go on without the cluster's record: who has agreed to that, and what becomes of those with which both have gone on.
+//! Volumes of two nodes that may go on without the cluster's record: who has agreed to that, and what becomes
+//! of those with which both have gone on.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,7 +42,8 @@ pub struct StrategyChange {
 pub struct ForkDecision {
     /// The volume's name.
     pub volume: String,
-    /// The nodes that have copies besides the one whose data is kept: what they alone have written is given up.
+    /// The nodes that have copies besides the one whose data is kept: what they alone have written is given
+    /// up.
     pub given_up: Vec<u16>,
     /// The one of them that serves the volume now, and is to stop first.
     pub stops: Option<u16>,
@@ -95,7 +97,8 @@ impl Control {
     /// Chooses what a node does about a volume when it hears of nobody and cannot reach the record.
     ///
     /// # Errors
-    /// A cluster or a volume that is not of two nodes; a volume without copies; a node that is not there, or does not know of this.
+    /// A cluster or a volume that is not of two nodes; a volume without copies; a node that is not there, or
+    /// does not know of this.
     pub async fn set_strategy(
         &self,
         volume: &str,
@@ -157,11 +160,12 @@ impl Control {
         })
     }
 
-    /// Decides whose data is kept of a volume with which a node has gone on alone, and cannot be settled without somebody's word. What the other node alone has
-    /// is given up.
+    /// Decides whose data is kept of a volume with which a node has gone on alone, and cannot be settled
+    /// without somebody's word. What the other node alone has is given up.
     ///
     /// # Errors
-    /// There is nothing to decide, or not yet; a volume without copies; a node without a copy, or that could not serve it; what the record says.
+    /// There is nothing to decide, or not yet; a volume without copies; a node without a copy, or that could
+    /// not serve it; what the record says.
     pub async fn resolve_fork(&self, volume: &str, keep: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let named = self.replicated(&keeper, volume)?;
@@ -216,7 +220,8 @@ impl Control {
         Ok(ForkDecision { stops: follows.then_some(serves.0), ..decision })
     }
 
-    /// Keeps what this node has written alone: the other one was given up with its cluster, and there is nobody to be asked to stop.
+    /// Keeps what this node has written alone: the other one was given up with its cluster, and there is
+    /// nobody to be asked to stop.
     async fn keep_what_is_here(&self, keeper: &Rc<Keeper>, id: VolumeId) -> Result<(), ControlError> {
         let decision = Decision::about(keeper, id).await?;
         self.can_serve_fork(&id.to_string(), decision.split.epoch).await?;
@@ -234,7 +239,8 @@ impl Control {
         Err(ControlError::ForkUnwell { volume: name, node: keeper.me().0 })
     }
 
-    /// Stops serving a volume for good, since what the other node has written alone is kept: then has the record say so.
+    /// Stops serving a volume for good, since what the other node has written alone is kept: then has the
+    /// record say so.
     pub(super) async fn yield_to_fork(&self, id: &str, epoch: u64) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let id = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
@@ -258,7 +264,8 @@ impl Control {
                 }
                 Err(ClusterError::Conflict(key).into())
             }
-            // It may take effect yet: asked again, it either has or does; and if the other side is kept, this node serves again.
+            // It may take effect yet: asked again, it either has or does; and if the other side is kept, this
+            // node serves again.
             Err(error) => Err(error.into()),
         }
     }
@@ -297,7 +304,8 @@ impl Decision {
         Ok(Decision { id, entry, revision: found.revision, split, split_revision, life })
     }
 
-    /// Whether this node alone serves the volume, in this epoch, as the record has it, and is not the one that has gone on without the record.
+    /// Whether this node alone serves the volume, in this epoch, as the record has it, and is not the one
+    /// that has gone on without the record.
     fn is_served_by(&self, node: NodeId, epoch: u64) -> bool {
         let Decision { entry, split, .. } = self;
         let alone = entry
@@ -326,7 +334,8 @@ async fn must_answer(keeper: &Rc<Keeper>, node: NodeId, volume: &VolumeEntry) ->
     keeper.ask(node, Ask::HasVolumes { ids: vec![volume.id.clone()] }).await.map(drop)
 }
 
-/// Whether the record is told to the node. It is not to one that was given up with its cluster (`ursa node force-new-cluster`).
+/// Whether the record is told to the node. It is not to one that was given up with its cluster
+/// (`ursa node force-new-cluster`).
 async fn follows_record(keeper: &Keeper, node: NodeId) -> Result<bool, ClusterError> {
     if !keeper.nodes_vote() {
         return Ok(true);

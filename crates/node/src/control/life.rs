@@ -1,7 +1,9 @@
-//! A life of this node that another start of it has used already: its machine was set back to an earlier day, or there are two of it.
+//! A life of this node that another start of it has used already: its machine was set back to an earlier day,
+//! or there are two of it.
 //!
-//! Lives are counted by the node itself, and the cluster's record knows the latest. A start whose life is not later has forgotten what it promised, what it
-//! voted, and what its disks held: it takes no part in anything, and the next one begins behind what the record knows.
+//! Lives are counted by the node itself, and the cluster's record knows the latest. A start whose life is not
+//! later has forgotten what it promised, what it voted, and what its disks held: it takes no part in
+//! anything, and the next one begins behind what the record knows.
 
 use std::rc::Rc;
 
@@ -54,7 +56,8 @@ impl Control {
         .await
     }
 
-    /// This node's part of the cluster's record was set back: it votes no more, and nothing that it knows of the record is of use.
+    /// This node's part of the cluster's record was set back: it votes no more, and nothing that it knows of
+    /// the record is of use.
     pub(super) async fn note_forgotten_record(&self, keeper: &Keeper) {
         if self.forgotten_record.replace(true) {
             return;
@@ -65,7 +68,8 @@ impl Control {
         tell(event.because("record-set-back").of_node(keeper.me().0));
     }
 
-    /// That this node has to be restarted, because its life was used before; or to join again, because it has forgotten what it confirmed.
+    /// That this node has to be restarted, because its life was used before; or to join again, because it has
+    /// forgotten what it confirmed.
     pub(super) fn life_used(&self) -> Option<Fault> {
         if self.forgotten_record.get() {
             return Some(FaultKind::RecordSetBack.into());

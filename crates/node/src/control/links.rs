@@ -9,8 +9,8 @@ use super::{Control, ControlError, SHOW_DEADLINE};
 use crate::copies::{Copies, Linked};
 use crate::shard::ask_each_core;
 
-/// How long a core may take to say how its links are: it looks at a few figures. One that hangs is named, and what the others have is said, before another node that asks
-/// gives up.
+/// How long a core may take to say how its links are: it looks at a few figures. One that hangs is named, and
+/// what the others have is said, before another node that asks gives up.
 const LINKS_DEADLINE: Duration = Duration::from_secs(1);
 
 const _: () = assert!(LINKS_DEADLINE.as_millis() < SHOW_DEADLINE.as_millis());
@@ -35,7 +35,8 @@ pub struct LinkStatus {
 }
 
 impl Control {
-    /// The links with each of the other nodes, by number. Each core is asked for a few figures of its own, and not waited for if it does not answer.
+    /// The links with each of the other nodes, by number. Each core is asked for a few figures of its own,
+    /// and not waited for if it does not answer.
     ///
     /// # Errors
     /// [`ControlError::NoCluster`].

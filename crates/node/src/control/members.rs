@@ -1,4 +1,5 @@
-//! The nodes of a cluster: listed, and what is said of each. How they are let in: [`joining`]. How they leave: [`leaving`]. Whose word counts in the cluster's record: [`voters`].
+//! The nodes of a cluster: listed, and what is said of each. How they are let in: [`joining`]. How they
+//! leave: [`leaving`]. Whose word counts in the cluster's record: [`voters`].
 
 mod joining;
 mod leaving;
@@ -119,7 +120,8 @@ impl Control {
         }
     }
 
-    /// Limits what all nodes together give to bring copies up to date, in bytes a second; `None`: each as much as its own settings say.
+    /// Limits what all nodes together give to bring copies up to date, in bytes a second; `None`: each as
+    /// much as its own settings say.
     ///
     /// # Errors
     /// Less than [`SYNC_LIMIT_MIN`], more than [`SYNC_LIMIT_MAX`].
@@ -146,7 +148,8 @@ impl Control {
         Ok(self.keeper_or_why_not()?.sync_limit())
     }
 
-    /// Keeps an address of a node for one kind of links; `None`: for all. Links move to it within half a minute.
+    /// Keeps an address of a node for one kind of links; `None`: for all. Links move to it within half a
+    /// minute.
     ///
     /// # Errors
     /// A node that is none, an address that it does not have, or none would be left for data.
@@ -186,8 +189,8 @@ fn node_entry(keeper: &Keeper, number: u16) -> Result<NodeEntry, ControlError> {
     known.map(|(entry, _)| entry).ok_or_else(|| ControlError::not_found("node", &number.to_string()))
 }
 
-/// What initiators are told of this node's portals by other nodes. One on all addresses (0.0.0.0) is on those, too, at which the other nodes reach
-/// this one: nobody else can say more.
+/// What initiators are told of this node's portals by other nodes. One on all addresses (0.0.0.0) is on
+/// those, too, at which the other nodes reach this one: nobody else can say more.
 pub(super) fn told_portals(portals: &[SocketAddr], links: &[SocketAddr]) -> Vec<SocketAddr> {
     let told = portals.iter().flat_map(|portal| match portal.ip().is_unspecified() {
         false => vec![*portal],

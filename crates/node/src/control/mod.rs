@@ -1,8 +1,9 @@
 //! What administrators do to a node: pools, volumes, targets, LUN maps, host groups, sessions.
 //!
-//! All of it lives on core 0. A change is made in this order: check, make it durable (in the pool's metadata or in the node's
-//! record), then tell every core. Changes of one thing wait for each other ([`turns`]), and nobody waits for one without
-//! end ([`change`]); none of them is on the way of I/O. What a change needs of the wall clock it is told by the caller.
+//! All of it lives on core 0. A change is made in this order: check, make it durable (in the pool's metadata
+//! or in the node's record), then tell every core. Changes of one thing wait for each other ([`turns`]), and
+//! nobody waits for one without end ([`change`]); none of them is on the way of I/O. What a change needs of
+//! the wall clock it is told by the caller.
 
 mod absence;
 mod access;
@@ -112,7 +113,8 @@ use crate::volume::VolumeId;
 /// The control of a node, on core 0.
 pub struct Control {
     record: RefCell<Record>,
-    /// When this life of the node began, in seconds since 1970; `None`: it has no wall clock, as in the simulator.
+    /// When this life of the node began, in seconds since 1970; `None`: it has no wall clock, as in the
+    /// simulator.
     started: Option<u64>,
     changes: Changes,
     /// The pools of the record, by name.
@@ -138,13 +140,16 @@ pub struct Control {
     /// What units were last told of the ways to copies, and sessions of the other nodes' portals.
     shown_paths: RefCell<BTreeMap<VolumeId, Paths>>,
     shown_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
-    /// Copies of volumes that were made for other nodes, which have not told the cluster's record of them yet, and who asked for them ([`crate::copies::NewCopy::asker`]), and when.
+    /// Copies of volumes that were made for other nodes, which have not told the cluster's record of them
+    /// yet, and who asked for them ([`crate::copies::NewCopy::asker`]), and when.
     being_made: RefCell<BTreeMap<VolumeId, BTreeMap<u64, Instant>>>,
-    /// The latest life of this node that the cluster's record knew of another start of it: this one is over before it did anything.
+    /// The latest life of this node that the cluster's record knew of another start of it: this one is over
+    /// before it did anything.
     used_life: Cell<Option<u64>>,
     /// This node's part of the cluster's record was set back.
     forgotten_record: Cell<bool>,
-    /// Copies of pools that were set back whose older data somebody has accepted, and which are not trusted on their disks yet.
+    /// Copies of pools that were set back whose older data somebody has accepted, and which are not trusted
+    /// on their disks yet.
     accepted_older: RefCell<BTreeSet<VolumeId>>,
     /// Rung when copies cannot be opened because their pool was not compared with the cluster's record yet.
     unvouched: Notify,
@@ -250,8 +255,8 @@ impl Control {
         };
     }
 
-    /// Whether the pool may hold another state of the volume's unit than the one that was stored last: a change of
-    /// it failed. Nothing may be answered then that rests on what is stored.
+    /// Whether the pool may hold another state of the volume's unit than the one that was stored last: a
+    /// change of it failed. Nothing may be answered then that rests on what is stored.
     pub fn has_unsettled_state(&self, id: VolumeId) -> bool {
         self.unsettled.borrow().contains(&id)
     }

@@ -1,8 +1,10 @@
-//! Requests about a volume of which this node has no copy: a node that has one carries them out. And those about what is another node's own: that node does.
+//! Requests about a volume of which this node has no copy: a node that has one carries them out. And those
+//! about what is another node's own: that node does.
 //!
-//! Only those that nobody has begun are passed on to the next node. Where that is not known, because the link was lost or the answer did not come, it is said so: what has
-//! been done must not be done twice, and nobody be told that it was not. Nodes know each other by their links, and a request that comes over one is taken from whoever is a node of the
-//! cluster: that may write the cluster's record as well.
+//! Only those that nobody has begun are passed on to the next node. Where that is not known, because the link
+//! was lost or the answer did not come, it is said so: what has been done must not be done twice, and nobody
+//! be told that it was not. Nodes know each other by their links, and a request that comes over one is taken
+//! from whoever is a node of the cluster: that may write the cluster's record as well.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,15 +24,18 @@ pub const CARRY_DEADLINE: Duration = Duration::from_secs(105);
 
 const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < CARRY_DEADLINE.as_secs());
 
-/// How long the node that carries out may be behind the one that asks, or afterwards that one behind it: the next question finds what was done.
+/// How long the node that carries out may be behind the one that asks, or afterwards that one behind it: the
+/// next question finds what was done.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A request that another node is to carry out. What it is only [`Config::carry`](crate::Config::carry) knows.
+/// A request that another node is to carry out. What it is only [`Config::carry`](crate::Config::carry)
+/// knows.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// As that node reads it.
     pub text: String,
-    /// It changes something. What only asks is waited for as short as any question, and is asked of the next node if one does not answer.
+    /// It changes something. What only asks is waited for as short as any question, and is asked of the next
+    /// node if one does not answer.
     pub changes: bool,
 }
 
@@ -66,7 +71,8 @@ enum Tried {
 }
 
 impl Control {
-    /// Has a node that has a copy of the volume of this name or identity carry out a request, unless it is this one's.
+    /// Has a node that has a copy of the volume of this name or identity carry out a request, unless it is
+    /// this one's.
     pub async fn pass_on(&self, volume: &str, request: &Request) -> Passage {
         let Some(keeper) = self.keeper() else { return Passage::Stays };
         if self.has_here(&keeper, volume) {
@@ -122,7 +128,8 @@ impl Control {
         })
     }
 
-    /// Whether this is the node that a request names, or none is named: what is of another one has been passed on.
+    /// Whether this is the node that a request names, or none is named: what is of another one has been
+    /// passed on.
     ///
     /// # Errors
     /// Without a cluster; it is another one.
@@ -156,7 +163,8 @@ impl Control {
         carried(keeper, request).await
     }
 
-    /// Whether there is something of the volume here that can be worked with: not what is left of a copy that was taken off this node.
+    /// Whether there is something of the volume here that can be worked with: not what is left of a copy that
+    /// was taken off this node.
     fn has_here(&self, keeper: &Keeper, volume: &str) -> bool {
         let Ok((_, info)) = self.volume_named(volume) else { return false };
         let entry = keeper.volume(info.id).map(|volume| volume.entry);

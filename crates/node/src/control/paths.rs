@@ -10,8 +10,9 @@ use crate::unit::Paths;
 use crate::volume::VolumeId;
 
 impl Control {
-    /// From now on these ways lead to a volume, on every core: when this returns, nothing is admitted any more that they do not allow.
-    /// What was admitted before goes on. A volume that is not open here has no ways; when it is opened they are to be said again.
+    /// From now on these ways lead to a volume, on every core: when this returns, nothing is admitted any
+    /// more that they do not allow. What was admitted before goes on. A volume that is not open here has no
+    /// ways; when it is opened they are to be said again.
     pub async fn set_paths(&self, volume: VolumeId, paths: Paths) {
         on_all_cores(move || {
             let paths = paths.clone();

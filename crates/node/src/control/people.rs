@@ -1,8 +1,9 @@
-//! Who may administer: users and tokens, kept beside targets and host groups: in the node's own record, or in that of its cluster, so that any
-//! node answers for all.
+//! Who may administer: users and tokens, kept beside targets and host groups: in the node's own record, or in
+//! that of its cluster, so that any node answers for all.
 //!
-//! Every change of a user also writes the marker [`SET_UP`], so that of two such changes on two nodes the second one is refused: otherwise each
-//! could take away the other's last administrator. Whoever finds no marker may make the first user, once.
+//! Every change of a user also writes the marker [`SET_UP`], so that of two such changes on two nodes the
+//! second one is refused: otherwise each could take away the other's last administrator. Whoever finds no
+//! marker may make the first user, once.
 
 use std::fmt;
 use std::rc::Rc;
@@ -131,7 +132,8 @@ impl Control {
         let there = self.has_first_user();
         let read = match self.keeper() {
             Some(keeper) => !keeper.nodes().is_empty(),
-            // Users of a cluster that the node cannot take part in are not known: nobody may become the first one.
+            // Users of a cluster that the node cannot take part in are not known: nobody may become the first
+            // one.
             None => self.cluster_failure().is_none(),
         };
         (there || read).then_some(there)
@@ -140,7 +142,8 @@ impl Control {
     /// Changes users; gives the one that is changed, as it was before a deletion.
     ///
     /// # Errors
-    /// Names that are none, taken or nobody's; [`ControlError::SetUpAlready`], [`ControlError::LastAdmin`], [`ControlError::TooMany`].
+    /// Names that are none, taken or nobody's; [`ControlError::SetUpAlready`], [`ControlError::LastAdmin`],
+    /// [`ControlError::TooMany`].
     pub async fn change_user(self: &Rc<Control>, change: UserChange) -> Result<User, ControlError> {
         let (control, name) = (Rc::clone(self), change.name().to_owned());
         let _: HostName = name.parse()?;

@@ -1,8 +1,11 @@
-//! Whether a pool was set back to an older image while nobody looked: a snapshot that was reverted, a backup that was restored, a stale leg of a mirror.
+//! Whether a pool was set back to an older image while nobody looked: a snapshot that was reverted, a backup
+//! that was restored, a stale leg of a mirror.
 //!
-//! A pool counts ([`PoolMark`]), and so does the cluster's record, under a key of the pool's own. The copies of a pool are opened when the two were
-//! compared in this life of the node, and both have been counted on: the pool first, and durably. So a pool that has counted less than the record is an
-//! older image, and nothing that it holds is taken for what the record says of it. `docs/why/pool.md`, *Pools that were set back*.
+//! A pool counts ([`PoolMark`]), and so does the cluster's record, under a key of the pool's own. The copies
+//! of a pool are opened when the two were compared in this life of the node, and both have been counted on:
+//! the pool first, and durably. So a pool that has counted less than the record is an older image, and
+//! nothing that it holds is taken for what the record says of it. `docs/why/pool.md`, *Pools that were set
+//! back*.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,7 +21,8 @@ use crate::events::code::POOL_SET_BACK;
 use crate::events::{Event, tell};
 use crate::shard::{Shard, on_all_cores};
 
-/// How often a pool counts on while its copies are written to: an image that is taken of a pool in use is noticed when it is older than that.
+/// How often a pool counts on while its copies are written to: an image that is taken of a pool in use is
+/// noticed when it is older than that.
 const MARK_EVERY: Duration = Duration::from_secs(60);
 
 /// How long after a change of who is in sync it counts on: many volumes change in the same moment.
@@ -41,7 +45,8 @@ enum Found {
 
 /// What a pool that holds `held` is, where the record has `known` of it, and the mark that both get.
 ///
-/// A pool may be ahead: its node counted on and stopped before it could tell the record, or the record itself was set back.
+/// A pool may be ahead: its node counted on and stopped before it could tell the record, or the record itself
+/// was set back.
 fn compare(held: PoolMark, known: Option<PoolMark>, at: u64) -> (Found, PoolMark) {
     let found = match known {
         Some(known) if known.count > held.count => Found::SetBack(known),
@@ -122,7 +127,8 @@ impl Control {
         let set_back = found != Found::Current;
         match pool.set_mark(next, set_back).await {
             Ok(()) => {}
-            // Its copies are what they were, and may be all there is. That it takes no changes is said where pools are shown.
+            // Its copies are what they were, and may be all there is. That it takes no changes is said where
+            // pools are shown.
             Err(error) if !set_back => {
                 tracing::error!(pool = pool.name(), %error, "the mark of a pool cannot be advanced: if the pool were set back to an image of now, this would not be detected");
                 pool.vouch_for();
@@ -146,7 +152,8 @@ impl Control {
         }
     }
 
-    /// Whether what is here of a volume may be opened: its pool was compared with the record since it was opened. If not, that is seen to.
+    /// Whether what is here of a volume may be opened: its pool was compared with the record since it was
+    /// opened. If not, that is seen to.
     ///
     /// A fork goes on without the record, which cannot be asked; and what is in memory is of this life.
     pub(crate) fn may_open_copy(&self, keeper: &Keeper, id: VolumeId) -> bool {
@@ -159,8 +166,8 @@ impl Control {
         !waits
     }
 
-    /// The volumes of a pool that was set back which no other copy in sync has gone on with: nobody serves them until one comes back, or their older data is
-    /// accepted.
+    /// The volumes of a pool that was set back which no other copy in sync has gone on with: nobody serves
+    /// them until one comes back, or their older data is accepted.
     ///
     /// # Errors
     /// [`ControlError::NothingOlder`].
@@ -172,8 +179,8 @@ impl Control {
         }
     }
 
-    /// Serves what a pool that was set back holds of volumes that no other copy in sync has gone on with. What was written to them since is lost, and all other copies
-    /// are resynced from it in full.
+    /// Serves what a pool that was set back holds of volumes that no other copy in sync has gone on with.
+    /// What was written to them since is lost, and all other copies are resynced from it in full.
     ///
     /// # Errors
     /// As [`Control::check_accepting_older`].
@@ -207,7 +214,8 @@ impl Control {
         Some((pool.id(), pool.mark()))
     }
 
-    /// Pools that were set back, until all of their copies are marked for a full resync: from then on the volumes say what they wait for.
+    /// Pools that were set back, until all of their copies are marked for a full resync: from then on the
+    /// volumes say what they wait for.
     pub(super) fn set_back(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let fault = |pool: Pool| {

@@ -185,8 +185,9 @@ impl Control {
         }
     }
 
-    /// Opens a pool that another server, or an earlier life of this one, has made; also one of this node that could not
-    /// be opened at its start. One that is refused for its names is given back, under the name that it had.
+    /// Opens a pool that another server, or an earlier life of this one, has made; also one of this node that
+    /// could not be opened at its start. One that is refused for its names is given back, under the name that
+    /// it had.
     ///
     /// # Errors
     /// What the store says; a pool or a volume of the same name; [`ControlError::PoolOfThatName`].
@@ -236,7 +237,8 @@ impl Control {
     /// Adds a disk to a pool, while it is in use.
     ///
     /// # Errors
-    /// What the store says. If the pool takes no changes then, it has the disk or not; the next start finds out.
+    /// What the store says. If the pool takes no changes then, it has the disk or not; the next start finds
+    /// out.
     pub async fn add_disk(
         self: &Rc<Control>,
         name: &str,
@@ -293,7 +295,8 @@ impl Control {
         .await
     }
 
-    /// Whether a pool could be exported, as far as that can be seen without doing it; gives the names of its volumes.
+    /// Whether a pool could be exported, as far as that can be seen without doing it; gives the names of its
+    /// volumes.
     ///
     /// # Errors
     /// As [`Control::export_pool`], but for what only its disks can say.
@@ -415,7 +418,8 @@ impl Control {
         Ok(())
     }
 
-    /// Whether all pools that the node's own record names are open. Not while it starts and has not looked at them yet.
+    /// Whether all pools that the node's own record names are open. Not while it starts and has not looked at
+    /// them yet.
     pub(crate) fn all_pools_are_open(&self) -> bool {
         let recorded: Vec<PoolRecord> = self.record.borrow().list(POOLS);
         let pools = self.pools.borrow();

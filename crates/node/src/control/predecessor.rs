@@ -1,5 +1,5 @@
-//! What a killed node leaves behind for a moment: the kernel ends its rings in the background, and until then its disks
-//! are locked and its ports are taken. A node that is started again at once waits for that.
+//! What a killed node leaves behind for a moment: the kernel ends its rings in the background, and until then
+//! its disks are locked and its ports are taken. A node that is started again at once waits for that.
 
 use std::io::ErrorKind;
 use std::time::Duration;

@@ -24,7 +24,8 @@ use crate::volume::VolumeId;
 /// Bad blocks of a disk that are told one by one, and remembered. A disk that has more is told of as a whole.
 const BLOCKS_MAX: usize = 16;
 
-/// Reads of one block that fail so soon after another are one: a command that is cut into parts, or tried again.
+/// Reads of one block that fail so soon after another are one: a command that is cut into parts, or tried
+/// again.
 const ONE_READ: Duration = Duration::from_secs(1);
 
 /// A disk: its pool, and its place there.

@@ -1,8 +1,9 @@
 //! Copies of volumes that are added, taken off their nodes, and moved, while the volume is in use.
 //!
-//! A copy that is added begins blank: nobody has noted what it misses, so its own map says "everything", and it is brought up to date like one
-//! that was away (`docs/why/replication.md`, *Copies that come and go*). Taking one away is an intent in the volume's entry of the cluster's
-//! record, which keepers carry out as soon as another copy is in sync ([`crate::copies::Leaves`]); its node deletes it when it sees that.
+//! A copy that is added begins blank: nobody has noted what it misses, so its own map says "everything", and
+//! it is brought up to date like one that was away (`docs/why/replication.md`, *Copies that come and go*).
+//! Taking one away is an intent in the volume's entry of the cluster's record, which keepers carry out as
+//! soon as another copy is in sync ([`crate::copies::Leaves`]); its node deletes it when it sees that.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,13 +24,15 @@ use crate::parts::A_TURN;
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
-/// How often a change is tried anew that was thwarted by another one of the same volume: who is in sync changes a few times while a node is lost.
+/// How often a change is tried anew that was thwarted by another one of the same volume: who is in sync
+/// changes a few times while a node is lost.
 pub(super) const TRIES_MAX: usize = 20;
 
 /// How long it is waited for a copy to be taken off its node; then it goes on by itself.
 const GONE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long it is waited for a node to delete the copy that was taken off it, before it is asked for a new one: it looks for such every second.
+/// How long it is waited for a node to delete the copy that was taken off it, before it is asked for a new
+/// one: it looks for such every second.
 const DELETED_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How often a node looks whether there are copies to delete.
@@ -47,8 +50,8 @@ pub struct AddedCopy {
 }
 
 impl Control {
-    /// Adds a copy to a volume, which is then brought up to date by itself; with `instead_of` one moves. The volume must have a copy here, or be one that this
-    /// node has alone.
+    /// Adds a copy to a volume, which is then brought up to date by itself; with `instead_of` one moves. The
+    /// volume must have a copy here, or be one that this node has alone.
     ///
     /// # Errors
     /// A node that cannot have one, or has one; no free slot; what the node or the cluster's record says.
@@ -111,7 +114,8 @@ impl Control {
         let Answer::Done { incarnation } = keeper.ask(node, Ask::MakeCopy(new)).await? else {
             return Err(ControlError::Internal("an unexpected answer"));
         };
-        // The life that made it must be the one that the record knows: one that is restarted meanwhile has deleted it. Of one that has just begun the record hears in a moment.
+        // The life that made it must be the one that the record knows: one that is restarted meanwhile has
+        // deleted it. Of one that has just begun the record hears in a moment.
         let known = || keeper.get::<NodeEntry>(&node_key(node));
         let has_heard = || known().is_none_or(|(entry, _)| entry.incarnation >= incarnation);
         keeper.until(HEARD_WITHIN, has_heard).await;
@@ -217,7 +221,8 @@ impl Control {
         in_sync_without(entry, node)
     }
 
-    /// Takes back that a volume gets a copy on a node; one that was to leave for it stays. The new copy is taken away by itself.
+    /// Takes back that a volume gets a copy on a node; one that was to leave for it stays. The new copy is
+    /// taken away by itself.
     ///
     /// # Errors
     /// A node that has no copy; [`ControlError::CopyInSync`].
@@ -242,7 +247,8 @@ impl Control {
         not_in_sync(&entry, node)
     }
 
-    /// Has a copy stay that is to be taken off its node and is still there. It is brought up to date by itself.
+    /// Has a copy stay that is to be taken off its node and is still there. It is brought up to date by
+    /// itself.
     ///
     /// # Errors
     /// A node that has no copy.
@@ -269,8 +275,9 @@ impl Control {
         copy_on(&entry, node)
     }
 
-    /// Has a copy that is not in sync be given nothing of what it misses until that is resumed: over restarts, too. What is noted of what it misses is
-    /// kept. One that takes new writes already has nearly all, and comes in sync.
+    /// Has a copy that is not in sync be given nothing of what it misses until that is resumed: over
+    /// restarts, too. What is noted of what it misses is kept. One that takes new writes already has nearly
+    /// all, and comes in sync.
     ///
     /// # Errors
     /// A node that has no copy; [`ControlError::NothingToPause`].
@@ -319,8 +326,9 @@ impl Control {
         changed.await.map(drop)
     }
 
-    /// Changes a volume's entry in the cluster's record, again if somebody else was quicker. The change may name one more key and the revision at
-    /// which it must still be. `leaves` takes its copy away, and nothing else is changed.
+    /// Changes a volume's entry in the cluster's record, again if somebody else was quicker. The change may
+    /// name one more key and the revision at which it must still be. `leaves` takes its copy away, and
+    /// nothing else is changed.
     pub(super) async fn change_entry(
         &self,
         keeper: &Keeper,
@@ -350,8 +358,9 @@ impl Control {
         }
     }
 
-    /// Deletes the copies that were taken off this node, and what is left of deleted volumes: those of its open pools at once, and others when their pools come back.
-    /// And has pools call their copies what the volumes are called.
+    /// Deletes the copies that were taken off this node, and what is left of deleted volumes: those of its
+    /// open pools at once, and others when their pools come back. And has pools call their copies what the
+    /// volumes are called.
     pub(super) async fn tidy_copies(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
             rt::sleep(TIDY_EVERY).await;
@@ -396,10 +405,11 @@ impl Control {
         dropped: DroppedCopy,
     ) -> Result<(), ControlError> {
         let Some(id) = VolumeId::parse(&entry.id) else { return Ok(()) };
-        // The request that added it has ended, even if this node has never opened the copy: it may have followed both
-        // changes at once.
+        // The request that added it has ended, even if this node has never opened the copy: it may have
+        // followed both changes at once.
         self.forget_asker(id, dropped.asker);
-        // One that is being made is looked at again, unless it is the very one that is left: it came too late when the volume was made.
+        // One that is being made is looked at again, unless it is the very one that is left: it came too late
+        // when the volume was made.
         let mut copies = self.copies_of(id).into_iter();
         if self.being_made.borrow().contains_key(&id)
             && !copies.any(|(_, info)| self.is_left(keeper, &info, dropped))
@@ -469,7 +479,8 @@ pub(super) fn entry_named(keeper: &Keeper, name: &str) -> Result<(VolumeId, Volu
     keeper.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))
 }
 
-/// The entry with the intent to take the copy off its node. Those that were to leave for it stay: it may be put there again one day.
+/// The entry with the intent to take the copy off its node. Those that were to leave for it stay: it may be
+/// put there again one day.
 fn without_copy(entry: &VolumeEntry, node: u16) -> VolumeEntry {
     let mut next = entry.clone();
     for copy in &mut next.copies {
@@ -482,7 +493,8 @@ fn without_copy(entry: &VolumeEntry, node: u16) -> VolumeEntry {
     next
 }
 
-/// Whether no node has gone on alone with a volume, or `leaves` is a node whose copy may be taken away all the same.
+/// Whether no node has gone on alone with a volume, or `leaves` is a node whose copy may be taken away all
+/// the same.
 fn check_settled(keeper: &Keeper, entry: &VolumeEntry, leaves: Option<u16>) -> Result<(), ControlError> {
     let Some(fork) = keeper.fork_of(entry) else { return Ok(()) };
     // One that came later has to go before what the node alone has can be kept.

@@ -1,7 +1,10 @@
-//! What is left on nodes of volumes that are deleted: a node that was down meanwhile, or that nobody could ask, deletes its copy by itself.
+//! What is left on nodes of volumes that are deleted: a node that was down meanwhile, or that nobody could
+//! ask, deletes its copy by itself.
 //!
-//! That a volume is not in the cluster's record proves nothing: who follows it anew has not heard of it yet, and a record may be set back. So nothing is deleted for that.
-//! The change that deletes a volume also writes down who has copies of it ([`DeletedVolume`]); a node that finds itself there deletes what it has, and takes itself out.
+//! That a volume is not in the cluster's record proves nothing: who follows it anew has not heard of it yet,
+//! and a record may be set back. So nothing is deleted for that. The change that deletes a volume also writes
+//! down who has copies of it ([`DeletedVolume`]); a node that finds itself there deletes what it has, and
+//! takes itself out.
 
 use std::rc::Rc;
 
@@ -14,7 +17,8 @@ use crate::copies::{ClusterError, CopiesStatus, DeletedVolume, Keeper, deleted_k
 use crate::volume::VolumeId;
 
 impl Control {
-    /// Deletes what is here of volumes that are deleted: from open pools at once, from others when they come back.
+    /// Deletes what is here of volumes that are deleted: from open pools at once, from others when they come
+    /// back.
     pub(super) async fn tidy_deleted(self: &Rc<Control>, keeper: &Rc<Keeper>) {
         for (id, deleted) in keeper.deleted_here() {
             if let Err(error) = self.drop_deleted(keeper, id, &deleted).await {
@@ -51,7 +55,8 @@ impl Control {
         Ok(note_dropped(keeper, id, &[keeper.me()]).await?)
     }
 
-    /// Why what is here of a volume with copies is not served, though no disk failed; `None`: the record has it, or is about to.
+    /// Why what is here of a volume with copies is not served, though no disk failed; `None`: the record has
+    /// it, or is about to.
     pub(super) fn why_not_recorded(&self, info: &VolumeInfo) -> Option<String> {
         info.copy?;
         // A sole copy is served without the record, and gets into it.

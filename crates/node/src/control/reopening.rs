@@ -1,9 +1,10 @@
-//! Reopening a pool while the node runs: after a failed write or flush a disk is out of service until it has been opened and
-//! recovered anew.
+//! Reopening a pool while the node runs: after a failed write or flush a disk is out of service until it has
+//! been opened and recovered anew.
 //!
-//! Initiators stay logged in. Meanwhile the LUNs of the pool's volumes are busy; afterwards each initiator is told by a unit
-//! attention (POWER ON OCCURRED) that what it wrote and did not flush may be lost, as after a power cut. Reservations are
-//! what they were: all of a volume's state is kept, also what a power cut would end.
+//! Initiators stay logged in. Meanwhile the LUNs of the pool's volumes are busy; afterwards each initiator is
+//! told by a unit attention (POWER ON OCCURRED) that what it wrote and did not flush may be lost, as after a
+//! power cut. Reservations are what they were: all of a volume's state is kept, also what a power cut would
+//! end.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -28,8 +29,8 @@ pub(super) struct SetAside {
 }
 
 impl Control {
-    /// Closes a pool that does not work, and opens it again; or opens one that could not be opened before. If that fails
-    /// the pool is unavailable, its LUNs stay busy, and it can be tried again.
+    /// Closes a pool that does not work, and opens it again; or opens one that could not be opened before. If
+    /// that fails the pool is unavailable, its LUNs stay busy, and it can be tried again.
     ///
     /// # Errors
     /// [`ControlError::PoolWorks`]; [`ControlError::PoolClosed`] if it could not be opened.
@@ -52,7 +53,8 @@ impl Control {
         .await
     }
 
-    /// Whether a pool could be reopened; gives the names of its volumes if it is open, and is to be closed before.
+    /// Whether a pool could be reopened; gives the names of its volumes if it is open, and is to be closed
+    /// before.
     ///
     /// # Errors
     /// As [`Control::reopen_pool`], but for what only its disks can say.
@@ -114,7 +116,8 @@ impl Control {
         Ok(())
     }
 
-    /// Takes a pool's volumes off all cores, and keeps what their units had agreed on until they are opened again.
+    /// Takes a pool's volumes off all cores, and keeps what their units had agreed on until they are opened
+    /// again.
     pub(super) async fn set_volumes_aside(&self, changing: &Changing, pool: &Pool) {
         if let Some(keeper) = self.keeper() {
             let (all, memory) = (pool.volumes(), |info: &&VolumeInfo| info.kind == VolumeKind::Ram);

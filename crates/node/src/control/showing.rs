@@ -13,7 +13,8 @@ use crate::copies::{Answer, Ask, NodeEntry, node_key};
 pub const SHOW_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Control {
-    /// Asks other nodes to show something, all at once: each what it is named with here. What each has shown, or why it has not.
+    /// Asks other nodes to show something, all at once: each what it is named with here. What each has shown,
+    /// or why it has not.
     ///
     /// # Errors
     /// Without a cluster; a node that is none of it.

@@ -89,8 +89,8 @@ const NODE: &str = "node";
 /// How long a start waits for the disk of the record.
 const RECORD_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How long a start waits for pools, all at the same time, before it serves without those that are late. Disks that spin
-/// up take ten seconds; systemd gives a start ninety.
+/// How long a start waits for pools, all at the same time, before it serves without those that are late.
+/// Disks that spin up take ten seconds; systemd gives a start ninety.
 const POOL_DEADLINE: Duration = Duration::from_secs(30);
 
 impl Control {
@@ -156,8 +156,9 @@ impl Control {
         .await
     }
 
-    /// Opens the pools of the record, or makes the default one on a first start, and gives every core its volumes. A pool
-    /// that cannot be opened does not keep the others from serving, and is not waited for without end.
+    /// Opens the pools of the record, or makes the default one on a first start, and gives every core its
+    /// volumes. A pool that cannot be opened does not keep the others from serving, and is not waited for
+    /// without end.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -165,7 +166,8 @@ impl Control {
         self: &Rc<Control>,
         default_pool: Option<DefaultPool>,
     ) -> Result<(), StartError> {
-        // Before the volumes: their units begin with the ports that lead to them. Sessions come when portals listen.
+        // Before the volumes: their units begin with the ports that lead to them. Sessions come when portals
+        // listen.
         self.announce_record().await;
         let pools: Vec<PoolRecord> = self.record.borrow().list(POOLS);
         self.finish_first_start(pools.is_empty(), default_pool).await.map_err(StartError::DefaultPool)?;
@@ -262,7 +264,8 @@ impl Control {
         self.set_identity(NodeRecord { starting: false, ..node }).await
     }
 
-    /// A start that was cut off may have left the file: blank, or a whole pool that the record does not name yet.
+    /// A start that was cut off may have left the file: blank, or a whole pool that the record does not name
+    /// yet.
     async fn make_default_pool(
         self: &Rc<Control>,
         DefaultPool { path, size }: DefaultPool,

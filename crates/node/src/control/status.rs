@@ -78,10 +78,11 @@ pub struct ReplicationStats {
     pub traffic: BTreeMap<u16, copies::Traffic>,
     /// Bytes that syncs from here have brought copies, by volume and number of the node.
     pub synced: BTreeMap<(VolumeId, u16), u64>,
-    /// Bytes of regions that hosts' writes have added to what copies outside are to be given, likewise. Each node in sync counts for itself, and what was given
-    /// again only the one that gives it.
+    /// Bytes of regions that hosts' writes have added to what copies outside are to be given, likewise. Each
+    /// node in sync counts for itself, and what was given again only the one that gives it.
     pub dirtied: BTreeMap<(VolumeId, u16), u64>,
-    /// Bytes a second that all nodes of the cluster may give together to bring copies up to date; `None`: any.
+    /// Bytes a second that all nodes of the cluster may give together to bring copies up to date; `None`:
+    /// any.
     pub sync_limit: Option<u64>,
     /// Bytes a second that this node may give now, of that and by its settings; `None`: any.
     pub sync_budget: Option<u64>,
@@ -119,7 +120,8 @@ impl Control {
         Ok(all)
     }
 
-    /// One session, and how many commands it has under way: of those that have come, whose answers have not gone out.
+    /// One session, and how many commands it has under way: of those that have come, whose answers have not
+    /// gone out.
     ///
     /// # Errors
     /// [`ControlError::NotFound`], [`ControlError::Core`].

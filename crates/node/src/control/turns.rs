@@ -1,7 +1,7 @@
 //! Turns: changes of different things go on side by side, those of one thing one after the other.
 //!
-//! Who asks first has the next turn. Nobody waits for a thing while it holds a later one in the order pool and volumes,
-//! then the record, so that no two wait for each other.
+//! Who asks first has the next turn. Nobody waits for a thing while it holds a later one in the order pool
+//! and volumes, then the record, so that no two wait for each other.
 
 use std::cell::{Cell, RefCell};
 
@@ -21,7 +21,8 @@ pub(super) enum Thing {
     Volume(VolumeId),
     /// A name that a volume is about to get.
     VolumeName(String),
-    /// The record, and with it targets, maps and host groups. For a moment only: never while a pool's disk works.
+    /// The record, and with it targets, maps and host groups. For a moment only: never while a pool's disk
+    /// works.
     Record,
 }
 

@@ -1,7 +1,8 @@
 //! Whether the copies of a volume are equal: compared part by part, by SHA-256, while hosts use it.
 //!
-//! Each part is taken on all nodes as COMPARE AND WRITE takes its blocks, so that nothing is being written to it while they read it: hosts wait for that moment, and
-//! only those that want this part. What differs is looked at again before it is said.
+//! Each part is taken on all nodes as COMPARE AND WRITE takes its blocks, so that nothing is being written to
+//! it while they read it: hosts wait for that moment, and only those that want this part. What differs is
+//! looked at again before it is said.
 
 mod schedule;
 mod scheduled;
@@ -115,7 +116,8 @@ struct Verifying {
     is_remembered: Cell<bool>,
 }
 
-/// What is known to differ. That it does not any more is known when everything was compared anew: not when that begins, was stopped, or left something out.
+/// What is known to differ. That it does not any more is known when everything was compared anew: not when
+/// that begins, was stopped, or left something out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Differing {
     bytes: u64,
@@ -268,8 +270,9 @@ impl Control {
         Ok(self.verifications.of.borrow().get(&id).map(|verifying| verifying.shown()))
     }
 
-    /// In how many bytes copies are known to differ, of volumes that were compared in this life of the node or of which the record remembers it: what was found last, until a
-    /// whole comparison has found something else.
+    /// In how many bytes copies are known to differ, of volumes that were compared in this life of the node
+    /// or of which the record remembers it: what was found last, until a whole comparison has found something
+    /// else.
     pub fn known_to_differ(&self) -> BTreeMap<VolumeId, u64> {
         let remembered = self.remembered_to_differ();
         let bytes = |id: &VolumeId| remembered.get(id).map_or(0, |known| known.bytes);
@@ -366,7 +369,8 @@ impl Control {
         });
     }
 
-    /// What differs in a part of a slice: where in the slice, how much, and on which nodes; or why that cannot be said.
+    /// What differs in a part of a slice: where in the slice, how much, and on which nodes; or why that
+    /// cannot be said.
     async fn compare_part(
         &self,
         keeper: &Rc<Keeper>,

@@ -1,4 +1,5 @@
-//! Volumes: what they are, how they are found and shown. How they are made ([`creation`]), grown and renamed ([`change`]), deleted ([`deletion`]), and opened on all cores ([`opening`]).
+//! Volumes: what they are, how they are found and shown. How they are made ([`creation`]), grown and renamed
+//! ([`change`]), deleted ([`deletion`]), and opened on all cores ([`opening`]).
 
 mod change;
 mod creation;
@@ -132,7 +133,8 @@ impl Control {
         self.current_of(found).ok_or_else(|| ControlError::not_found("volume", name))
     }
 
-    /// Of what several pools have of one volume that which the cluster's record means; the others came back with a pool that had been given up.
+    /// Of what several pools have of one volume that which the cluster's record means; the others came back
+    /// with a pool that had been given up.
     pub(super) fn current_of(&self, mut found: Vec<(Pool, VolumeInfo)>) -> Option<(Pool, VolumeInfo)> {
         let keeper = self.keeper();
         let is_current = |(_, info): &(Pool, VolumeInfo)| {

@@ -1,6 +1,8 @@
-//! What a watcher of this process tells the other nodes when the process is dead (R11 of `docs/why/replication.md`).
+//! What a watcher of this process tells the other nodes when the process is dead (R11 of
+//! `docs/why/replication.md`).
 //!
-//! The process itself hands it to the watcher, again whenever something of it changes; the watcher is a process of its own.
+//! The process itself hands it to the watcher, again whenever something of it changes; the watcher is a
+//! process of its own.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,8 +59,9 @@ impl LastWill {
         &self.addresses
     }
 
-    /// Tells all other nodes that this life is over, side by side, and again for as long as they do not answer, until `limit` is over. Nobody may do this
-    /// before the process is dead for certain. Gives the number of nodes that know.
+    /// Tells all other nodes that this life is over, side by side, and again for as long as they do not
+    /// answer, until `limit` is over. Nobody may do this before the process is dead for certain. Gives the
+    /// number of nodes that know.
     ///
     /// # Errors
     /// Credentials that are of no use. Without any nothing is proven: for simulated worlds.

@@ -17,7 +17,8 @@ pub enum Ask {
     DropCopy {
         /// The volume's identity.
         id: String,
-        /// Who gives up a copy that could not be made or added ([`NewCopy::asker`]); `None`: the volume is no more.
+        /// Who gives up a copy that could not be made or added ([`NewCopy::asker`]); `None`: the volume is no
+        /// more.
         asker: Option<u64>,
     },
     /// Make the copy of a volume as large as the volume is about to be.
@@ -59,7 +60,8 @@ pub enum Ask {
         /// Which fork.
         epoch: u64,
     },
-    /// Whether the node has a floating address on a device, or commands under way that came through it: the record says that it holds it.
+    /// Whether the node has a floating address on a device, or commands under way that came through it: the
+    /// record says that it holds it.
     HasAddress {
         /// The address.
         address: IpAddr,
@@ -83,7 +85,8 @@ pub enum Ask {
         /// What.
         request: String,
     },
-    /// Carry out what the node was asked for that sends it, about what is the receiver's own: a pool, a session. See `Config::carry`.
+    /// Carry out what the node was asked for that sends it, about what is the receiver's own: a pool, a
+    /// session. See `Config::carry`.
     CarryOutHere {
         /// How far the sender acts by the cluster's record.
         revision: u64,

@@ -1,9 +1,10 @@
 //! What syncs may take of a node and of the cluster, and which come first.
 //!
-//! The cluster's limit is divided evenly among the nodes that give something now. Nobody deals it out: each node counts the others by what they say of
-//! their syncs, and who may give something and says nothing counts as one that does. So it may be too little that is given, where a node that gives could give no
-//! more than it does; and too much only from the moment at which one more node begins until the others have heard of that, a tenth of a second: it
-//! counts them from the first byte on.
+//! The cluster's limit is divided evenly among the nodes that give something now. Nobody deals it out: each
+//! node counts the others by what they say of their syncs, and who may give something and says nothing counts
+//! as one that does. So it may be too little that is given, where a node that gives could give no more than
+//! it does; and too much only from the moment at which one more node begins until the others have heard of
+//! that, a tenth of a second: it counts them from the first byte on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,11 +12,13 @@ use std::time::Duration;
 use base::Instant;
 use serde::{Deserialize, Serialize};
 
-/// The least that the cluster may be limited to, in bytes a second: with less, a volume of a terabyte would take two weeks to survive the next fault.
+/// The least that the cluster may be limited to, in bytes a second: with less, a volume of a terabyte would
+/// take two weeks to survive the next fault.
 pub const SYNC_LIMIT_MIN: u64 = 1 << 20;
 
-/// Volumes that one node brings up to date at once; the others wait until it is their turn. All at once would be in sync as late as the last of them.
-/// More than one, because a small volume, or one that waits for a slow disk, does not use what there is.
+/// Volumes that one node brings up to date at once; the others wait until it is their turn. All at once would
+/// be in sync as late as the last of them. More than one, because a small volume, or one that waits for a
+/// slow disk, does not use what there is.
 pub const SYNCS_AT_ONCE_MAX: usize = 4;
 
 /// Who has had its turn for so long without getting on does not keep others from theirs.
@@ -46,7 +49,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Of a node that may give `node` by its settings (0: as much as it can), where the cluster may give `cluster` and `givers` nodes give something.
+    /// Of a node that may give `node` by its settings (0: as much as it can), where the cluster may give
+    /// `cluster` and `givers` nodes give something.
     pub fn of_node(node: u64, cluster: Option<u64>, givers: usize) -> Option<Budget> {
         let own = (node > 0).then_some(Budget { bytes_per_second: node, by: Restraint::NodeLimit });
         let share = cluster.map(|limit| Budget {
@@ -93,7 +97,8 @@ pub struct Waiting {
     pub moved_at: Instant,
 }
 
-/// Keeps the order: who has few copies in sync comes first, then who is older in the cluster. The same on all nodes.
+/// Keeps the order: who has few copies in sync comes first, then who is older in the cluster. The same on all
+/// nodes.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// Since when it is whose turn.

@@ -1,5 +1,5 @@
-//! Why a volume's configuration was changed, and why a copy misses writes: the code in the cluster's record and in
-//! events, and what people read.
+//! Why a volume's configuration was changed, and why a copy misses writes: the code in the cluster's record
+//! and in events, and what people read.
 
 use std::borrow::Cow;
 use std::fmt;

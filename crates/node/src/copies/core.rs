@@ -1,7 +1,9 @@
-//! What a core has of the node's copies: slices, links to other nodes, and the leases by which it may answer reads.
+//! What a core has of the node's copies: slices, links to other nodes, and the leases by which it may answer
+//! reads.
 //!
-//! A message between two slices goes over the link of its number: of as many as the node with more cores has cores, that which the slice's number
-//! gives. So all that two slices say to each other stays in order, and mostly the link is on the slice's own core.
+//! A message between two slices goes over the link of its number: of as many as the node with more cores has
+//! cores, that which the slice's number gives. So all that two slices say to each other stays in order, and
+//! mostly the link is on the slice's own core.
 
 mod link_handler;
 
@@ -41,7 +43,8 @@ const SYNC_EVERY: Duration = Duration::from_millis(5);
 /// By how many nanoseconds the clocks of two nodes that hear of each other may differ without being set.
 const CLOCK_STEP: u64 = 100_000;
 
-/// No clock has run for so long, a hundred years: what is said to be later is a mistake, and the order of writes must have room beyond it.
+/// No clock has run for so long, a hundred years: what is said to be later is a mistake, and the order of
+/// writes must have room beyond it.
 const CLOCK_MAX: u64 = 100 * 366 * 24 * 3600 * 1_000_000_000;
 
 /// See the module.
@@ -72,7 +75,8 @@ pub struct Copies {
     turns: RefCell<Turns>,
     /// Which copies are given nothing in bulk, by the volume's number: somebody has paused that.
     paused: RefCell<BTreeMap<u32, Slots>>,
-    /// When links that are down by now had last received anything, by the node that they led to, and their role.
+    /// When links that are down by now had last received anything, by the node that they led to, and their
+    /// role.
     heard: RefCell<BTreeMap<(NodeId, Role), Instant>>,
     /// Rung when a sync waits for that.
     syncs_wait: Notify,
@@ -140,7 +144,8 @@ impl Copies {
         Shard::current().copies().expect("asked for by a copy, which a node has in a cluster only")
     }
 
-    /// Those of the core that runs the caller, if the node has come as far, and is in a cluster: for who looks in from outside.
+    /// Those of the core that runs the caller, if the node has come as far, and is in a cluster: for who
+    /// looks in from outside.
     pub fn try_current() -> Option<Rc<Copies>> {
         Shard::try_current()?.copies()
     }
@@ -160,8 +165,9 @@ impl Copies {
         self.incarnation
     }
 
-    /// The cluster's time in nanoseconds: it runs as this node's clock does, and is not behind what another node has said by more than [`CLOCK_STEP`] (as a hybrid
-    /// logical clock). So nodes that hear of each other differ by what a message takes. It orders writes that do not know of each other (G1).
+    /// The cluster's time in nanoseconds: it runs as this node's clock does, and is not behind what another
+    /// node has said by more than [`CLOCK_STEP`] (as a hybrid logical clock). So nodes that hear of each
+    /// other differ by what a message takes. It orders writes that do not know of each other (G1).
     pub fn clock(&self) -> u64 {
         rt::now().0.saturating_add(self.ahead.get())
     }
@@ -246,8 +252,8 @@ impl Copies {
         self.owes.notify();
     }
 
-    /// Says whether any has more to give. Another slice is the first each time, so that all get on. No slice is held when this returns: one that
-    /// is held cannot be closed, nor its volume deleted.
+    /// Says whether any has more to give. Another slice is the first each time, so that all get on. No slice
+    /// is held when this returns: one that is held cannot be closed, nor its volume deleted.
     fn go_on_syncing(&self, first: usize) -> bool {
         let slices = self.slices();
         let in_turn = (0..slices.len()).map(|index| &slices[(first + index) % slices.len()]);
@@ -288,7 +294,8 @@ impl Copies {
         paused.map_or(Receivers::All, Receivers::AllBut)
     }
 
-    /// A host's write of so many bytes begins, and ends when what this gives is dropped: syncs make room for them.
+    /// A host's write of so many bytes begins, and ends when what this gives is dropped: syncs make room for
+    /// them.
     pub(super) fn time_write(self: &Rc<Self>, bytes: u64) -> TimedWrite {
         self.pace().begin_write(bytes);
         TimedWrite { copies: Rc::clone(self), began: rt::now() }
@@ -316,8 +323,8 @@ impl Copies {
         self.slices.borrow().values().cloned().collect()
     }
 
-    /// Calls `each` with the slices of this core, in the order of their addresses, so many in each turn of it. None is held in between: one that is held cannot be closed,
-    /// nor its volume deleted.
+    /// Calls `each` with the slices of this core, in the order of their addresses, so many in each turn of
+    /// it. None is held in between: one that is held cannot be closed, nor its volume deleted.
     pub(super) async fn for_each_slice(&self, a_turn: usize, mut each: impl FnMut(&Rc<SliceCopy>)) {
         let mut after: Option<Address> = None;
         loop {
@@ -353,7 +360,8 @@ impl Copies {
         self.up.borrow().get(&node).is_some_and(|reached| reached.link_of(slice).is_some())
     }
 
-    /// When a replication link of this core, or one that is down, last received anything of the node, if only a sign of life.
+    /// When a replication link of this core, or one that is down, last received anything of the node, if only
+    /// a sign of life.
     pub(super) fn heard_of(&self, node: NodeId) -> Option<Instant> {
         let links = self.links.borrow();
         let up = links.iter().filter(|((peer, _), _)| *peer == node).map(|(_, link)| link.heard());

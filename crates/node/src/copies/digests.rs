@@ -12,9 +12,9 @@ pub const DIGEST_BYTES: u64 = 64 << 10;
 /// What may be asked for at once.
 const DIGESTS_BYTES_MAX: u64 = 16 << 20;
 
-/// The SHA-256 of each [`DIGEST_BYTES`] of a part of a slice, in order; the last may be of less. `None` if the slice is not open, or that is too much at once. What is
-/// written meanwhile is in it or not. What the disk does not read is first
-/// written again with what another copy holds, if that can be.
+/// The SHA-256 of each [`DIGEST_BYTES`] of a part of a slice, in order; the last may be of less. `None` if
+/// the slice is not open, or that is too much at once. What is written meanwhile is in it or not. What the
+/// disk does not read is first written again with what another copy holds, if that can be.
 ///
 /// # Errors
 /// The block that this node's disk does not read.

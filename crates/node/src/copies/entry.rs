@@ -34,7 +34,8 @@ pub fn node_key(id: NodeId) -> String {
     format!("{NODES}{:05}", id.0)
 }
 
-/// The key that is there while a node is in maintenance; its value is since when, in seconds since 1970 (`true`: a version wrote it that did not note that).
+/// The key that is there while a node is in maintenance; its value is since when, in seconds since 1970
+/// (`true`: a version wrote it that did not note that).
 pub fn maintenance_key(id: NodeId) -> String {
     format!("{MAINTENANCE}{:05}", id.0)
 }
@@ -59,7 +60,8 @@ pub fn deleted_key(id: VolumeId) -> String {
     format!("{DELETED}{id}")
 }
 
-/// A node as links know it: reached at its addresses, each for everything or for what it is kept for, or by what the settings name instead.
+/// A node as links know it: reached at its addresses, each for everything or for what it is kept for, or by
+/// what the settings name instead.
 pub fn peer(node: u16, addresses: &[SocketAddr], roles: &LinkRoles) -> link::Peer {
     let shard = Shard::current();
     let via = |address| *shard.config().link_via.get(address).unwrap_or(address);
@@ -105,7 +107,8 @@ pub struct NodeEntry {
     pub witness: bool,
     /// Its present life.
     pub incarnation: u64,
-    /// The version of Ursa that it runs, or ran when it was last there. `None`: it was never there, or is older than this was noted.
+    /// The version of Ursa that it runs, or ran when it was last there. `None`: it was never there, or is
+    /// older than this was noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// It has the cluster's authority, and so makes tokens for nodes that join.
@@ -114,10 +117,12 @@ pub struct NodeEntry {
     /// How many cores it runs on, or ran on when it was last there. `None`: as of the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u16>,
-    /// When its present life, or its last one, began, in seconds since 1970 by its own clock. `None`: as of the version.
+    /// When its present life, or its last one, began, in seconds since 1970 by its own clock. `None`: as of
+    /// the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<u64>,
-    /// A random number of its present start: two starts with one life are told apart by it, where a machine was set back or cloned. 0: it was never there.
+    /// A random number of its present start: two starts with one life are told apart by it, where a machine
+    /// was set back or cloned. 0: it was never there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub start: u64,
 }
@@ -174,7 +179,8 @@ pub struct VolumeEntry {
     /// What a disk did not read, of copies that left for that, by slot.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unread: BTreeMap<u8, DiskRange>,
-    /// Copies that are not given what they miss since somebody has paused that, by slot. One that is in sync is in here no more.
+    /// Copies that are not given what they miss since somebody has paused that, by slot. One that is in sync
+    /// is in here no more.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub paused: BTreeMap<u8, SyncPause>,
 }
@@ -200,8 +206,8 @@ pub struct DroppedCopy {
     pub asker: u64,
 }
 
-/// How many of [`VolumeEntry::dropped`] are remembered: nodes that never return would have them grow for ever. What is forgotten stays on its
-/// node, and is never taken for a copy.
+/// How many of [`VolumeEntry::dropped`] are remembered: nodes that never return would have them grow for
+/// ever. What is forgotten stays on its node, and is never taken for a copy.
 pub const DROPPED_MAX: usize = 16;
 
 /// A volume that is deleted, and of which nodes may still have copies.
@@ -215,8 +221,9 @@ pub struct DeletedVolume {
     pub nodes: Vec<u16>,
 }
 
-/// How many deleted volumes are remembered: nodes that never return would have them grow for ever. At 256 bytes, as many as names are long, they take 1 MiB of the
-/// record's 64. What is forgotten stays on its node, is served to nobody, and is shown with that.
+/// How many deleted volumes are remembered: nodes that never return would have them grow for ever. At
+/// 256 bytes, as many as names are long, they take 1 MiB of the record's 64. What is forgotten stays on its
+/// node, is served to nobody, and is shown with that.
 pub const DELETED_MAX: usize = 4096;
 
 /// A copy of a volume.
@@ -230,7 +237,8 @@ pub struct CopyEntry {
     pub standing: StandingEntry,
     /// The life of the node in which it may; 0 outside.
     pub incarnation: u64,
-    /// The epoch in which it was added, 1 with the volume: a disk that comes back with an older copy of the volume is told by this.
+    /// The epoch in which it was added, 1 with the volume: a disk that comes back with an older copy of the
+    /// volume is told by this.
     pub made: u64,
     /// Which request has added it: [`NewCopy::asker`]. 0: it was made with the volume.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -367,7 +375,8 @@ impl VolumeEntry {
         Slot::all().find(|slot| self.copy_in(*slot).is_none())
     }
 
-    /// Whether what a pool of node `me` says of its copy is this entry's copy there. One that is blank is taken for it: nothing is built on it.
+    /// Whether what a pool of node `me` says of its copy is this entry's copy there. One that is blank is
+    /// taken for it: nothing is built on it.
     pub fn is_copy_on(&self, me: NodeId, kept: &store::CopyOf) -> bool {
         self.copy_on(me).is_some_and(|(_, copy)| copy.is_kept_as(kept))
     }
@@ -379,8 +388,8 @@ impl CopyEntry {
         Slot::new(usize::from(self.slot))
     }
 
-    /// Whether this is what a pool says of it. One that is blank is taken for it, whichever slot it was made for:
-    /// nothing is built on it.
+    /// Whether this is what a pool says of it. One that is blank is taken for it, whichever slot it was made
+    /// for: nothing is built on it.
     pub fn is_kept_as(&self, kept: &store::CopyOf) -> bool {
         let is_slot = kept.slot == self.slot;
         match kept.state {
@@ -438,7 +447,8 @@ pub struct NewCopy {
     /// It is the only copy of a new volume.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sole: bool,
-    /// Who asks, by a number drawn at random: two may ask for one copy at the same time, and one of them give up.
+    /// Who asks, by a number drawn at random: two may ask for one copy at the same time, and one of them give
+    /// up.
     pub asker: u64,
 }
 

@@ -1,4 +1,5 @@
-//! How the links with another node are, as this one sees them: for whoever looks after the networks between nodes.
+//! How the links with another node are, as this one sees them: for whoever looks after the networks between
+//! nodes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,7 +19,8 @@ pub struct Linked {
     pub addresses: BTreeSet<IpAddr>,
     /// For how long all of these have been up: since the last one came up.
     pub age: Option<Duration>,
-    /// How long ago anything was received, by one that is up or by one that is down by now; `None`: never in this life of this node.
+    /// How long ago anything was received, by one that is up or by one that is down by now; `None`: never in
+    /// this life of this node.
     pub silence: Option<Duration>,
 }
 

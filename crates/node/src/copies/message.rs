@@ -22,7 +22,8 @@ pub const SYNCS: u8 = 7;
 /// The volumes with which the sender has gone on alone: those of this list, and no others.
 pub const FORKS: u8 = 8;
 
-/// Whether the sender's copy of the cluster's record takes changes: one byte, 0 if it does, else the code of [`cluster::Stall`].
+/// Whether the sender's copy of the cluster's record takes changes: one byte, 0 if it does, else the code of
+/// [`cluster::Stall`].
 pub const RECORD_STATE: u8 = 9;
 /// The receiver does not know the kind of a frame: on replication links, too.
 pub const UNKNOWN: u8 = 255;

@@ -1,10 +1,12 @@
 //! How fast syncs go from one core: within the node's budget, and not at the cost of hosts.
 //!
-//! Bringing a copy up to date takes the disk and the network that hosts' writes need. While syncs go on, hosts' writes are compared with how
-//! long they take when nothing is synced: where they take more than twice as long the syncs' rate is halved, else it grows a little, as TCP
-//! does with a network that others use, too. Loads change, so a sync stops for a moment now and then to see what hosts feel without it. Without
-//! writes of hosts there is nobody to protect, and the rate doubles. It never falls below a quarter of what hosts write, nor below
-//! [`RATE_MIN`], so that a sync always ends: hosts whose writes fill the disk must not keep a volume from surviving the next fault.
+//! Bringing a copy up to date takes the disk and the network that hosts' writes need. While syncs go on,
+//! hosts' writes are compared with how long they take when nothing is synced: where they take more than twice
+//! as long the syncs' rate is halved, else it grows a little, as TCP does with a network that others use,
+//! too. Loads change, so a sync stops for a moment now and then to see what hosts feel without it. Without
+//! writes of hosts there is nobody to protect, and the rate doubles. It never falls below a quarter of what
+//! hosts write, nor below [`RATE_MIN`], so that a sync always ends: hosts whose writes fill the disk must not
+//! keep a volume from surviving the next fault.
 //!
 //! Time and latencies go in, and how much may be given comes out.
 
@@ -14,7 +16,8 @@ use base::Instant;
 
 use super::budget::{Budget, Restraint};
 
-/// Bytes a second that syncs from one core go at least, whatever hosts feel, if the budget allows: 100 GiB in seven hours.
+/// Bytes a second that syncs from one core go at least, whatever hosts feel, if the budget allows: 100 GiB in
+/// seven hours.
 const RATE_MIN: u64 = 4 << 20;
 /// Where a sync begins that finds hosts at work.
 const RATE_FIRST: u64 = 64 << 20;
@@ -36,7 +39,8 @@ const PROBE_PERIODS: u32 = 2;
 const SAMPLES_MAX: usize = 512;
 /// For how long a sync that had to wait is said to be held back.
 const HELD_BACK_AGE_MAX: Duration = Duration::from_secs(1);
-/// What may be given at once after a pause: as much as a fiftieth of a second brings, and four regions at least.
+/// What may be given at once after a pause: as much as a fiftieth of a second brings, and four regions at
+/// least.
 const BURST_MIN: u64 = 256 << 10;
 const BURSTS_PER_SECOND: u64 = 50;
 
@@ -169,7 +173,8 @@ impl Pace {
         self.probing = self.probing.saturating_sub(1);
         match seen {
             Some(seen) if given == 0 && given_before == 0 => {
-                // Half of the way up, should it have been an outlier; hosts that feel less are believed at once.
+                // Half of the way up, should it have been an outlier; hosts that feel less are believed at
+                // once.
                 let known = self.undisturbed.unwrap_or(seen);
                 self.undisturbed = Some(seen.min((known + seen) / 2));
                 self.looked_at = Some(now);
@@ -226,8 +231,8 @@ mod tests {
             Run { pace: Pace::new(now), now, given_at: Instant(0) }
         }
 
-        /// So many steps of a millisecond, in each `writes` writes that take as long as `latency` says for the rate at which regions
-        /// are given then; how many bytes were given.
+        /// So many steps of a millisecond, in each `writes` writes that take as long as `latency` says for
+        /// the rate at which regions are given then; how many bytes were given.
         fn run(&mut self, millis: u64, sync: bool, writes: usize, latency: impl Fn(u64) -> Duration) -> u64 {
             let mut given = 0;
             for _ in 0..millis {
@@ -266,7 +271,8 @@ mod tests {
 
     #[test]
     fn hosts_writes_take_no_more_than_twice_as_long_for_long() {
-        // A disk on which 100 MiB/s of a sync double what a write takes: a quick one, and one that hosts keep busy.
+        // A disk on which 100 MiB/s of a sync double what a write takes: a quick one, and one that hosts keep
+        // busy.
         for alone in [2000, 15_000] {
             let disk = |rate: u64| micros(alone + alone * rate / (100 * MIB));
             let mut run = Run::new();
@@ -304,7 +310,8 @@ mod tests {
         run.run(5000, true, 1, heavy);
         let given = run.run(10_000, true, 1, heavy);
         assert!((38 * MIB..=41 * MIB).contains(&given), "{given}");
-        // Hosts that write much are not to keep it from getting on: 160 KiB a millisecond, a quarter of which is 39 MiB/s.
+        // Hosts that write much are not to keep it from getting on: 160 KiB a millisecond, a quarter of which
+        // is 39 MiB/s.
         let given = run.run(10_000, true, 40, heavy);
         assert!((370 * MIB..=400 * MIB).contains(&given), "{given}");
         // And grows when hosts feel nothing any more, or are gone.

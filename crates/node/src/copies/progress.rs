@@ -1,8 +1,9 @@
 //! How far copies are that are not in sync: what is left, how fast it goes, and what it waits for.
 //!
-//! Each slice knows of its own syncs. Core 0 adds them up and watches whether they get on ([`Progress`]); nodes tell each other
-//! ([`Report`]), so that each with a copy of the volume can show it: who brings a copy up to date knows best, else who is in sync knows what it
-//! misses, else the copy itself knows that nobody gives it anything.
+//! Each slice knows of its own syncs. Core 0 adds them up and watches whether they get on ([`Progress`]);
+//! nodes tell each other ([`Report`]), so that each with a copy of the volume can show it: who brings a copy
+//! up to date knows best, else who is in sync knows what it misses, else the copy itself knows that nobody
+//! gives it anything.
 
 mod waiting;
 
@@ -397,7 +398,8 @@ impl CopySync {
         }
     }
 
-    /// How long it takes if it goes on like that; `None`: nobody can say, also while hosts' writes add as much as is copied.
+    /// How long it takes if it goes on like that; `None`: nobody can say, also while hosts' writes add as
+    /// much as is copied.
     pub fn seconds_left(&self) -> Option<u64> {
         self.left_bytes.checked_div(self.bytes_per_second.saturating_sub(self.dirtied_per_second))
     }

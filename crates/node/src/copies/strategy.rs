@@ -1,4 +1,5 @@
-//! What is to become of a volume of two nodes when one of them cannot be heard of, and what is written down when a node has gone on alone.
+//! What is to become of a volume of two nodes when one of them cannot be heard of, and what is written down
+//! when a node has gone on alone.
 
 use replica::{Config, CopyState, Epoch, Incarnation, Revision, Slot, Standing};
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,8 @@ pub fn split_key(id: VolumeId) -> String {
     format!("{SPLITS}{id}")
 }
 
-/// Where the cluster's record says that a node did not go on alone with a volume, though it may have written down that it does.
+/// Where the cluster's record says that a node did not go on alone with a volume, though it may have written
+/// down that it does.
 pub fn void_key(id: VolumeId) -> String {
     format!("void-fork/{id}")
 }
@@ -100,7 +102,8 @@ pub struct SplitEntry {
     pub keep: Option<u16>,
 }
 
-/// That a fork was never acted in, in the cluster's record: should it be found in the node's own, it is nothing.
+/// That a fork was never acted in, in the cluster's record: should it be found in the node's own, it is
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoidEntry {
     /// The node.
@@ -124,7 +127,8 @@ pub struct ForkSaid {
     pub at: u64,
 }
 
-/// `config` with this copy alone in sync in this life, in that epoch. `revision`: of the record, or beyond all of it.
+/// `config` with this copy alone in sync in this life, in that epoch. `revision`: of the record, or beyond
+/// all of it.
 pub fn alone(config: &Config, me: Slot, life: Incarnation, epoch: Epoch, revision: Revision) -> Config {
     let mut copies = [None; Slot::MAX];
     for (slot, copy) in config.copies() {

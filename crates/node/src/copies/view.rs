@@ -68,14 +68,16 @@ impl SliceView {
         }
     }
 
-    /// What of it holds where the volume is acted in `epoch`: of who has come and gone since a slice looked, it says nothing any more.
+    /// What of it holds where the volume is acted in `epoch`: of who has come and gone since a slice looked,
+    /// it says nothing any more.
     #[must_use]
     pub fn holds_in(self, epoch: Option<Epoch>) -> SliceView {
         let SliceView { failed, no_room, .. } = self;
         if self.epoch == epoch { self } else { SliceView { failed, no_room, ..SliceView::CLOSED } }
     }
 
-    /// As the steward wants it, with those that have said that they leave, and those that would keep writes waiting.
+    /// As the steward wants it, with those that have said that they leave, and those that would keep writes
+    /// waiting.
     pub fn with(self, leaving: Slots, unready: Slots) -> View {
         let caught_up = self.caught_up.minus(self.behind);
         let SliceView { promotable, overdue, starved, failed, no_room, .. } = self;
@@ -101,7 +103,8 @@ mod tests {
         }
     }
 
-    /// Found with whole nodes: two slices of a returning copy had different sources, and neither node knew of both.
+    /// Found with whole nodes: two slices of a returning copy had different sources, and neither node knew of
+    /// both.
     #[test]
     fn a_node_speaks_for_the_slices_that_it_brings_up_to_date() {
         let caught_up = |view: SliceView| view.with(Slots::NONE, Slots::NONE).caught_up.bits();

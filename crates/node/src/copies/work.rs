@@ -1,4 +1,5 @@
-//! What is done with copies, as the cluster's record says it: they are brought in sync, or taken off their nodes. And how that has ended, which each change of the record says.
+//! What is done with copies, as the cluster's record says it: they are brought in sync, or taken off their
+//! nodes. And how that has ended, which each change of the record says.
 
 use super::cause::Cause;
 use super::entry::{CopyEntry, Leaves, StandingEntry, VolumeEntry};
@@ -56,7 +57,8 @@ impl VolumeEntry {
         })
     }
 
-    /// What was done with copies of it and is not any more, since the record has `now` of it; `None`: it is gone.
+    /// What was done with copies of it and is not any more, since the record has `now` of it; `None`: it is
+    /// gone.
     pub fn work_ended(&self, now: Option<&VolumeEntry>) -> Vec<CopyEnd> {
         self.copies.iter().filter_map(|copy| self.end_of(copy, now)).collect()
     }

@@ -63,7 +63,8 @@ codes! {
     RECORD_LOST = "record_lost", Critical, "bring etcd back: volumes keep running, but nothing can be changed and a lost node cannot be excluded";
     /// It can be used again.
     RECORD_RETURNED = "record_returned", Info;
-    /// A node's copy of the cluster's record cannot be written: its vote is missing, and it learns of no changes.
+    /// A node's copy of the cluster's record cannot be written: its vote is missing, and it learns of no
+    /// changes.
     RECORD_STALLED = "record_stalled", Critical, "free space on the file system of its data directory, or replace the disk; it then recovers automatically";
     /// It can be written again.
     RECORD_RESUMED = "record_resumed", Info;
@@ -71,7 +72,8 @@ codes! {
     LOGINS_REFUSED = "logins_refused", Critical, "free space on the file system of its data directory, or replace the disk; hosts use their other paths";
     /// It accepts logins again.
     LOGINS_ALLOWED = "logins_allowed", Info;
-    /// A node has started with a life that another start of it had used: it was set back to an earlier day, or runs twice.
+    /// A node has started with a life that another start of it had used: it was set back to an earlier day,
+    /// or runs twice.
     NODE_SET_BACK = "node_set_back", Critical, "make sure that the node does not run twice, then restart it: `systemctl restart ursa`";
     /// This node cannot take part in its cluster: it serves volumes that it alone has, and tries again.
     CLUSTER_FAILED = "cluster_failed", Critical, "run `ursa status` for the cause";

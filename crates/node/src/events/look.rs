@@ -12,7 +12,8 @@ use super::code::{
 use super::{Code, Event};
 use crate::control::{Control, Filling, LEVELS, PoolStatus};
 
-/// What was wrong when it was last looked at: what is told when it goes away, by what it is; volumes by their identity.
+/// What was wrong when it was last looked at: what is told when it goes away, by what it is; volumes by their
+/// identity.
 type Wrong = BTreeMap<(&'static str, String), (Event, Option<Event>)>;
 
 /// What was seen last.

@@ -1,8 +1,10 @@
 //! What happens on a node, for people and programs that watch it.
 //!
-//! An event is told where the thing itself happens: where the record of the cluster changes, a session ends, a change is over. Events are kept in order, at most
-//! [`KEPT_MAX`]; whoever takes them in time ([`Control::next_events`]) sees all, and is told how many it has not seen otherwise. Nothing waits for that. What
-//! has no moment of its own, like a disk that is out of service, is looked for while somebody takes events. Lives on core 0.
+//! An event is told where the thing itself happens: where the record of the cluster changes, a session ends,
+//! a change is over. Events are kept in order, at most [`KEPT_MAX`]; whoever takes them in time
+//! ([`Control::next_events`]) sees all, and is told how many it has not seen otherwise. Nothing waits for
+//! that. What has no moment of its own, like a disk that is out of service, is looked for while somebody
+//! takes events. Lives on core 0.
 
 pub mod code;
 mod look;
@@ -24,7 +26,8 @@ use crate::copies::DiskRange;
 /// Events that are kept until somebody takes them: some 300 bytes each.
 const KEPT_MAX: usize = 1024;
 
-/// Events that are remembered when they were taken, so that a change is not told twice: once by the record, once by who has made it.
+/// Events that are remembered when they were taken, so that a change is not told twice: once by the record,
+/// once by who has made it.
 const RECENT_MAX: usize = 64;
 
 /// How often it is looked at what has no moment of its own.
@@ -37,13 +40,15 @@ pub struct Event {
     pub code: Code,
     /// What it has happened to: a name, or an iSCSI name.
     pub subject: String,
-    /// The identity of the volume that it has happened to, which stays when that gets another name; `None`: it has happened to something else.
+    /// The identity of the volume that it has happened to, which stays when that gets another name; `None`:
+    /// it has happened to something else.
     pub volume: Option<VolumeId>,
     /// Why, for programs.
     pub cause: Option<&'static str>,
     /// The number of the node that it is about; `None`: the one that tells it.
     pub node: Option<u16>,
-    /// By which revision the cluster's record has it, so that what all nodes tell is known to be one thing; `None`: it is what this node alone knows, or sees by itself.
+    /// By which revision the cluster's record has it, so that what all nodes tell is known to be one thing;
+    /// `None`: it is what this node alone knows, or sees by itself.
     pub revision: Option<u64>,
     /// What a disk did not read, where that is why; `None`: it is not, or nobody knows.
     pub range: Option<DiskRange>,

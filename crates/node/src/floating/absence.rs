@@ -1,4 +1,5 @@
-//! Whether nobody has an address, as far as a node can know, and when that is told. It has no clock: time goes in.
+//! Whether nobody has an address, as far as a node can know, and when that is told. It has no clock: time
+//! goes in.
 
 use base::Instant;
 

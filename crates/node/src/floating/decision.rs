@@ -1,4 +1,5 @@
-//! What a node does about a floating address, from what it sees. No state, no clock: `docs/why/addresses.md` has the argument.
+//! What a node does about a floating address, from what it sees. No state, no clock: `docs/why/addresses.md`
+//! has the argument.
 
 /// Who holds the address, by the cluster's record and by what is heard of that node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,12 +12,13 @@ pub(super) enum Holder {
     Former,
     /// Another one, which is heard, or was a moment ago.
     Heard,
-    /// Another one, of which nobody has heard for so long that others may ask for its place; or a later life of it is heard, or it says again and again that it has
-    /// not got it.
+    /// Another one, of which nobody has heard for so long that others may ask for its place; or a later life
+    /// of it is heard, or it says again and again that it has not got it.
     Silent,
     /// Whoever the record names in words of a later version, which this one cannot read.
     Unreadable,
-    /// A life of another one that is over for certain: its watcher has said so, and has taken the address off before, or has tried to.
+    /// A life of another one that is over for certain: its watcher has said so, and has taken the address off
+    /// before, or has tried to.
     Over,
 }
 
@@ -40,21 +42,25 @@ pub(super) struct Seen {
     pub(super) device: Device,
     /// The record has the address: nobody has removed it.
     pub(super) wanted: bool,
-    /// This node may have it: it is one of those named, serves, is not in maintenance, does not stop, and could put it on when it last tried.
+    /// This node may have it: it is one of those named, serves, is not in maintenance, does not stop, and
+    /// could put it on when it last tried.
     pub(super) may: bool,
     /// The record has said lately that this life holds it.
     pub(super) confirmed: bool,
     /// Whoever may have had it before has taken it off by now.
     pub(super) waited: bool,
-    /// Whoever holds it by the record waits itself, or has waited when it was last heard: the one before may still have it.
+    /// Whoever holds it by the record waits itself, or has waited when it was last heard: the one before may
+    /// still have it.
     pub(super) unsure: bool,
-    /// Sessions through it have ended here, with the last of their commands: initiators may send these again through another node.
+    /// Sessions through it have ended here, with the last of their commands: initiators may send these again
+    /// through another node.
     pub(super) quiet: bool,
     /// The preferred node has asked this one for it.
     pub(super) asked_for: bool,
     /// It is free, and the preferred node is there and has not had its moment yet.
     pub(super) leaves_first: bool,
-    /// This node is the preferred one, has been up for long enough to have it back, and could put it on when it last tried.
+    /// This node is the preferred one, has been up for long enough to have it back, and could put it on when
+    /// it last tried.
     pub(super) settled: bool,
     /// It has asked for it already.
     pub(super) asked: bool,
@@ -71,14 +77,15 @@ pub(super) enum Step {
     TakeOff,
     /// Have the record say that this life holds it no more; it is off.
     GiveUp,
-    /// Have the record say that this life holds it. `unsure`: whoever had it before may have it for a while yet.
+    /// Have the record say that this life holds it. `unsure`: whoever had it before may have it for a while
+    /// yet.
     Claim { unsure: bool },
     /// Have the record say that the preferred node wants it back.
     Ask,
 }
 
-/// The next step. The address is taken off before the record says that somebody else may have it, and put on only while the record says that
-/// this life holds it.
+/// The next step. The address is taken off before the record says that somebody else may have it, and put on
+/// only while the record says that this life holds it.
 pub(super) fn next_step(seen: &Seen) -> Step {
     let keeps = seen.holder == Holder::Me && seen.wanted && seen.may && !seen.asked_for;
     match (keeps && seen.confirmed && seen.waited, seen.device) {
@@ -88,7 +95,8 @@ pub(super) fn next_step(seen: &Seen) -> Step {
     }
     let may_claim = seen.wanted && seen.may;
     match seen.holder {
-        // It waits for the record; or for its predecessor or its commands, and who comes after it would not know that.
+        // It waits for the record; or for its predecessor or its commands, and who comes after it would not
+        // know that.
         Holder::Me if keeps || !seen.waited || !seen.quiet => Step::Nothing,
         Holder::Me => Step::GiveUp,
         Holder::Former if !may_claim && !seen.unsure => Step::GiveUp,

@@ -1,4 +1,5 @@
-//! What a node has its machine do with an address. Nothing here touches the system: `ursa` does, and a simulated world does not.
+//! What a node has its machine do with an address. Nothing here touches the system: `ursa` does, and a
+//! simulated world does not.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -26,8 +27,8 @@ pub enum AddressWork {
     PutOn {
         /// Which.
         on: AddressOn,
-        /// The kernel takes it off by itself after so long from when this is handed over, or earlier: a node that hangs or was killed does not keep it. At least a
-        /// second; kernels count whole ones.
+        /// The kernel takes it off by itself after so long from when this is handed over, or earlier: a node
+        /// that hangs or was killed does not keep it. At least a second; kernels count whole ones.
         lasts: Duration,
         /// Tell the neighbours where it is.
         announce: bool,

@@ -1,12 +1,15 @@
-//! Floating portal addresses: each is on one node of the cluster at a time, and moves to another one when that is lost or stops.
+//! Floating portal addresses: each is on one node of the cluster at a time, and moves to another one when
+//! that is lost or stops.
 //!
-//! The cluster's record says who holds an address: a node in one of its lives. A node has the address on a device of its machine only while
-//! the record has confirmed lately that this life holds it ([`HOLD_LENGTH`]), and takes it off before it has the record say otherwise. Another one
-//! takes its place when the holder is known to be dead, or has been silent for [`SILENCE_LENGTH`]; in the second case it waits
-//! ([`PREDECESSOR_LENGTH`]) until the silent one has taken the address off by itself. What a node does next is decided in [`decision`]; [`holding`] does it.
+//! The cluster's record says who holds an address: a node in one of its lives. A node has the address on a
+//! device of its machine only while the record has confirmed lately that this life holds it
+//! ([`HOLD_LENGTH`]), and takes it off before it has the record say otherwise. Another one takes its place
+//! when the holder is known to be dead, or has been silent for [`SILENCE_LENGTH`]; in the second case it
+//! waits ([`PREDECESSOR_LENGTH`]) until the silent one has taken the address off by itself. What a node does
+//! next is decided in [`decision`]; [`holding`] does it.
 //!
-//! No data depend on it: whoever has the address serves a volume by the leases of its copies, as through any other portal. Why:
-//! `docs/why/addresses.md`.
+//! No data depend on it: whoever has the address serves a volume by the leases of its copies, as through any
+//! other portal. Why: `docs/why/addresses.md`.
 
 mod absence;
 mod decision;
@@ -29,7 +32,8 @@ pub(crate) use self::telling::{has_holder_up, tell_address, tell_holder};
 pub(crate) const ADDRESSES: &str = "address/";
 /// Where it has who holds them.
 pub(crate) const HOLDERS: &str = "address-holder/";
-/// Where it has the portal group that an address was given last: of two addresses that are added at once, the second one sees it.
+/// Where it has the portal group that an address was given last: of two addresses that are added at once, the
+/// second one sees it.
 pub(crate) const LAST_GROUP: &str = "last-address-group";
 
 /// Addresses of a cluster: each costs its holder two short processes a second.
@@ -41,21 +45,24 @@ pub const HOLD_LENGTH: Duration = Duration::from_secs(4);
 /// How often the record is asked, and the device told.
 const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 
-/// How often a holder that is heard is asked whether it has the address, and how often it must say no before another node asks the record for its place: it may be that
-/// it does not reach the record. One that has just got the place says no once, at most.
+/// How often a holder that is heard is asked whether it has the address, and how often it must say no before
+/// another node asks the record for its place: it may be that it does not reach the record. One that has just
+/// got the place says no once, at most.
 const ASK_HOLDER_EVERY: Duration = Duration::from_secs(2);
 const LET_GO_MIN: u32 = 3;
 
-/// How long nothing is heard of the holder before another node asks the record for its place: that cuts off the sessions through it, so a network that hesitates is no reason.
+/// How long nothing is heard of the holder before another node asks the record for its place: that cuts off
+/// the sessions through it, so a network that hesitates is no reason.
 const SILENCE_LENGTH: Duration = Duration::from_secs(2);
 
-/// After so long without a word of the holder it is looked whether this node reaches the record; for so long it must have, without a break, before it takes the
-/// other one for silent: one that was cut off itself has heard of nobody.
+/// After so long without a word of the holder it is looked whether this node reaches the record; for so long
+/// it must have, without a break, before it takes the other one for silent: one that was cut off itself has
+/// heard of nobody.
 const DOUBT_AFTER: Duration = Duration::from_millis(500);
 const REACHED_MIN: Duration = Duration::from_millis(1_500);
 
-/// How long whoever takes the place of a silent holder waits until that one has taken the address off, or its kernel has. Kernels keep the time of
-/// addresses in whole seconds and may be most of one late.
+/// How long whoever takes the place of a silent holder waits until that one has taken the address off, or its
+/// kernel has. Kernels keep the time of addresses in whole seconds and may be most of one late.
 const PREDECESSOR_LENGTH: Duration = Duration::from_millis(5_500);
 
 const _: () = {
@@ -73,8 +80,8 @@ const _: () = {
     );
 };
 
-/// How long the preferred node must have been up before it asks for an address that another one has: one that is started again and again does not
-/// move it each time.
+/// How long the preferred node must have been up before it asks for an address that another one has: one that
+/// is started again and again does not move it each time.
 const PREFERRED_AFTER: Duration = Duration::from_secs(60);
 
 /// How long an address that nobody holds is left to the preferred node, if that is there.
@@ -83,14 +90,16 @@ const LEFT_FIRST: Duration = Duration::from_secs(3);
 /// How long a node that could not put an address on leaves it to others.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
 
-/// How long a node whose place another one has taken, because it was silent to that, does not take it back because that is silent, if it has not heard of it since: the
-/// network between the two alone may be cut.
+/// How long a node whose place another one has taken, because it was silent to that, does not take it back
+/// because that is silent, if it has not heard of it since: the network between the two alone may be cut.
 const AFTER_LOSS: Duration = Duration::from_secs(60);
 
-/// How long nobody has an address until that is told: twice as long as it takes to come to another node at the longest, where the holder does not reach the record.
+/// How long nobody has an address until that is told: twice as long as it takes to come to another node at
+/// the longest, where the holder does not reach the record.
 const ABSENT_LENGTH: Duration = Duration::from_secs(30);
 
-/// How long a node has it until it is told that it is there again: one that tries to put it on, and cannot, seems to have it for less.
+/// How long a node has it until it is told that it is there again: one that tries to put it on, and cannot,
+/// seems to have it for less.
 const RETURNED_LENGTH: Duration = Duration::from_secs(10);
 
 /// How long a node that stops waits until its addresses are off and the record says so.
@@ -103,7 +112,8 @@ pub(crate) struct AddressEntry {
     pub(crate) address: IpAddr,
     /// How many bits of it are its network's.
     pub(crate) prefix: u8,
-    /// The network device that gets it, on each node; `None`: the one that has an address of the same network.
+    /// The network device that gets it, on each node; `None`: the one that has an address of the same
+    /// network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
     /// The nodes that may have it; empty: all but witnesses.
@@ -112,7 +122,8 @@ pub(crate) struct AddressEntry {
     /// The node that is to have it when it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prefer: Option<u16>,
-    /// The portal group of its portals: the same wherever it is, since initiators refuse to log in where they find another one than they know.
+    /// The portal group of its portals: the same wherever it is, since initiators refuse to log in where they
+    /// find another one than they know.
     pub(crate) group: u16,
 }
 
@@ -143,7 +154,8 @@ pub(crate) struct Life {
     pub(crate) incarnation: u64,
 }
 
-/// A portal group that none of these addresses has: one that was given lately comes last, since initiators may remember it.
+/// A portal group that none of these addresses has: one that was given lately comes last, since initiators
+/// may remember it.
 pub(crate) fn free_group(last: Option<u16>, entries: &[AddressEntry]) -> Option<u16> {
     let after = last.and_then(|last| last.checked_add(1)).unwrap_or(FLOATING_GROUP_MIN);
     let mut round = (after..=u16::MAX).chain(FLOATING_GROUP_MIN..after);
@@ -176,8 +188,8 @@ impl FloatingPortal {
     }
 }
 
-/// The portals of an address on a node that listens at `own`: at each port once; and those of them at which it must listen besides, or try to
-/// ([`may_have`]).
+/// The portals of an address on a node that listens at `own`: at each port once; and those of them at which
+/// it must listen besides, or try to ([`may_have`]).
 pub(crate) fn portals_of(address: IpAddr, own: &[SocketAddr]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
     let mut ports: Vec<u16> = own.iter().map(SocketAddr::port).collect();
     ports.sort_unstable();
@@ -191,8 +203,8 @@ pub(crate) fn portals_of(address: IpAddr, own: &[SocketAddr]) -> (Vec<SocketAddr
     (ports.iter().map(portal).collect(), more)
 }
 
-/// Whether a node that listens at `own` may have a portal of IPv4 by one on all addresses of IPv6: it has, unless the system is set otherwise
-/// (`net.ipv6.bindv6only`). Then it cannot listen there besides.
+/// Whether a node that listens at `own` may have a portal of IPv4 by one on all addresses of IPv6: it has,
+/// unless the system is set otherwise (`net.ipv6.bindv6only`). Then it cannot listen there besides.
 pub(crate) fn may_have(portal: SocketAddr, own: &[SocketAddr]) -> bool {
     portal.is_ipv4() && own.contains(&SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), portal.port()))
 }

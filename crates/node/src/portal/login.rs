@@ -22,8 +22,8 @@ use crate::events::{Event, tell};
 use crate::session::{Birth, NoSeat, Peer, Seat, Session};
 use crate::shard::Shard;
 
-/// How long the session that a login replaces gets to end. Its commands may be at a disk; after this the initiator is
-/// asked to come again.
+/// How long the session that a login replaces gets to end. Its commands may be at a disk; after this the
+/// initiator is asked to come again.
 const REINSTATEMENT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Takes a connection through its login and hands it to its session.
@@ -39,8 +39,8 @@ pub(super) async fn log_in(stream: DetachedStream, peer: SocketAddr, show: impl 
     }
 }
 
-/// A place in the registry that is given back unless its session has begun: the connection may break, or the deadline of
-/// the login pass, while the final response is being sent.
+/// A place in the registry that is given back unless its session has begun: the connection may break, or the
+/// deadline of the login pass, while the final response is being sent.
 struct Place {
     tsih: u16,
     nexus: NexusId,
@@ -251,7 +251,8 @@ async fn admit(
     Ok(Admitted::New(New { core, birth, place, reinstates }))
 }
 
-/// Keeps a place in the session whose TSIH the login says, for one more connection or instead of one with its number.
+/// Keeps a place in the session whose TSIH the login says, for one more connection or instead of one with its
+/// number.
 async fn join(
     request: &LoginRequest,
     name: SessionName,
@@ -278,8 +279,9 @@ async fn join(
     }
 }
 
-/// Ends the session of these names, if there is one (RFC 7143 6.3.5): says whether there was. Two logins of the same names at once take turns. A login that may not
-/// act for the session leaves it alone, whatever name it says.
+/// Ends the session of these names, if there is one (RFC 7143 6.3.5): says whether there was. Two logins of
+/// the same names at once take turns. A login that may not act for the session leaves it alone, whatever name
+/// it says.
 async fn reinstate(name: &SessionName, peer: SocketAddr, claim: &Claim) -> Result<bool, LoginStatus> {
     let control = Control::current();
     let registry = control.registry();
@@ -296,7 +298,8 @@ async fn reinstate(name: &SessionName, peer: SocketAddr, claim: &Claim) -> Resul
             continue;
         }
         let (nexus, claim) = (place.nexus, claim.clone());
-        // Sent, not called: what makes the session on its core may still be on the way there, on this core, too, and comes first.
+        // Sent, not called: what makes the session on its core may still be on the way there, on this core,
+        // too, and comes first.
         let (reply, answer) = rt::sync::oneshot();
         rt::send(place.core, move || {
             let session = Shard::current().session(old).filter(|session| session.nexus() == nexus);
@@ -324,7 +327,8 @@ enum Refused {
     Barred(Barred),
 }
 
-/// Tells that a login may not act for the session of these names; the status to refuse it with (RFC 7143 11.13.5).
+/// Tells that a login may not act for the session of these names; the status to refuse it with (RFC 7143
+/// 11.13.5).
 fn refuse(name: &SessionName, peer: SocketAddr, barred: Barred) -> LoginStatus {
     tell_refused(name, peer, Refused::Barred(barred));
     match barred {

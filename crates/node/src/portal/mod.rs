@@ -1,8 +1,8 @@
 //! Portals: where initiators connect.
 //!
-//! Core 0 accepts, and takes every connection through its login: logins are rare and small, and the registry of sessions
-//! is there. Then the connection moves to its session's core: the least loaded one for a new session, the session's own for
-//! a further connection of it.
+//! Core 0 accepts, and takes every connection through its login: logins are rare and small, and the registry
+//! of sessions is there. Then the connection moves to its session's core: the least loaded one for a new
+//! session, the session's own for a further connection of it.
 
 mod login;
 mod registry;
@@ -108,8 +108,8 @@ pub async fn serve(listener: Listener, logins: Rc<Logins>) {
     }
 }
 
-/// The addresses to tell initiators: a portal that listens on all addresses is told as those that its connections came in
-/// on, since these can be reached.
+/// The addresses to tell initiators: a portal that listens on all addresses is told as those that its
+/// connections came in on, since these can be reached.
 pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], numbers: PortNumbers) -> Vec<String> {
     let mut addresses: Vec<SocketAddr> = portals
         .iter()

@@ -13,10 +13,12 @@ use crate::access::Claim;
 /// Sessions of a node at once. A TSIH has 16 bits and zero is none.
 pub const SESSIONS_MAX: usize = 65_535;
 
-/// Names of former sessions that are remembered: an initiator that draws a new ISID for each login must not fill the memory.
+/// Names of former sessions that are remembered: an initiator that draws a new ISID for each login must not
+/// fill the memory.
 const SEEN_MAX: usize = SESSIONS_MAX;
 
-/// TSIHs of ended sessions that are not drawn again yet: whoever still knows one must not mean a new session by it.
+/// TSIHs of ended sessions that are not drawn again yet: whoever still knows one must not mean a new session
+/// by it.
 const ENDED_MAX: usize = 1024;
 
 /// Draws before the next free TSIH is taken: with 60,000 sessions one in twelve draws hits.
@@ -42,7 +44,8 @@ pub struct Place {
     pub core: CoreId,
     /// Its number for units, which no other session ever had.
     pub nexus: NexusId,
-    /// What its first login has shown. From its beginning on, its core knows which host groups it has entered.
+    /// What its first login has shown. From its beginning on, its core knows which host groups it has
+    /// entered.
     pub claim: Claim,
     /// The login that makes it is over, so that it is on its core.
     begun: bool,
@@ -61,7 +64,8 @@ pub struct Registry {
     cores: usize,
     places: RefCell<BTreeMap<u16, Place>>,
     by_name: RefCell<BTreeMap<SessionName, u16>>,
-    /// Names that have had a session since the node started, at most [`SEEN_MAX`]: the next is told of the loss of the last.
+    /// Names that have had a session since the node started, at most [`SEEN_MAX`]: the next is told of the
+    /// loss of the last.
     seen: RefCell<BTreeSet<SessionName>>,
     /// The TSIHs of sessions that have ended, at most [`ENDED_MAX`], the oldest first.
     ended: RefCell<VecDeque<u16>>,
@@ -105,8 +109,9 @@ impl Registry {
         Some((tsih, self.place(tsih)?))
     }
 
-    /// Gives a new session its numbers and the least loaded core; whether its names were seen before. `None` if
-    /// there are too many sessions. `draw` gives random numbers: a TSIH that can be guessed invites guessing.
+    /// Gives a new session its numbers and the least loaded core; whether its names were seen before. `None`
+    /// if there are too many sessions. `draw` gives random numbers: a TSIH that can be guessed invites
+    /// guessing.
     pub fn add(
         &self,
         name: SessionName,
@@ -129,8 +134,8 @@ impl Registry {
         Some((tsih, nexus, core, again))
     }
 
-    /// The login that makes this session is over. Says whether the place is still its own: another login of the same names
-    /// may have taken it.
+    /// The login that makes this session is over. Says whether the place is still its own: another login of
+    /// the same names may have taken it.
     pub fn begin(&self, tsih: u16, nexus: NexusId) -> bool {
         let mut places = self.places.borrow_mut();
         let Some(place) = places.get_mut(&tsih).filter(|place| place.nexus == nexus) else { return false };
@@ -146,16 +151,16 @@ impl Registry {
         }
     }
 
-    /// Takes the place of the session of these names from a login that is not over yet. Says whether there was one: a session
-    /// that has begun must be ended by its core.
+    /// Takes the place of the session of these names from a login that is not over yet. Says whether there
+    /// was one: a session that has begun must be ended by its core.
     pub fn supersede(&self, name: &SessionName) -> bool {
         let Some((tsih, _)) = self.named(name).filter(|(_, place)| !place.begun) else { return false };
         self.remove(tsih);
         true
     }
 
-    /// Waits until this session has begun, or is gone: the initiator may know its number a moment before we know that it
-    /// does.
+    /// Waits until this session has begun, or is gone: the initiator may know its number a moment before we
+    /// know that it does.
     pub async fn begun(&self, tsih: u16) -> Option<Place> {
         self.changed.until(|| self.place(tsih).is_none_or(|place| place.begun)).await;
         self.place(tsih)
@@ -167,7 +172,8 @@ impl Registry {
         if seen.contains(name) {
             return true;
         }
-        // Whoever is forgotten is told of a power on instead of a loss of the nexus: both make an initiator start anew.
+        // Whoever is forgotten is told of a power on instead of a loss of the nexus: both make an initiator
+        // start anew.
         if seen.len() >= SEEN_MAX {
             seen.pop_first();
         }

@@ -1,15 +1,17 @@
 //! Room for connections in their login.
 //!
-//! Anybody can open connections and leave them silent. They must not keep hosts from logging in, so nobody ever waits for room: a connection that finds none takes
-//! the place of another one. One user, an address or a /64 of IPv6, has half of the room at most. Beyond that the user with most connections gives one up, and of
-//! these the one that has shown least: first those that have said nothing, then those that no host group on their target admits, each the oldest first.
+//! Anybody can open connections and leave them silent. They must not keep hosts from logging in, so nobody
+//! ever waits for room: a connection that finds none takes the place of another one. One user, an address or
+//! a /64 of IPv6, has half of the room at most. Beyond that the user with most connections gives one up, and
+//! of these the one that has shown least: first those that have said nothing, then those that no host group
+//! on their target admits, each the oldest first.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Connections that may be in their login at once, of all portals: 2,000 hosts that come back after an outage and some
-/// more. Each holds a few KiB.
+/// Connections that may be in their login at once, of all portals: 2,000 hosts that come back after an outage
+/// and some more. Each holds a few KiB.
 pub(super) const LOGINS_MAX: usize = 4096;
 
 /// A connection in its login, by the order of their coming.
@@ -48,7 +50,8 @@ struct Places {
     strangers: usize,
 }
 
-/// How many of a user's connections no host group has admitted, how many it has, and which of them it would give up.
+/// How many of a user's connections no host group has admitted, how many it has, and which of them it would
+/// give up.
 type Weight = (usize, usize, Reverse<Option<(Shown, Place)>>, User);
 
 /// The places, and who has them.
@@ -187,7 +190,8 @@ mod tests {
         assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
     }
 
-    /// Whatever comes, the indices say the same, and nobody with a single connection goes for one who has many.
+    /// Whatever comes, the indices say the same, and nobody with a single connection goes for one who has
+    /// many.
     #[test]
     fn any_order_of_coming_and_going() {
         let mut rng = Rng::new(1);

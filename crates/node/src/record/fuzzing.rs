@@ -10,7 +10,8 @@ use super::slot::{Entries, HEADER_USED, Header, Slot, choose};
 /// Bytes of its checksum, behind a header.
 const CRC_BYTES: usize = 4;
 
-/// Takes a slot with this header and this payload, and chooses between it and a whole one of generation `other`.
+/// Takes a slot with this header and this payload, and chooses between it and a whole one of generation
+/// `other`.
 pub fn record(header: &[u8], payload: &[u8], other: u64) {
     let mut bytes = header.to_vec();
     bytes.resize(HEADER_USED, 0);

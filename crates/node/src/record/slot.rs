@@ -1,9 +1,9 @@
 //! The two slots of the record: what is in them, and which of them counts.
 //!
-//! A commit makes the payload durable before it writes the header, and a header lies in one sector, which no disk tears. So
-//! a power cut leaves the header of the commit before the last with a payload that is not its own: nothing that was answered
-//! is in such a slot. A newer header whose payload does not hold, or bytes that are no header, are damage: what was there
-//! may have been answered, and then it is missing.
+//! A commit makes the payload durable before it writes the header, and a header lies in one sector, which no
+//! disk tears. So a power cut leaves the header of the commit before the last with a payload that is not its
+//! own: nothing that was answered is in such a slot. A newer header whose payload does not hold, or bytes
+//! that are no header, are damage: what was there may have been answered, and then it is missing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -74,8 +74,8 @@ impl Slot {
         }
     }
 
-    /// What is wrong with this slot, if the record that counts is generation `used`; `None` for what a life without damage
-    /// leaves.
+    /// What is wrong with this slot, if the record that counts is generation `used`; `None` for what a life
+    /// without damage leaves.
     fn wrong(&self, used: u64) -> Option<(RecordDamage, RecordMissing)> {
         let missing = match self.header() {
             Some(header) if header.generation < used => RecordMissing::Nothing,

@@ -1,9 +1,10 @@
-//! How much memory the commands of a session may hold besides the data that came with them: what they read from the disk, for
-//! the initiator or to compare, to change or to copy it, and what the initiator has not taken yet.
+//! How much memory the commands of a session may hold besides the data that came with them: what they read
+//! from the disk, for the initiator or to compare, to change or to copy it, and what the initiator has not
+//! taken yet.
 //!
-//! Without a limit, an initiator that asks for 128 times 8 MiB and reads nothing would hold a gigabyte. A command that does not
-//! fit waits; one alone always fits, however large. It has its room before it claims blocks, so that none that holds
-//! blocks waits for one that waits for them.
+//! Without a limit, an initiator that asks for 128 times 8 MiB and reads nothing would hold a gigabyte. A
+//! command that does not fit waits; one alone always fits, however large. It has its room before it claims
+//! blocks, so that none that holds blocks waits for one that waits for them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -14,10 +14,12 @@ use super::budget::Admitted;
 use super::{Session, View};
 use crate::canary::{Canary, makes};
 
-/// How old the initiator's last word may be when a further step of a command begins. With what a write of that step may wait, which counts from
-/// this word ([`crate::copies::HOLD_MAX`]), it is sooner than any initiator gives a path up and goes on by another one.
+/// How old the initiator's last word may be when a further step of a command begins. With what a write of
+/// that step may wait, which counts from this word ([`crate::copies::HOLD_MAX`]), it is sooner than any
+/// initiator gives a path up and goes on by another one.
 const FRESH: Duration = Duration::from_millis(500);
-/// How long a step waits for a word. It may be long: what counts is that one comes, and that the step begins then.
+/// How long a step waits for a word. It may be long: what counts is that one comes, and that the step begins
+/// then.
 const WORD_MAX: Duration = Duration::from_secs(10);
 
 /// One command of a session.
@@ -44,7 +46,8 @@ impl Caller {
         self.came
     }
 
-    /// What its session sees now. To be kept for a moment only: who closes a volume waits for everybody who has its unit.
+    /// What its session sees now. To be kept for a moment only: who closes a volume waits for everybody who
+    /// has its unit.
     pub fn view(&self) -> Rc<View> {
         self.session.view()
     }
@@ -55,9 +58,10 @@ impl Caller {
         self.session.running.borrow().get(&self.id).is_some_and(|running| running.aborted)
     }
 
-    /// Before a step of a command that has several: when the initiator last said something on the command's connection, which is a moment ago. If it was
-    /// silent for longer, it is asked (a NOP-In), and the step waits for its word: an initiator that has lost this path may have gone on by another one, and
-    /// what is still to be done would come after what it has written there since (G4).
+    /// Before a step of a command that has several: when the initiator last said something on the command's
+    /// connection, which is a moment ago. If it was silent for longer, it is asked (a NOP-In), and the step
+    /// waits for its word: an initiator that has lost this path may have gone on by another one, and what is
+    /// still to be done would come after what it has written there since (G4).
     ///
     /// # Errors
     /// [`BlockError::Aborted`]; [`BlockError::Unknown`] where no word comes: some steps were done.
@@ -88,8 +92,8 @@ impl Caller {
         }
     }
 
-    /// Answers it before it has ended. It is still waited for by those who must know that nothing of it takes effect any more; one
-    /// that was aborted gets no answer before.
+    /// Answers it before it has ended. It is still waited for by those who must know that nothing of it takes
+    /// effect any more; one that was aborted gets no answer before.
     pub fn answer(&self, outcome: Outcome) {
         if !self.is_aborted() {
             self.session.brain.borrow_mut().complete(self.id, outcome);
@@ -102,7 +106,8 @@ impl Caller {
     /// # Errors
     /// It was aborted.
     pub async fn admit(&self, bytes: usize) -> Result<Admitted<'_>, Aborted> {
-        // The bell rang before for one that asks again after an abort, as a copy does before each of its steps.
+        // The bell rang before for one that asks again after an abort, as a copy does before each of its
+        // steps.
         if self.is_aborted() {
             return Err(Aborted);
         }

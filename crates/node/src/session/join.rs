@@ -11,12 +11,12 @@ use super::connection::Connection;
 use crate::access::{Barred, Claim};
 use crate::shard::Shard;
 
-/// How long commands of a connection that goes get to come to their end. A disk that takes longer is sick; the initiator,
-/// which is told so, will come again or escalate.
+/// How long commands of a connection that goes get to come to their end. A disk that takes longer is sick;
+/// the initiator, which is told so, will come again or escalate.
 const QUIET_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A place in a session that is kept for a connection at the end of its login. It is given back if nobody takes it: the
-/// login may break off, or its deadline pass.
+/// A place in a session that is kept for a connection at the end of its login. It is given back if nobody
+/// takes it: the login may break off, or its deadline pass.
 pub struct Seat {
     core: CoreId,
     tsih: u16,
@@ -83,12 +83,12 @@ impl Session {
         self.add_connection(id, stream, login);
     }
 
-    /// Keeps a place for a further connection, or one that replaces another of its number. In that case nothing of the
-    /// former one takes effect any more when this returns: the initiator may write anew.
+    /// Keeps a place for a further connection, or one that replaces another of its number. In that case
+    /// nothing of the former one takes effect any more when this returns: the initiator may write anew.
     ///
     /// # Errors
-    /// The login may not act for this session, there are as many connections as the first login settled, the session has just ended, or commands of the former
-    /// connection do not come to their end.
+    /// The login may not act for this session, there are as many connections as the first login settled, the
+    /// session has just ended, or commands of the former connection do not come to their end.
     pub async fn join(self: Rc<Session>, cid: u16, claim: &Claim) -> Result<Seat, NoSeat> {
         self.admits(claim).map_err(NoSeat::Barred)?;
         let replaces = self.connections.borrow().keys().any(|id| id.cid == cid);
@@ -127,8 +127,8 @@ impl Session {
         self.pump();
     }
 
-    /// The initiator logs a connection out (`None`: all of them). It may write through another one, or another initiator
-    /// may, when it has the answer: what is at a disk comes first.
+    /// The initiator logs a connection out (`None`: all of them). It may write through another one, or
+    /// another initiator may, when it has the answer: what is at a disk comes first.
     pub(super) async fn log_out(self: Rc<Session>, id: CommandId, cid: Option<u16>) {
         let quiet = rt::timeout(QUIET_DEADLINE, self.quiet(cid)).await;
         if quiet.is_err() {

@@ -1,9 +1,9 @@
 //! iSCSI sessions: bytes to commands, commands to units, answers to bytes.
 //!
 //! A session lives on one core with all its connections. What the protocol decides is in its brain,
-//! [`proto::iscsi::target::Session`]; here bytes are moved and commands run. A command whose step needs no waiting (all of
-//! a RAM volume's) is done in the turn that brought it, so that the answers to everything that came in one receive leave
-//! in one send.
+//! [`proto::iscsi::target::Session`]; here bytes are moved and commands run. A command whose step needs no
+//! waiting (all of a RAM volume's) is done in the turn that brought it, so that the answers to everything
+//! that came in one receive leave in one send.
 
 mod budget;
 mod caller;
@@ -173,7 +173,8 @@ impl Session {
         self.birth.peer.target.as_deref()
     }
 
-    /// Whether a login with the names of this session and this claim may act for it: join it, replace one of its connections or the whole of it.
+    /// Whether a login with the names of this session and this claim may act for it: join it, replace one of
+    /// its connections or the whole of it.
     ///
     /// # Errors
     /// It would not enter all the host groups that this session has entered.
@@ -279,8 +280,8 @@ impl Session {
         }
         for unit in new.luns().values() {
             if !seen(&old, unit) {
-                // What was written to a volume before its pool was reopened, and not flushed, may be lost, as after a power
-                // cut: say that, and not that only the session is new.
+                // What was written to a volume before its pool was reopened, and not flushed, may be lost, as
+                // after a power cut: say that, and not that only the session is new.
                 let again = self.birth.again && !old.inventory().values().any(|volume| *volume == unit.id());
                 unit.attach(self.birth.nexus, self.birth.peer.name.clone(), again);
             } else if is_other_list {
@@ -290,8 +291,9 @@ impl Session {
         self.view.replace(new);
     }
 
-    /// Aborts the commands to `unit`: what has not begun will not, and what is at the volume goes on to its end, after which it is
-    /// answered TASK ABORTED. Gives those whose end can be waited for besides what is at the volume ([`Session::ended`]).
+    /// Aborts the commands to `unit`: what has not begun will not, and what is at the volume goes on to its
+    /// end, after which it is answered TASK ABORTED. Gives those whose end can be waited for besides what is
+    /// at the volume ([`Session::ended`]).
     pub fn abort_on(self: &Rc<Session>, unit: &Rc<Unit>) -> Vec<CommandId> {
         let is_on = |running: &Running| Rc::ptr_eq(&running.on, unit);
         let ids: Vec<(CommandId, bool)> = {
@@ -337,7 +339,8 @@ impl Session {
                     self.stop(|running| cid.is_none_or(|cid| running.cid == cid));
                     rt::spawn(Rc::clone(self).log_out(id, cid)).detach();
                 }
-                // Commands whose answers nobody waits for come to their end: who must wait for that finds them in `running`.
+                // Commands whose answers nobody waits for come to their end: who must wait for that finds
+                // them in `running`.
                 Event::Close { id, reason } => {
                     self.closed_by.set(Some(reason));
                     self.stop(|running| running.cid == id.cid);
@@ -414,8 +417,9 @@ impl Session {
     fn visible_targets(&self, one: Option<&str>) -> Vec<TargetRecord> {
         let shard = Shard::current();
         let peer = &self.birth.peer;
-        // Who asks at a floating address is to come by that alone, wherever it is: no other one moves with it. Who asks at another portal has those of all nodes, and by
-        // a floating one it would come to one of them twice.
+        // Who asks at a floating address is to come by that alone, wherever it is: no other one moves with
+        // it. Who asks at another portal has those of all nodes, and by a floating one it would come to one
+        // of them twice.
         let floating = self.floating_portals(&shard);
         let local: Vec<SocketAddr> =
             self.connections.borrow().values().map(|connection| connection.local_address()).collect();
@@ -460,13 +464,14 @@ impl Session {
         self.stop(|_| true);
         let session = Rc::clone(self);
         rt::spawn(async move {
-            // A write that is still at a disk must not land after what the initiator writes in its next session, so that one
-            // begins (see `portal`) when the last command of this one has ended.
+            // A write that is still at a disk must not land after what the initiator writes in its next
+            // session, so that one begins (see `portal`) when the last command of this one has ended.
             session.quiet(None).await;
             for unit in units {
                 unit.detach(session.birth.nexus).await;
             }
-            // Only now may a login of the same names begin: what it takes anew must not be dropped as the old one's.
+            // Only now may a login of the same names begin: what it takes anew must not be dropped as the old
+            // one's.
             Shard::current().remove_session(session.birth.tsih);
             portal::session_ended(session.birth.tsih, session.closed_by.get());
         })

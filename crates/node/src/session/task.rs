@@ -12,21 +12,23 @@ use super::Session;
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::Unit;
 
-/// How long aborted commands get to come to their end. A disk that takes longer is sick. Initiators escalate by themselves
-/// before (open-iscsi waits 15 s for an abort and 30 s for a reset); those that do not are cut off after this time. An
-/// answer before the end would not be true, whichever it is: "complete" lets the initiator write over what still
-/// lands, "rejected" makes it wait for commands that are gone.
+/// How long aborted commands get to come to their end. A disk that takes longer is sick. Initiators escalate
+/// by themselves before (open-iscsi waits 15 s for an abort and 30 s for a reset); those that do not are cut
+/// off after this time. An answer before the end would not be true, whichever it is: "complete" lets the
+/// initiator write over what still lands, "rejected" makes it wait for commands that are gone.
 const ABORT_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How long to wait for data that R2Ts have asked for, when a function has ended its commands. RFC 7143 4.2.3.3 has us wait for it;
-/// but open-iscsi, as it comes (FastAbort = Yes), sends none once it has asked for a reset. Who does has it on its way already. Far
-/// less than the 30 s after which open-iscsi gives a reset up.
+/// How long to wait for data that R2Ts have asked for, when a function has ended its commands. RFC 7143
+/// 4.2.3.3 has us wait for it; but open-iscsi, as it comes (FastAbort = Yes), sends none once it has asked
+/// for a reset. Who does has it on its way already. Far less than the 30 s after which open-iscsi gives a
+/// reset up.
 const DATA_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Session {
-    /// Carries out a task management function and answers it, when nothing of what it ends takes effect any more. If that takes
-    /// too long the session is ended instead; its successor begins when all is over (see `portal`). The function is carried
-    /// out to its end in any case, since others depend on it: a reset that has begun is one.
+    /// Carries out a task management function and answers it, when nothing of what it ends takes effect any
+    /// more. If that takes too long the session is ended instead; its successor begins when all is over (see
+    /// `portal`). The function is carried out to its end in any case, since others depend on it: a reset that
+    /// has begun is one.
     pub(super) async fn manage_task(
         self: Rc<Session>,
         id: CommandId,
@@ -92,8 +94,8 @@ impl Session {
         }
     }
 
-    /// A target that was reset cold drops all connections of all initiators (RFC 7143 11.5.1): on this node. Who has come again since
-    /// the answer stays.
+    /// A target that was reset cold drops all connections of all initiators (RFC 7143 11.5.1): on this node.
+    /// Who has come again since the answer stays.
     async fn end_all_of_target(&self, answered: Instant) {
         let Some(target) = self.target().map(str::to_owned) else { return };
         on_all_cores(move || {

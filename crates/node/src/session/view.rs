@@ -9,8 +9,9 @@ use crate::shard::Shard;
 use crate::unit::{Unit, naa};
 use crate::volume::VolumeId;
 
-/// The units behind a session's LUNs, at one moment. Nobody keeps one while he waits: commands keep the unit that they are for, and so a volume is closed when
-/// its own commands have ended, whatever becomes of those of the other LUNs.
+/// The units behind a session's LUNs, at one moment. Nobody keeps one while he waits: commands keep the unit
+/// that they are for, and so a volume is closed when its own commands have ended, whatever becomes of those
+/// of the other LUNs.
 pub struct View {
     nexus: ItNexus,
     luns: BTreeMap<Lun, Rc<Unit>>,
@@ -64,7 +65,8 @@ impl View {
         units.into_iter().filter_map(|unit| unit.upgrade())
     }
 
-    /// Answers REPORT LUNS, whichever unit was asked or even none: no unit needs to tell of the change any more.
+    /// Answers REPORT LUNS, whichever unit was asked or even none: no unit needs to tell of the change any
+    /// more.
     pub fn report(&self, nexus: NexusId, report: &ReportLuns) -> Outcome {
         for unit in self.luns.values() {
             unit.brain().borrow_mut().luns_reported(nexus);

@@ -1,16 +1,19 @@
 //! Changes of what all cores agree on: mode pages, reservations, resets.
 //!
-//! They are decided on the unit's home core, one at a time, in this order: decide against the newest state; store what
-//! must be durable; install the new state and tell the initiators, on every core; abort the commands that the change
-//! aborts, everywhere, and wait until none of them can take effect any more; flush if the write cache was turned off, when
-//! all that was written to it is there; answer. The new state comes before the waiting: from then on no core admits a
-//! command under the old one, and what was admitted before is waited for.
+//! They are decided on the unit's home core, one at a time, in this order: decide against the newest state;
+//! store what must be durable; install the new state and tell the initiators, on every core; abort the
+//! commands that the change aborts, everywhere, and wait until none of them can take effect any more; flush
+//! if the write cache was turned off, when all that was written to it is there; answer. The new state comes
+//! before the waiting: from then on no core admits a command under the old one, and what was admitted before
+//! is waited for.
 //!
-//! Of a volume with copies all nodes that serve it decide together and carry it out, each so on its own cores: [`Keeper::agree_on`](crate::copies::Keeper::agree_on).
+//! Of a volume with copies all nodes that serve it decide together and carry it out, each so on its own
+//! cores: [`Keeper::agree_on`](crate::copies::Keeper::agree_on).
 //!
-//! A change that was begun comes to its end, and holds its turn until then, whatever its initiator is told: so the answer GOOD
-//! of a later one is as true as its own would have been. An initiator that would have to wait too long is told that an
-//! operation is in progress: its own goes on if it had begun; one that waits for its turn is given up, and changes nothing.
+//! A change that was begun comes to its end, and holds its turn until then, whatever its initiator is told:
+//! so the answer GOOD of a later one is as true as its own would have been. An initiator that would have to
+//! wait too long is told that an operation is in progress: its own goes on if it had begun; one that waits
+//! for its turn is given up, and changes nothing.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -29,13 +32,13 @@ use crate::volume::VolumeId;
 /// Where changes of every unit are decided.
 pub const HOME: CoreId = CoreId(0);
 
-/// How long an initiator waits for a change before it is told that it goes on: less than the 30 s after which Linux
-/// aborts a command, which would have to wait for the same.
+/// How long an initiator waits for a change before it is told that it goes on: less than the 30 s after which
+/// Linux aborts a command, which would have to wait for the same.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
 
 impl Unit {
-    /// Has `change` decided and carried out; gives the answer for the command that asked for it. It is carried out to its end also
-    /// when nobody waits for this any more.
+    /// Has `change` decided and carried out; gives the answer for the command that asked for it. It is
+    /// carried out to its end also when nobody waits for this any more.
     pub async fn change(&self, change: ChangeRequest) -> Outcome {
         self.change_at_home(change, None).await
     }
@@ -149,7 +152,8 @@ pub async fn until_orphans_ended(id: VolumeId) {
     waiting_for(id, "writes of lost hosts", ended).await;
 }
 
-/// Installs what was decided on every core, tells initiators, and waits until nothing that the change aborts can take effect.
+/// Installs what was decided on every core, tells initiators, and waits until nothing that the change aborts
+/// can take effect.
 pub async fn install_on_all_cores(id: VolumeId, state: Option<LuState>, notices: Vec<Notice>, abort: Abort) {
     if state.is_some() || !notices.is_empty() {
         on_all_cores(move || {

@@ -1,7 +1,7 @@
 //! EXTENDED COPY between volumes of this node: the data never leaves it.
 //!
-//! A copy goes in steps. Before each it has room in its session's memory, may still do what it does to both units, and is
-//! wanted: when it is aborted, it ends with the step that it is at.
+//! A copy goes in steps. Before each it has room in its session's memory, may still do what it does to both
+//! units, and is wanted: when it is aborted, it ends with the step that it is at.
 
 use base::{BlockCount, BlockSize, Chain, Instant, LbaRange};
 use proto::scsi::{BlockDone, BlockError, CopyFailure, CopyFault, CopySegment, ItNexus, NexusId, Refusal};
@@ -32,7 +32,8 @@ impl From<Aborted> for Stop {
     }
 }
 
-/// Copies the segments in order. A unit must be visible to the session that asks: a copy is not a way around LUN maps.
+/// Copies the segments in order. A unit must be visible to the session that asks: a copy is not a way around
+/// LUN maps.
 pub(super) async fn copy(
     caller: &Caller,
     nexus: NexusId,
@@ -76,8 +77,8 @@ async fn copy_segment(
             count: BlockCount(step >> shift),
         };
         let _held = caller.admit(step as usize).await?;
-        // Each step asks anew, and is seen by those who wait for a unit's commands: the copy of an initiator that was
-        // preempted, or to a unit that was protected, ends here.
+        // Each step asks anew, and is seen by those who wait for a unit's commands: the copy of an initiator
+        // that was preempted, or to a unit that was protected, ends here.
         let data = read(&source, &name, nexus, part(segment.source_range, source_shift));
         let data = data.await.map_err(CopyFault::Source)?;
         let range = part(segment.target_range, target_shift);

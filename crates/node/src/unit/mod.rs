@@ -1,7 +1,8 @@
 //! Logical units: a volume with its SCSI face, on one core.
 //!
-//! [`Unit::execute`] is the way of every command: the SCSI brain answers it or names a step, the step is carried out here,
-//! the brain makes the answer. Steps that change what all cores agree on go through [`change`].
+//! [`Unit::execute`] is the way of every command: the SCSI brain answers it or names a step, the step is
+//! carried out here, the brain makes the answer. Steps that change what all cores agree on go through
+//! [`change`].
 
 mod change;
 mod copy;
@@ -54,8 +55,8 @@ pub struct Unit {
     replicated: Cell<bool>,
     /// What its port groups are made from, together with the targets.
     paths: RefCell<Paths>,
-    /// Commands of this core's sessions that are at the volume, by nexus. Commands that wait for a change are not counted:
-    /// the change that aborts them would wait for itself.
+    /// Commands of this core's sessions that are at the volume, by nexus. Commands that wait for a change are
+    /// not counted: the change that aborts them would wait for itself.
     at_volume: RefCell<Vec<Presence>>,
     /// Grows with each [`Unit::drained`], so that it does not wait for commands that began after it.
     epoch: Cell<u64>,
@@ -112,8 +113,9 @@ impl Unit {
         self.paths.borrow().clone()
     }
 
-    /// Other ways than before lead to it, or they can be used otherwise: from here on this core carries out and tells what that means, and
-    /// each initiator hears once of a state that has changed. What was admitted before goes on.
+    /// Other ways than before lead to it, or they can be used otherwise: from here on this core carries out
+    /// and tells what that means, and each initiator hears once of a state that has changed. What was
+    /// admitted before goes on.
     pub fn set_paths(&self, paths: Paths) {
         self.paths.replace(paths);
         self.look_at_targets(&Shard::current().access());
@@ -144,7 +146,8 @@ impl Unit {
         self.brain.borrow_mut().attach_nexus(nexus, name, again);
     }
 
-    /// A login no longer sees this unit. What ends with it (a RESERVE) has ended everywhere when this returns.
+    /// A login no longer sees this unit. What ends with it (a RESERVE) has ended everywhere when this
+    /// returns.
     pub async fn detach(&self, nexus: NexusId) {
         let change = self.brain.borrow_mut().detach_nexus(nexus);
         self.at_volume.borrow_mut().retain(|presence| presence.nexus != nexus || presence.count > 0);
@@ -206,8 +209,8 @@ impl Unit {
         self.quiet.until(|| !self.at_volume.borrow().iter().any(waited_for)).await;
     }
 
-    /// Gives up the unit, waits until everybody else has, and returns the state that it had in the end; `None` if somebody
-    /// else waits for that.
+    /// Gives up the unit, waits until everybody else has, and returns the state that it had in the end;
+    /// `None` if somebody else waits for that.
     pub async fn gone(self: Rc<Unit>) -> Option<LuState> {
         let (end, ended) = oneshot();
         self.end.replace(Some(end));

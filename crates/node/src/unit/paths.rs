@@ -1,8 +1,8 @@
 //! The ways to a volume: through this node, and through others that have a copy of it.
 //!
-//! What must hold: all nodes tell the same groups and ports, whichever is asked; and a node carries out nothing for a volume through its own
-//! ports unless it may. So the groups are made from what all nodes know alike, the targets and the numbers of nodes, and how well this
-//! node reaches the volume is always said.
+//! What must hold: all nodes tell the same groups and ports, whichever is asked; and a node carries out
+//! nothing for a volume through its own ports unless it may. So the groups are made from what all nodes know
+//! alike, the targets and the numbers of nodes, and how well this node reaches the volume is always said.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,8 @@ impl Paths {
         LuConfig { port_groups, unlisted: self.own.state, ..config.clone() }
     }
 
-    /// The target port groups: one a node, with a port for each target that leads to the volume. No targets, no groups: a group has a port.
+    /// The target port groups: one a node, with a port for each target that leads to the volume. No targets,
+    /// no groups: a group has a port.
     fn port_groups(&self, volume: VolumeId, access: &Access, numbers: PortNumbers) -> Vec<PortGroup> {
         assert!(
             numbers != PortNumbers::Alone || self.others.is_empty(),

@@ -1,8 +1,8 @@
 //! Who claims which bytes of a slice.
 //!
-//! Nearly every claim is short (a command's piece of a stripe unit) and overlaps nothing. Short ones are kept by their start, so
-//! that a look at a range touches those near it only, however many there are elsewhere; the few that are longer are
-//! looked at one by one.
+//! Nearly every claim is short (a command's piece of a stripe unit) and overlaps nothing. Short ones are kept
+//! by their start, so that a look at a range touches those near it only, however many there are elsewhere;
+//! the few that are longer are looked at one by one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

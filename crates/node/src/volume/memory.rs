@@ -11,7 +11,8 @@ const COMPARED: u64 = 3;
 const STATUS_BYTES: u64 = 64;
 
 impl Volume {
-    /// How much memory `op` takes at the most besides the data that came with it; its session must have room for it.
+    /// How much memory `op` takes at the most besides the data that came with it; its session must have room
+    /// for it.
     pub fn working_bytes(&self, op: &BlockOp) -> usize {
         let all = op.range().map_or(0, |range| (range.count * self.block_size).0);
         let step = all.min(STEP_BYTES);

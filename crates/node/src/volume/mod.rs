@@ -1,9 +1,10 @@
 //! Volumes: what SCSI asks for, cut into pieces and brought to the slices that own them.
 //!
-//! Each core has a [`Volume`] of its own for every volume of the node. It knows the stripe map and owns the slices
-//! that live on its core; pieces for other slices travel to their core by message and come back with the result. An
-//! operation on several pieces is not one step to others, as SCSI allows; one that must be (COMPARE AND WRITE,
-//! ORWRITE) takes all of its pieces first, in the order of the slices, so that two of them cannot wait for each other.
+//! Each core has a [`Volume`] of its own for every volume of the node. It knows the stripe map and owns the
+//! slices that live on its core; pieces for other slices travel to their core by message and come back with
+//! the result. An operation on several pieces is not one step to others, as SCSI allows; one that must be
+//! (COMPARE AND WRITE, ORWRITE) takes all of its pieces first, in the order of the slices, so that two of
+//! them cannot wait for each other.
 
 mod claims;
 mod memory;
@@ -26,7 +27,8 @@ use self::piece::{PieceOp, Taken};
 pub use self::slice::{Slice, Standing, TakenRange};
 use crate::control::note_bad_block;
 
-/// How much of what a long operation reads for itself (VERIFY, ORWRITE) or makes (WRITE SAME) is in memory at once.
+/// How much of what a long operation reads for itself (VERIFY, ORWRITE) or makes (WRITE SAME) is in memory at
+/// once.
 const STEP_BYTES: u64 = 1 << 20;
 
 /// One volume, as one core knows it.
@@ -96,8 +98,9 @@ impl Volume {
         self.blocks.set(blocks);
     }
 
-    /// Carries out one operation, of a command that `came` then. One of several steps asks before each of them for the initiator's last `word`
-    /// ([`crate::session::Caller::word`]), and does no more where that is an error.
+    /// Carries out one operation, of a command that `came` then. One of several steps asks before each of
+    /// them for the initiator's last `word` ([`crate::session::Caller::word`]), and does no more where that
+    /// is an error.
     ///
     /// # Errors
     /// What the standard has a code for; see [`BlockError`].
@@ -162,8 +165,8 @@ impl Volume {
         Ok(data)
     }
 
-    /// Writes `data`, as many bytes as `range` has. It begins soon after `came` or not at all, where other nodes have copies: that is when its initiator
-    /// was known to be there.
+    /// Writes `data`, as many bytes as `range` has. It begins soon after `came` or not at all, where other
+    /// nodes have copies: that is when its initiator was known to be there.
     ///
     /// # Errors
     /// [`BlockError::Unwritable`], [`BlockError::Full`], [`BlockError::Offline`].
@@ -287,8 +290,8 @@ impl Volume {
         self.on_all_slices(|| PieceOp::Flush).await
     }
 
-    /// What a cache has of the blocks and the medium has not goes to the medium (SBC-3, Caches: reads with FUA, VERIFY). Costs nothing
-    /// where nothing was written.
+    /// What a cache has of the blocks and the medium has not goes to the medium (SBC-3, Caches: reads with
+    /// FUA, VERIFY). Costs nothing where nothing was written.
     async fn bring_to_medium(&self, range: LbaRange) -> Result<(), BlockError> {
         let flush = |piece| self.carry_out(piece, PieceOp::Flush);
         all_done(rt::join_all(self.pieces(range).map(flush)).await)

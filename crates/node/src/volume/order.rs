@@ -1,12 +1,13 @@
 //! Which operations of a slice may run at the same time.
 //!
-//! Operations that overlap run one after the other, in the order they came, unless both only read. So a block is one
-//! register to all clients: no read sees a part of a write, and of two writes one remains, though a disk may mix both in
-//! units smaller than the volume's block. A read-modify-write (COMPARE AND WRITE, ORWRITE) is one step to everybody
-//! else: it keeps its claim on the range until it has written. Almost always nothing overlaps, and then the check is a
-//! look at the operations that are under way nearby.
+//! Operations that overlap run one after the other, in the order they came, unless both only read. So a block
+//! is one register to all clients: no read sees a part of a write, and of two writes one remains, though a
+//! disk may mix both in units smaller than the volume's block. A read-modify-write (COMPARE AND WRITE,
+//! ORWRITE) is one step to everybody else: it keeps its claim on the range until it has written. Almost
+//! always nothing overlaps, and then the check is a look at the operations that are under way nearby.
 //!
-//! Nobody waits for ever: who holds a claim waits for nothing but its disk, or for claims on slices of higher numbers.
+//! Nobody waits for ever: who holds a claim waits for nothing but its disk, or for claims on slices of higher
+//! numbers.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;

@@ -25,8 +25,8 @@ pub enum Taken {
     There { _range: TakenThere },
 }
 
-/// A range of a slice of another core, taken there. It is one from the moment at which it was taken: the command may be gone when the message that tells it so
-/// arrives.
+/// A range of a slice of another core, taken there. It is one from the moment at which it was taken: the
+/// command may be gone when the message that tells it so arrives.
 pub struct TakenThere {
     core: CoreId,
     entry: usize,
@@ -83,7 +83,8 @@ impl Volume {
         Ok(Taken::There { _range: self.on_owner(slice, take).await? })
     }
 
-    /// Takes a part of a slice on all nodes that have a copy of it: nothing is written to it until this is dropped.
+    /// Takes a part of a slice on all nodes that have a copy of it: nothing is written to it until this is
+    /// dropped.
     ///
     /// # Errors
     /// As [`Slice::take`].

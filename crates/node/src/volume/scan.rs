@@ -6,12 +6,12 @@ use store::Piece;
 
 use super::{Standing, Volume};
 
-/// What one GET LBA STATUS looks at: it reports less than it could, as the standard allows, since no command should keep the
-/// slices busy with their maps for long. A striped volume has 4,096 pieces of so much.
+/// What one GET LBA STATUS looks at: it reports less than it could, as the standard allows, since no command
+/// should keep the slices busy with their maps for long. A striped volume has 4,096 pieces of so much.
 const STATUS_BYTES_MAX: u64 = 4 << 30;
 
-/// The longest piece that is looked at in one turn: 4,096 chunks of memory, or a few hundred µs of a file system's time
-/// where it is in many extents.
+/// The longest piece that is looked at in one turn: 4,096 chunks of memory, or a few hundred µs of a file
+/// system's time where it is in many extents.
 const STATUS_PIECE_BYTES_MAX: u64 = 64 << 20;
 
 /// Pieces that are looked at before other tasks of the core get their turn: about a microsecond each.
@@ -84,7 +84,8 @@ impl Volume {
                 status.add(first + BlockCount(from), to.saturating_sub(from), Provisioning::Mapped);
                 at = at.max(to);
             }
-            // Several extents may lie in one block, so that there is room left: the next command begins where these end.
+            // Several extents may lie in one block, so that there is room left: the next command begins where
+            // these end.
             if !is_all {
                 break;
             }

@@ -28,7 +28,8 @@ pub enum TakenRange {
     Everywhere { _lock: RangeLock },
 }
 
-/// Whether an operation must respect what others hold exclusively, or is itself part of such a holder's command.
+/// Whether an operation must respect what others hold exclusively, or is itself part of such a holder's
+/// command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// An ordinary command.
@@ -161,7 +162,8 @@ impl Slice {
         }
     }
 
-    /// Writes, and returns when the write may be acknowledged: nothing else decides that. Of a copy it begins soon after `came`, or not at all.
+    /// Writes, and returns when the write may be acknowledged: nothing else decides that. Of a copy it begins
+    /// soon after `came`, or not at all.
     ///
     /// # Errors
     /// What the layout says.
@@ -214,8 +216,8 @@ impl Slice {
         }
     }
 
-    /// Whether a write would be refused at once because a disk is out of service. Of a copy the disk alone says nothing: others
-    /// go on without it, and what it still answers itself is the copy's decision.
+    /// Whether a write would be refused at once because a disk is out of service. Of a copy the disk alone
+    /// says nothing: others go on without it, and what it still answers itself is the copy's decision.
     ///
     /// # Errors
     /// [`SliceError::Offline`].
@@ -227,8 +229,8 @@ impl Slice {
         if refuses { Err(SliceError::Offline) } else { Ok(()) }
     }
 
-    /// The parts of the range that take space, in order, `max` of them at most: if there are so many, what comes after the
-    /// last is not known.
+    /// The parts of the range that take space, in order, `max` of them at most: if there are so many, what
+    /// comes after the last is not known.
     ///
     /// # Errors
     /// What the layout says.

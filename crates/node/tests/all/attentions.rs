@@ -58,8 +58,8 @@ fn the_list_of_units_is_news_until_it_was_read_anywhere() {
     });
 }
 
-/// A change tells those who see another list, and nobody else: each attention costs an initiator a command, and many
-/// rescan for it.
+/// A change tells those who see another list, and nobody else: each attention costs an initiator a command,
+/// and many rescan for it.
 #[test]
 fn only_who_sees_another_list_is_told() {
     const SECOND: &str = "iqn.2026-01.org.ursa:second";

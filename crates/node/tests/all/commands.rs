@@ -14,7 +14,8 @@ pub(crate) async fn register(session: &Session, lun: u16, key: u64, survives: bo
     session.reserve(Lun(lun), PersistentReserveOut { survives, ..PersistentReserveOut::register(key) }).await
 }
 
-/// RESERVE, RELEASE and their like for the type "Write Exclusive", with the key that the session is registered with.
+/// RESERVE, RELEASE and their like for the type "Write Exclusive", with the key that the session is
+/// registered with.
 pub(crate) async fn reserve(
     session: &Session,
     lun: u16,

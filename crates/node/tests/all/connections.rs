@@ -238,7 +238,8 @@ mod standing {
         });
     }
 
-    /// A group whose session was open when it got a secret: the session goes on, and whoever joins it has to prove it.
+    /// A group whose session was open when it got a secret: the session goes on, and whoever joins it has to
+    /// prove it.
     #[test]
     fn a_secret_that_a_group_gets_later_is_asked_of_who_joins() {
         each_seed(1, |seed| {
@@ -462,7 +463,8 @@ fn nothing_lands_after_a_reset_that_another_connection_asked_for() {
             let leading = Nexus::log_in(portal, "client", 4).await;
             let second = leading.nexus().join(1).await.unwrap();
             let name = unit_name(&second).await;
-            // Would the reset be carried out first, this would take the unit attention, and the copy would go on.
+            // Would the reset be carried out first, this would take the unit attention, and the copy would go
+            // on.
             let asker = Rc::clone(&second);
             let asked = rt::spawn(async move { asker.send_command(&TestUnitReady).await });
             let writers = begin_writes_and_copy(&second, name, 1);
@@ -476,7 +478,8 @@ fn nothing_lands_after_a_reset_that_another_connection_asked_for() {
     });
 }
 
-/// Connections come, go and are replaced at random while all that are there write and read; what was answered is there.
+/// Connections come, go and are replaced at random while all that are there write and read; what was answered
+/// is there.
 #[test]
 fn connections_come_and_go_under_load() {
     each_seed(6, |seed| {

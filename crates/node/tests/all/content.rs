@@ -1,4 +1,5 @@
-//! What tests write: every sector says what it belongs to, so that a lost, misplaced or torn one is recognised.
+//! What tests write: every sector says what it belongs to, so that a lost, misplaced or torn one is
+//! recognised.
 //!
 //! | bytes of a sector | field, little-endian |
 //! |---|---|

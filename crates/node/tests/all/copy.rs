@@ -21,8 +21,8 @@ const NOT_REACHABLE: (u8, u16) = (0x0a, 0x0d02);
 /// COPY ABORTED, THIRD PARTY DEVICE FAILURE (SPC-4).
 const THIRD_PARTY: (u8, u16) = (0x0a, 0x0d01);
 
-/// What the source or the target of a copy answered (SPC-4, EXTENDED COPY command errors detected during processing of
-/// segment descriptors): its sense key, and additional sense code and qualifier.
+/// What the source or the target of a copy answered (SPC-4, EXTENDED COPY command errors detected during
+/// processing of segment descriptors): its sense key, and additional sense code and qualifier.
 #[derive(Debug, PartialEq, Eq)]
 enum Answered {
     Source(u8, u16),
@@ -185,7 +185,8 @@ fn a_copy_is_no_way_around_lun_maps() {
     });
 }
 
-/// A copy of 192 MiB, to a disk that needs 20 s for it: aborted by its own session or by a reset of another one.
+/// A copy of 192 MiB, to a disk that needs 20 s for it: aborted by its own session or by a reset of another
+/// one.
 #[test]
 fn a_copy_ends_when_it_is_aborted_and_nothing_of_it_lands_after_the_answer() {
     for (function, by_another) in

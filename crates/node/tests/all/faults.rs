@@ -225,7 +225,8 @@ fn a_disk_that_fails_to_write_stops_its_pool_and_no_other() {
             let (key, _) = error.sense().unwrap();
             assert!([MEDIUM_ERROR, HARDWARE_ERROR, NOT_READY].contains(&key), "{error}");
             assert_eq!(information(&error), None, "nobody knows which block it was");
-            // What the disk holds is unknown from now on: nothing more is accepted, not even where it would succeed.
+            // What the disk holds is unknown from now on: nothing more is accepted, not even where it would
+            // succeed.
             for lba in [0, 500, 1000] {
                 let error = write(&session, 0, lba, 1).await.unwrap_err();
                 let (key, _) = error.sense().unwrap();
@@ -259,7 +260,8 @@ async fn readiness(session: &Session, lun: u16) -> [(u8, u16); 2] {
     [tested, (data[2], u16::from_be_bytes([data[12], data[13]]))]
 }
 
-/// Or multipathing would give a path up for its writes and take it back for its answer to TEST UNIT READY, without end.
+/// Or multipathing would give a path up for its writes and take it back for its answer to TEST UNIT READY,
+/// without end.
 #[test]
 fn a_volume_on_a_disk_out_of_service_is_not_ready_and_others_are() {
     const READY: [(u8, u16); 2] = [(0, 0); 2];
@@ -400,7 +402,8 @@ fn a_write_cache_that_cannot_be_flushed_is_not_turned_off_in_silence() {
     });
 }
 
-/// SBC-3, Caches: what is newer in the cache goes to the medium first, and if it cannot the medium has not what is asked of it.
+/// SBC-3, Caches: what is newer in the cache goes to the medium first, and if it cannot the medium has not
+/// what is asked of it.
 #[test]
 fn a_read_with_fua_and_a_verify_are_of_the_medium() {
     const READ_FUA: [u8; 10] = [0x28, 0x08, 0, 0, 0, 5, 0, 0, 1, 0];

@@ -1,8 +1,9 @@
-//! An initiator with several connections in one session (RFC 7143 4.2.2, 6.3.4): no initiator that we know has more than one.
+//! An initiator with several connections in one session (RFC 7143 4.2.2, 6.3.4): no initiator that we know
+//! has more than one.
 //!
-//! All connections number their commands together, so that they may arrive in any order; each has a task that receives and
-//! one that sends. It offers what makes data take every way: some of a write goes with its command, the rest when it is
-//! asked for.
+//! All connections number their commands together, so that they may arrive in any order; each has a task that
+//! receives and one that sends. It offers what makes data take every way: some of a write goes with its
+//! command, the rest when it is asked for.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -254,8 +255,8 @@ impl Link {
         Ok(answer.data)
     }
 
-    /// All blocks of a volume of so many, from the last 64 to the first: what goes up through the volume, as a copy does, and
-    /// does not end, is met halfway.
+    /// All blocks of a volume of so many, from the last 64 to the first: what goes up through the volume, as
+    /// a copy does, and does not end, is met halfway.
     pub(crate) async fn read_all(&self, blocks: u64) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         for lba in (0..blocks.div_ceil(64)).rev().map(|part| part * 64) {
@@ -297,8 +298,8 @@ impl Link {
         Serial(cmd_sn)
     }
 
-    /// Fills the gaps that commands leave which were on their way on a connection that is gone: later ones would wait for
-    /// them (RFC 7143 7.2.1). Those that have arrived are told from the others by the target.
+    /// Fills the gaps that commands leave which were on their way on a connection that is gone: later ones
+    /// would wait for them (RFC 7143 7.2.1). Those that have arrived are told from the others by the target.
     pub(crate) fn fill_gaps_of(&self, gone: &Link) {
         for cmd_sn in gone.sent.take().into_iter().filter(|cmd_sn| *cmd_sn >= self.nexus.exp_cmd_sn.get()) {
             let nop = NopOut {

@@ -1,4 +1,5 @@
-//! A whole node with real sessions: in the simulated world, where everything follows from a seed, and on the real kernel.
+//! A whole node with real sessions: in the simulated world, where everything follows from a seed, and on the
+//! real kernel.
 //!
 //! Each simulated scenario runs for a few seeds. `URSA_SEED=n` repeats one; see `docs/testing.md`.
 

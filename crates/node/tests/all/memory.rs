@@ -63,8 +63,8 @@ fn growth(work: impl FnOnce()) -> u64 {
     (PEAK.get() - before) as u64
 }
 
-/// A session's share for what is read, the buffers that a thread keeps, and the simulated disk and network with the
-/// clients' own data.
+/// A session's share for what is read, the buffers that a thread keeps, and the simulated disk and network
+/// with the clients' own data.
 const GROWTH_MAX: u64 = (8 + 32 + 16) * MIB;
 
 /// All that the window takes.

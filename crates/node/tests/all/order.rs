@@ -101,7 +101,8 @@ fn check_replaced(replaced: &[u64]) -> Result<(), u64> {
     sorted.windows(2).find(|pair| pair[0] == pair[1]).map_or(Ok(()), |pair| Err(pair[0]))
 }
 
-/// Clients on both cores read, write, and compare and write (`plain_writes`: only some of them write plainly).
+/// Clients on both cores read, write, and compare and write (`plain_writes`: only some of them write
+/// plainly).
 pub(crate) fn clients_on_hot_blocks(seed: u64, shape: Shape, plain_writes: bool) -> u64 {
     let rig = Rig::new(seed, 2);
     rig.add(shape);

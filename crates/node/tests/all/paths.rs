@@ -263,7 +263,8 @@ fn in_use(unit: &Multipath) -> Vec<(SocketAddr, bool)> {
     unit.paths().iter().map(|path| (path.name.portal, path.in_use)).collect()
 }
 
-/// A host that starts while a node brings its copy up to date finds the way by it, and uses it when it can be used.
+/// A host that starts while a node brings its copy up to date finds the way by it, and uses it when it can be
+/// used.
 #[test]
 fn a_path_is_found_while_it_is_unavailable() {
     each_seed(2, |seed| {

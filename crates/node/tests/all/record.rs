@@ -212,7 +212,8 @@ fn a_damaged_newer_copy_is_said_and_the_older_one_is_used_and_kept() {
         let [FaultKind::RecordFault(fault)] = said.as_slice() else { panic!("{said:?}") };
         assert_eq!((fault.path.as_path(), &fault.damage), (RECORD.as_ref(), &RecordDamage::Content));
         assert!(matches!(fault.missing, RecordMissing::Change(_) | RecordMissing::Perhaps), "{fault:?}");
-        // The next change replaces the damaged copy, and not the only good one: a cut in the middle of it is survived.
+        // The next change replaces the damaged copy, and not the only good one: a cut in the middle of it is
+        // survived.
         let recording = rig.world.record_disk(rig.server, RECORD);
         add_target(&rig, THIRD).unwrap();
         recording.ack(1);
@@ -283,7 +284,8 @@ fn a_record_that_could_not_be_written_takes_changes_again_by_itself() {
             rig.world.set_disk_faults(rig.server, RECORD, DiskFaults::default());
             rig.world.run_for(Duration::from_secs(20));
             assert_eq!(own_faults(&rig), []);
-            // What was refused is not there, and what is made now is, whichever copy of the record a start finds.
+            // What was refused is not there, and what is made now is, whichever copy of the record a start
+            // finds.
             let fourth = "iqn.2026-01.org.ursa:fourth";
             add_target(&rig, fourth).unwrap();
             for _ in 0..2 {

@@ -34,8 +34,8 @@ fn reopen(rig: &Rig) -> Result<PoolStatus, ControlError> {
     rig.control(|control| async move { control.reopen_pool(POOL).await })
 }
 
-/// A disk that failed to write, and two sessions on it: one has registered a key that no power cut would leave, and has the
-/// reservation. What was written before at block 7 is durable.
+/// A disk that failed to write, and two sessions on it: one has registered a key that no power cut would
+/// leave, and has the reservation. What was written before at block 7 is durable.
 fn failed(seed: u64) -> (Rig, Rc<Session>, Rc<Session>) {
     let rig = Rig::new(seed, 2);
     rig.add(Shape::thick());

@@ -118,8 +118,8 @@ impl Rig {
         self.world.wait_for(started).expect("the node answers").map(drop)
     }
 
-    /// A second node with the same targets and volumes as the first has now, which go their own ways from here on: what two nodes
-    /// with copies are to initiators, without what keeps the copies the same.
+    /// A second node with the same targets and volumes as the first has now, which go their own ways from
+    /// here on: what two nodes with copies are to initiators, without what keeps the copies the same.
     pub(crate) fn add_twin(&self, number: u64) -> Twin {
         let server = self.world.add_machine("twin", 2);
         self.world.put_disk(server, DISK, self.world.disk_image(self.server, DISK));
@@ -236,8 +236,8 @@ impl Client<'_> {
     }
 }
 
-/// How the initiator of this name logs in. Each name is another initiator. It stays until it is cut off: what the node
-/// does for those who leave when they are asked to, it must do for those who do not.
+/// How the initiator of this name logs in. Each name is another initiator. It stays until it is cut off: what
+/// the node does for those who leave when they are asked to, it must do for those who do not.
 pub(crate) fn named(name: &str) -> Options {
     Options { initiator: format!("iqn.2026-01.org.ursa:{name}"), obedient: false, ..Options::default() }
 }

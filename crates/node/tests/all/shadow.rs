@@ -1,7 +1,8 @@
 //! What a volume may hold after a power cut, by what its clients were told.
 //!
-//! A sector holds its last write that was promised to survive (it was durable, or a flush that began after its answer
-//! has been answered), or any write that began after that one. Only one client writes a sector at a time.
+//! A sector holds its last write that was promised to survive (it was durable, or a flush that began after
+//! its answer has been answered), or any write that began after that one. Only one client writes a sector at
+//! a time.
 
 use std::collections::BTreeMap;
 
@@ -104,8 +105,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Checks what a running node gives while nobody writes: the last write that was answered, or one that was not
-    /// answered and began after it.
+    /// Checks what a running node gives while nobody writes: the last write that was answered, or one that
+    /// was not answered and began after it.
     pub(crate) fn check_alive(&self, first: u64, data: &[u8]) -> Result<(), Broken> {
         for (number, bytes) in (first..).zip(data.chunks_exact(SECTOR)) {
             let found = stamp_of(self.volume, number, bytes).map_err(Broken::Foreign)?;

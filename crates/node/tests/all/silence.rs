@@ -152,7 +152,8 @@ fn a_volume_with_commands_at_a_silent_disk_is_deleted_when_it_answers_and_holds_
     });
 }
 
-/// Found by the simulator: commands, resets and sessions that ended kept the units of all LUNs that their initiator had seen.
+/// Found by the simulator: commands, resets and sessions that ended kept the units of all LUNs that their
+/// initiator had seen.
 #[test]
 fn a_volume_is_deleted_though_commands_of_another_one_do_not_come_back() {
     each_seed(4, |seed| {

@@ -33,8 +33,8 @@ async fn write_until(session: Rc<Session>, lba: u64, stop: Rc<Cell<bool>>) {
     }
 }
 
-/// Sixteen writers of each session, and then `function` from the first one; nothing of the sessions that it reaches lands
-/// after the answer.
+/// Sixteen writers of each session, and then `function` from the first one; nothing of the sessions that it
+/// reaches lands after the answer.
 fn abort_under_load(seed: u64, function: TaskFunction, reaches_all: bool) {
     let rig = Rig::new(seed, 2);
     rig.add(Shape::thick());
@@ -143,7 +143,8 @@ fn a_cold_reset_ends_all_sessions_of_its_target_and_no_others() {
     });
 }
 
-/// Who asked was cut off before its writes had landed. Nobody waits for the reset any more, and the target goes on.
+/// Who asked was cut off before its writes had landed. Nobody waits for the reset any more, and the target
+/// goes on.
 #[test]
 fn a_cold_reset_whose_session_has_ended_meanwhile_drops_nobody() {
     each_seed(2, |seed| {
@@ -207,8 +208,8 @@ fn writes_that_take(seconds: u64) -> DiskLatency {
     DiskLatency { write, spike_one_in: 0, ..DiskLatency::default() }
 }
 
-/// RFC 7143 11.6.1: "function complete" says that nothing of the tasks takes effect any more, and no other answer would be
-/// true of tasks that are gone.
+/// RFC 7143 11.6.1: "function complete" says that nothing of the tasks takes effect any more, and no other
+/// answer would be true of tasks that are gone.
 #[test]
 fn a_function_is_answered_when_its_tasks_are_over_however_long_that_takes() {
     for function in [TaskFunction::AbortTaskSet, TaskFunction::LogicalUnitReset] {
@@ -237,7 +238,8 @@ fn a_function_is_answered_when_its_tasks_are_over_however_long_that_takes() {
     }
 }
 
-/// Nobody is left waiting for ever: who asked is cut off without an answer, and comes in again when the write has landed.
+/// Nobody is left waiting for ever: who asked is cut off without an answer, and comes in again when the write
+/// has landed.
 #[test]
 fn a_function_whose_tasks_do_not_end_ends_the_session() {
     each_seed(2, |seed| {
@@ -339,8 +341,8 @@ fn no_write_lands_after_it_was_answered_as_aborted() {
     });
 }
 
-/// Aborted again and again at a disk that hangs, and sent anew: what is held is the session's share and the unsolicited data of one
-/// window (ARCHITECTURE.md, *Memory*).
+/// Aborted again and again at a disk that hangs, and sent anew: what is held is the session's share and the
+/// unsolicited data of one window (ARCHITECTURE.md, *Memory*).
 #[test]
 fn writes_that_are_aborted_and_run_on_hold_bounded_memory() {
     const SHARE: u64 = 8 * MIB;

@@ -19,7 +19,8 @@ const GROUP: u16 = 0xff00;
 const STEP: Duration = Duration::from_millis(20);
 /// How late a machine may be to take an address off by itself.
 const KERNEL_LATE: Duration = Duration::from_millis(900);
-/// How long it takes until another node has the address of one that is silent: two seconds of silence, and the wait for its predecessor.
+/// How long it takes until another node has the address of one that is silent: two seconds of silence, and
+/// the wait for its predecessor.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 /// How long it takes where the holder has given it up.
 const HANDED_WITHIN: Duration = Duration::from_secs(3);
@@ -216,7 +217,8 @@ fn it_stays_where_one_node_alone_does_not_hear_of_the_holder() {
     });
 }
 
-/// As where a record outside is reached by both: neither can tell the other one's loss from that of the network between them.
+/// As where a record outside is reached by both: neither can tell the other one's loss from that of the
+/// network between them.
 #[test]
 fn two_nodes_that_do_not_hear_each_other_do_not_take_it_from_each_other() {
     each_seed(2, |seed| {

@@ -19,8 +19,8 @@ use crate::seeds::each_seed;
 
 const WRITERS: u64 = 12;
 
-/// What is written when a node is lost is repeated as soon as the others have gone on without it: not when the lost node can be asked again,
-/// and not when it must have ended by the clock.
+/// What is written when a node is lost is repeated as soon as the others have gone on without it: not when
+/// the lost node can be asked again, and not when it must have ended by the clock.
 #[test]
 fn the_death_of_a_node_is_a_short_stall_for_who_uses_all_of_them() {
     let kill = |cluster: &Cluster| cluster.world.kill(cluster.servers[1]);
@@ -29,7 +29,8 @@ fn the_death_of_a_node_is_a_short_stall_for_who_uses_all_of_them() {
     assert!(repeated.get() > 0, "nothing was ever under way through the lost node");
 }
 
-/// A host is told of a death by its peer's kernel; that power was lost it learns from silence alone, for which it waits seven seconds.
+/// A host is told of a death by its peer's kernel; that power was lost it learns from silence alone, for
+/// which it waits seven seconds.
 #[test]
 fn the_loss_of_a_machine_is_a_stall_of_what_silence_takes() {
     let crash = |cluster: &Cluster| cluster.world.crash(cluster.servers[1]);
@@ -38,7 +39,8 @@ fn the_loss_of_a_machine_is_a_stall_of_what_silence_takes() {
     assert!(repeated.get() > 0, "nothing was ever under way through the lost node");
 }
 
-/// A write reaches one node while that one reads the block, and is held up on its way to another: who has seen it through the one sees it through the other.
+/// A write reaches one node while that one reads the block, and is held up on its way to another: who has
+/// seen it through the one sees it through the other.
 pub(super) fn nobody_sees_what_others_do_not(seed: u64) {
     const LOOKS: Duration = Duration::from_millis(60);
     let cluster = Cluster::new(seed, 3, 1);
@@ -79,7 +81,8 @@ fn a_write_is_seen_through_all_nodes_or_none() {
     each_seed(3, nobody_sees_what_others_do_not);
 }
 
-/// A host writes through all of three nodes while `harm` is done to one: no write may take longer than `limit`. How many had to be sent again.
+/// A host writes through all of three nodes while `harm` is done to one: no write may take longer than
+/// `limit`. How many had to be sent again.
 fn stall(seed: u64, harm: impl Fn(&Cluster), limit: Duration) -> u64 {
     let cluster = Cluster::new(seed, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 3);

@@ -1,4 +1,5 @@
-//! Blocks that one node's disk does not read: hosts get them from another copy, and they are written again. If that does not help, the copy leaves.
+//! Blocks that one node's disk does not read: hosts get them from another copy, and they are written again.
+//! If that does not help, the copy leaves.
 
 use std::ops::Range;
 
@@ -221,7 +222,8 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
     });
 }
 
-/// Reads that are under way when the copy is taken out: others have the data, so the path is lost, and nobody is told that the data are.
+/// Reads that are under way when the copy is taken out: others have the data, so the path is lost, and nobody
+/// is told that the data are.
 #[test]
 fn no_read_is_told_of_lost_data_while_its_copy_leaves() {
     const BLOCKS: u64 = 12;
@@ -458,8 +460,9 @@ fn a_bad_block_that_a_joiner_meets_when_it_compares_is_told() {
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
 }
 
-/// The first node gets a bad block and the one beside it from the second, while a host of the third writes both, of which the first hears late. What its host has
-/// been shown of the good block, which its own disk has, too, stays.
+/// The first node gets a bad block and the one beside it from the second, while a host of the third writes
+/// both, of which the first hears late. What its host has been shown of the good block, which its own disk
+/// has, too, stays.
 pub(super) fn shown_and_gone(seed: u64) {
     const ROUNDS: u64 = 10;
     const HEARS_AFTER: Duration = Duration::from_millis(100);
@@ -626,8 +629,8 @@ fn a_block_whose_error_comes_late_is_told_and_written_again() {
     });
 }
 
-/// A page of a dirty map that its disk does not read costs a copy of what it covers, and is a bad block like any
-/// other.
+/// A page of a dirty map that its disk does not read costs a copy of what it covers, and is a bad block like
+/// any other.
 #[test]
 fn a_bad_page_of_the_dirty_map_is_told() {
     let cluster = Cluster::new(1, 2, 2);
@@ -665,8 +668,8 @@ pub(super) fn part_of_a_copy(seed: u64) {
     assert_resyncs_when_reopened(&cluster, 0);
 }
 
-/// The disk of either node does not read the list of lost blocks of the slice that was written to: it lies a page of
-/// each of the two slices before the dirty map. Both pools were made alike.
+/// The disk of either node does not read the list of lost blocks of the slice that was written to: it lies a
+/// page of each of the two slices before the dirty map. Both pools were made alike.
 fn without_list(cluster: &Cluster) -> DiskFaults {
     let page = cluster.places_of(0, *b"URSADMAP").next().expect("what the other copy misses is noted");
     let list = page - 2 * 4096;
@@ -688,7 +691,8 @@ fn a_copy_of_which_a_slice_cannot_be_opened_takes_no_part() {
     each_seed(3, part_of_a_copy);
 }
 
-/// The copy that returns is not the only one: it stays outside, and is not let in and taken out again and again.
+/// The copy that returns is not the only one: it stays outside, and is not let in and taken out again and
+/// again.
 #[test]
 fn a_copy_of_which_a_slice_cannot_be_opened_is_not_let_in() {
     each_seed(3, |seed| {

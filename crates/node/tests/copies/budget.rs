@@ -30,7 +30,8 @@ fn dirty(cluster: &Cluster, by: usize, lun: u16, regions: u64) {
     });
 }
 
-/// How far the volumes' copies on node `of` (from 1) are, by the volume's name; of those that are not in sync.
+/// How far the volumes' copies on node `of` (from 1) are, by the volume's name; of those that are not in
+/// sync.
 fn syncs(cluster: &Cluster, by: usize, of: u16) -> BTreeMap<String, CopySync> {
     cluster.control(by, move |control| async move {
         let volumes = control.keeper().unwrap().volumes().into_iter();
@@ -87,7 +88,8 @@ fn what_all_nodes_give_together_stays_within_the_clusters_limit() {
             halved += u32::from((0..2).all(|by| budget(&cluster, by) == Some(LIMIT / 2)));
         }
         assert!(*sums.last().unwrap() >= 2 * regions * REGION, "{sums:?}");
-        // Each core of each node may begin with what a fiftieth of a second brings, or four regions, and one more.
+        // Each core of each node may begin with what a fiftieth of a second brings, or four regions, and one
+        // more.
         let burst = 2 * 2 * 5 * REGION;
         assert!(sums[0] <= LIMIT / 10 + burst, "{sums:?}");
         // From then on there is nothing saved up.
@@ -97,7 +99,8 @@ fn what_all_nodes_give_together_stays_within_the_clusters_limit() {
         }
         assert!(limited.iter().all(|times| *times > 10), "{limited:?}");
         assert!(halved > 10, "{halved}");
-        // Nobody is behind any more: whoever gives next is the only one. And without a limit all is as it was.
+        // Nobody is behind any more: whoever gives next is the only one. And without a limit all is as it
+        // was.
         assert_eq!(budget(&cluster, 0), Some(LIMIT));
         cluster.control(0, |control| async move { control.limit_syncs(None).await.unwrap() });
         cluster.world.run_for(Duration::from_millis(100));

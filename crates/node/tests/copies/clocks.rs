@@ -1,4 +1,5 @@
-//! A node that is a virtual machine and is paused: its clock stands while the others go on without it, and its leases seem to last.
+//! A node that is a virtual machine and is paused: its clock stands while the others go on without it, and
+//! its leases seem to last.
 
 use cluster::memory::Fault;
 
@@ -14,8 +15,9 @@ enum Read {
     Nothing,
 }
 
-/// Two nodes. The second one is paused, and `told` by its time of day afterwards; a host writes through the first one as soon as that goes on alone. The second one runs again, hears of no change
-/// of the record for a second, and finds a read in its kernel's buffers.
+/// Two nodes. The second one is paused, and `told` by its time of day afterwards; a host writes through the
+/// first one as soon as that goes on alone. The second one runs again, hears of no change of the record for a
+/// second, and finds a read in its kernel's buffers.
 fn read_after_a_pause(seed: u64, read_confirm: bool, told: bool) -> Read {
     let cluster = Cluster::with_config(seed, 2, 1, &Config { read_confirm, ..Config::default() });
     cluster.add_volume(VolumeKind::Thick, 2);
@@ -34,7 +36,8 @@ fn read_after_a_pause(seed: u64, read_confirm: bool, told: bool) -> Read {
     cluster.world.freeze(cluster.servers[1]);
     cluster.record.begin(record_node(1), Fault::WatchHeld);
     cluster.world.block_on(host, CoreId(0), move || async move {
-        // This one begins while the second node is a member, and is on its way to it: of its block it would give nothing.
+        // This one begins while the second node is a member, and is on its way to it: of its block it would
+        // give nothing.
         write(&first, 100, 1).await.unwrap();
         write(&first, 0, 2).await.unwrap();
     });

@@ -42,8 +42,8 @@ struct Worker {
     history: History,
     exchanges: Exchanges,
     time: Rc<Cell<u64>>,
-    /// The block that it does not exchange but writes. Every write of its has a tag that is greater than the last, and exchanges keep it: one
-    /// that overwrote what it had not compared would bring an old tag back.
+    /// The block that it does not exchange but writes. Every write of its has a tag that is greater than the
+    /// last, and exchanges keep it: one that overwrote what it had not compared would bring an old tag back.
     writes: Option<u64>,
     /// The tag of its last write that was answered.
     tag: Cell<u64>,
@@ -202,8 +202,8 @@ fn exchanges(seed: u64, writes: bool, harm: Harm) {
     assert!(count > 100, "only {count} exchanges");
 }
 
-/// Found by the simulator: a command that ended after its copy was taken out did not give its range back, those that waited there for it never ended, and the pool
-/// was never closed.
+/// Found by the simulator: a command that ended after its copy was taken out did not give its range back,
+/// those that waited there for it never ended, and the pool was never closed.
 #[test]
 fn a_pool_is_reopened_while_commands_wait_for_ranges() {
     each_seed(6, |seed| exchanges(300 + seed, true, Harm::Reopens));
@@ -224,14 +224,16 @@ fn plain_writes_come_before_or_after_an_exchange() {
     each_seed(6, |seed| exchanges(100 + seed, true, Harm::Any));
 }
 
-/// The last life of a node had a range, and what it wrote there may be with some and not with others: the next life must not give it back.
+/// The last life of a node had a range, and what it wrote there may be with some and not with others: the
+/// next life must not give it back.
 #[test]
 fn what_a_node_had_when_it_crashed_is_not_given_back_by_its_next_life() {
     // About one seed in eight notices when it is.
     each_seed(8, |seed| exchanges(200 + seed, true, Harm::Restarts));
 }
 
-/// What a node compares takes it long, and members change meanwhile: the range that it has is of an epoch that is over, and another node wants it.
+/// What a node compares takes it long, and members change meanwhile: the range that it has is of an epoch
+/// that is over, and another node wants it.
 #[test]
 fn one_of_two_exchanges_succeeds_though_members_change_meanwhile() {
     const COMPARES: Duration = Duration::from_millis(300);

@@ -1,4 +1,5 @@
-//! A disk of a copy that fails a write: others go on, the last one can still be read, and the pool is opened again while the node runs.
+//! A disk of a copy that fails a write: others go on, the last one can still be read, and the pool is opened
+//! again while the node runs.
 
 use super::forks::{A, record_node};
 use super::*;
@@ -103,8 +104,8 @@ fn reserve_within(cluster: &Cluster, by: usize, limit: Duration) {
     assert!(took < limit, "{took:?}");
 }
 
-/// Found by the simulator: hosts that a reservation keeps out write nothing. So only changes of reservations showed
-/// that a copy's disk had failed, and each of them was answered BUSY by every path.
+/// Found by the simulator: hosts that a reservation keeps out write nothing. So only changes of reservations
+/// showed that a copy's disk had failed, and each of them was answered BUSY by every path.
 #[test]
 fn a_copy_that_cannot_store_a_reservation_leaves() {
     each_seed(4, |seed| {
@@ -119,9 +120,9 @@ fn a_copy_that_cannot_store_a_reservation_leaves() {
     });
 }
 
-/// Found by the simulator (seed 4000608): the pool failed to store a registration, but what it had written was
-/// found by the next life. Meanwhile the host gave up what it was not registered with anyway, was answered GOOD,
-/// and was registered after a restart.
+/// Found by the simulator (seed 4000608): the pool failed to store a registration, but what it had written
+/// was found by the next life. Meanwhile the host gave up what it was not registered with anyway, was
+/// answered GOOD, and was registered after a restart.
 #[test]
 fn nothing_is_answered_that_rests_on_a_change_that_could_not_be_stored() {
     for seed in 1..=4 {
@@ -164,8 +165,8 @@ fn a_copy_whose_disk_hangs_while_it_stores_a_reservation_leaves() {
     });
 }
 
-/// Found by the simulator: a node that no host uses owes nobody a word, and sees nobody owe it one. It let a copy in
-/// again at once that another node had taken out because its disk hangs.
+/// Found by the simulator: a node that no host uses owes nobody a word, and sees nobody owe it one. It let a
+/// copy in again at once that another node had taken out because its disk hangs.
 #[test]
 fn a_copy_whose_disk_hangs_is_not_let_in_by_a_node_that_did_not_notice() {
     let cluster = Cluster::new(1, 3, 1);
@@ -190,8 +191,8 @@ fn a_copy_whose_disk_hangs_is_not_let_in_by_a_node_that_did_not_notice() {
     assert_eq!(slow.get(), 1, "hosts wait for it once in half a minute");
 }
 
-/// Found by the simulator: the slices whose disk did not fail, or had not been written to since, could be brought up to date, so that the copy was let in, and
-/// took itself out again, ten times a second.
+/// Found by the simulator: the slices whose disk did not fail, or had not been written to since, could be
+/// brought up to date, so that the copy was let in, and took itself out again, ten times a second.
 #[test]
 fn a_copy_whose_disk_failed_is_let_in_only_when_its_pool_was_opened_again() {
     each_seed(3, |seed| {

@@ -1,4 +1,5 @@
-//! Forks whose end is not an ordinary one: what was taken away meanwhile, nodes that stood still, were set back or are not well, and words that are lost.
+//! Forks whose end is not an ordinary one: what was taken away meanwhile, nodes that stood still, were set
+//! back or are not well, and words that are lost.
 
 use cluster::MemberChange;
 use cluster::memory::Fault;
@@ -115,7 +116,8 @@ fn second_stood_still(seed: u64) {
     assert_eq!((cluster.read_block(B, 4), cluster.read_block(B, 14)), (1, 2));
 }
 
-/// The first node stands still, and the second goes on alone: the first one does not go on beside it before it has listened.
+/// The first node stands still, and the second goes on alone: the first one does not go on beside it before
+/// it has listened.
 fn first_stood_still(seed: u64) {
     let cluster = Cluster::of_two(seed);
     cluster.put(A, 0..10, 1);

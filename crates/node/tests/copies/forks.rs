@@ -1,4 +1,5 @@
-//! Two nodes, of which the second goes on alone when the first is lost, as somebody has agreed to; and what becomes of it when the first is back.
+//! Two nodes, of which the second goes on alone when the first is lost, as somebody has agreed to; and what
+//! becomes of it when the first is back.
 
 use cluster::memory::Fault;
 use node::control::{ControlError, ForkDecision};
@@ -31,7 +32,8 @@ impl Cluster {
         cluster
     }
 
-    /// The two are cut off from each other, both have gone on, and both have written to some of the same blocks.
+    /// The two are cut off from each other, both have gone on, and both have written to some of the same
+    /// blocks.
     pub(super) fn both_gone_on(seed: u64) -> Cluster {
         let cluster = Cluster::of_two(seed);
         cluster.put(A, 0..10, 1);
@@ -211,7 +213,8 @@ fn the_other_node_goes_on_and_what_it_has_written_counts() {
     each_seed(3, goes_on);
 }
 
-/// One node at a time is lost, at any moment, and the first one never starts while the second is down: nothing is ever split, and hosts see one disk.
+/// One node at a time is lost, at any moment, and the first one never starts while the second is down:
+/// nothing is ever split, and hosts see one disk.
 fn one_at_a_time(seed: u64) {
     let mut rng = Rng::new(seed);
     let cluster = Cluster::of_two(seed);
@@ -341,8 +344,9 @@ fn who_starts_waits_until_it_has_heard_of_the_other() {
     each_seed(3, a_start_behind_a_cut);
 }
 
-/// Anything may happen at any time. As long as no volume was split hosts see one disk. If it was, nothing of either side is lost until somebody has
-/// decided, and nothing of what he keeps afterwards (A14); and whatever happened both copies are one in the end.
+/// Anything may happen at any time. As long as no volume was split hosts see one disk. If it was, nothing of
+/// either side is lost until somebody has decided, and nothing of what he keeps afterwards (A14); and
+/// whatever happened both copies are one in the end.
 fn anything(seed: u64) -> bool {
     let mut rng = Rng::new(seed);
     let cluster = Cluster::of_two(seed);
@@ -389,7 +393,8 @@ fn anything(seed: u64) -> bool {
     assert!(cluster.world.run_until(ended, Duration::from_secs(60)), "seed {seed}: {:?}", cluster.fork(B));
     cluster.world.run_for(Duration::from_secs(8));
     if split() {
-        // Who has the record serves until then, too; what hosts have under way in the nodes ends within a moment.
+        // Who has the record serves until then, too; what hosts have under way in the nodes ends within a
+        // moment.
         hosts.machines.iter().for_each(|machine| cluster.world.kill(*machine));
         cluster.world.run_for(Duration::from_secs(3));
         let before = [A, B].map(|index| cluster.checksum(index));
@@ -514,7 +519,8 @@ fn what_cannot_be_written_down_is_not_done() {
     });
 }
 
-/// The disk fails while the fork is written down: nobody knows whether it is. Then all is well for long, and later the node is lost, as any is.
+/// The disk fails while the fork is written down: nobody knows whether it is. Then all is well for long, and
+/// later the node is lost, as any is.
 fn half_written(seed: u64) {
     for part in 0..24 {
         let cluster = Cluster::of_two(seed);
@@ -546,7 +552,8 @@ fn what_may_be_written_down_and_was_not_done_is_nothing() {
     each_seed(3, half_written);
 }
 
-/// The nodes hear each other again while the fork is being written down, and the second one does not reach the record yet.
+/// The nodes hear each other again while the fork is being written down, and the second one does not reach
+/// the record yet.
 fn heard_while_it_is_written(seed: u64) {
     let cluster = Cluster::of_two(seed);
     cluster.put(A, 0..10, 1);
@@ -629,7 +636,8 @@ fn left_without_lease(seed: u64) {
     cluster.world.run_for(Duration::from_secs(5));
     assert!(!cluster.serves(A), "what it has is old");
     assert!(cluster.serves(B));
-    // When the record answers, one of them is quicker: the first one to remove the second, or the second one to say that it has gone on.
+    // When the record answers, one of them is quicker: the first one to remove the second, or the second one
+    // to say that it has gone on.
     cluster.record.end(record_node(A), Fault::Unreachable);
     cluster.record.end(record_node(B), Fault::Unreachable);
     cluster.world.run_for(Duration::from_secs(5));

@@ -1,9 +1,11 @@
-//! A crash at any moment of what `forks.rs` shows: the fork is written down, settled, and forgotten in steps, and a crash between any two of them is harmless.
+//! A crash at any moment of what `forks.rs` shows: the fork is written down, settled, and forgotten in steps,
+//! and a crash between any two of them is harmless.
 
 use super::forks::{A, B, GOES_ON};
 use super::*;
 
-/// From the moment at which the first node is back until the fork is settled and both copies are one: all of it within this time.
+/// From the moment at which the first node is back until the fork is settled and both copies are one: all of
+/// it within this time.
 const SETTLING: Duration = Duration::from_secs(3);
 /// Steps of the sweep. Prime, so that it meets no timer always at the same phase.
 const STEP: Duration = Duration::from_millis(61);
@@ -52,7 +54,8 @@ fn both_crash_while_it_is_settled() {
     });
 }
 
-/// While the fork is being written down: either it is there or it is not, and nothing that was answered is lost.
+/// While the fork is being written down: either it is there or it is not, and nothing that was answered is
+/// lost.
 #[test]
 fn a_crash_while_the_fork_begins_is_harmless() {
     for at in (4500..7500).step_by(61).map(Duration::from_millis) {

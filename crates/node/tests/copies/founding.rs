@@ -1,4 +1,5 @@
-//! A node with targets, hosts and users makes a cluster, and its process ends in the middle: with its next life everything is the cluster's, and nothing was lost.
+//! A node with targets, hosts and users makes a cluster, and its process ends in the middle: with its next
+//! life everything is the cluster's, and nothing was lost.
 
 use node::access::{HostGroup, HostName};
 use node::control::{Role, User, UserChange};

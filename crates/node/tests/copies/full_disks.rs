@@ -1,4 +1,5 @@
-//! Copies whose pools lie in files, and a file system that is full: no copy is broken by that, and all of it passes by itself.
+//! Copies whose pools lie in files, and a file system that is full: no copy is broken by that, and all of it
+//! passes by itself.
 
 use super::failed_disks::{read_from, write_to};
 use super::*;
@@ -104,7 +105,8 @@ fn the_other_copy_goes_on_and_the_full_one_comes_back_by_itself() {
     });
 }
 
-/// Two nodes of one kind are full at the same time: what needs new space is refused before anybody takes it, all else goes on.
+/// Two nodes of one kind are full at the same time: what needs new space is refused before anybody takes it,
+/// all else goes on.
 pub(super) fn both_full(seed: u64) {
     let cluster = cluster(seed);
     (0..2).for_each(|index| fill(&cluster, index, 16 << 10));

@@ -1,4 +1,5 @@
-//! Commands of many steps whose path fails: what is left of them must not come after what their initiator has written elsewhere since.
+//! Commands of many steps whose path fails: what is left of them must not come after what their initiator has
+//! written elsewhere since.
 
 use super::*;
 

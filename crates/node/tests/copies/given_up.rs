@@ -1,5 +1,6 @@
-//! Writes of which a node that has lost its leases has said that nobody knows what becomes of them: they may still take effect when the nodes are together again,
-//! but not over what was written since, nor after they were fenced off.
+//! Writes of which a node that has lost its leases has said that nobody knows what becomes of them: they may
+//! still take effect when the nodes are together again, but not over what was written since, nor after they
+//! were fenced off.
 
 use cluster::memory::Fault;
 use initiator::command::{PersistentReserveOut, ReservationType, ServiceAction};
@@ -13,7 +14,8 @@ pub(super) const IO_PROCESS_TERMINATED: (u8, u16) = (0x0b, 0x0006);
 /// NOT READY, LOGICAL UNIT NOT ACCESSIBLE, ASYMMETRIC ACCESS STATE TRANSITION.
 const BECOMES_ACCESSIBLE: (u8, u16) = (0x02, 0x040a);
 
-/// Two nodes that do not hear of each other, and do not reach the record: neither goes on without the other. A write through the second one was given up.
+/// Two nodes that do not hear of each other, and do not reach the record: neither goes on without the other.
+/// A write through the second one was given up.
 fn given_up(seed: u64) -> Cluster {
     let cluster = Cluster::new(seed, 2, 1);
     cluster.add_volume(VolumeKind::Thick, 2);
@@ -92,8 +94,9 @@ fn what_is_written_since_stays() {
     each_seed(10, written_since);
 }
 
-/// A write waits for one before it to the same block, which nothing brings to its end for longer than a host waits. By the time that it could begin the host may have
-/// sent it through the other node, and something else since.
+/// A write waits for one before it to the same block, which nothing brings to its end for longer than a host
+/// waits. By the time that it could begin the host may have sent it through the other node, and something
+/// else since.
 pub(super) fn begun_late(seed: u64) {
     let cluster = Cluster::new(seed, 2, 1);
     cluster.add_volume(VolumeKind::Thick, 2);

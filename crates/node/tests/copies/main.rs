@@ -1,4 +1,5 @@
-//! Volumes with copies on several nodes: every node serves, the loss of one is a stall, and it comes back with what it missed.
+//! Volumes with copies on several nodes: every node serves, the loss of one is a stall, and it comes back
+//! with what it missed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -500,7 +501,8 @@ async fn worker(portal: SocketAddr, name: String, history: History, time: Rc<Cel
     }
 }
 
-/// Nodes crash, are cut off, and return, under clients of all of them; at the end all copies are equal and nobody saw anything strange.
+/// Nodes crash, are cut off, and return, under clients of all of them; at the end all copies are equal and
+/// nobody saw anything strange.
 fn faults(seed: u64) -> u64 {
     let mut rng = Rng::new(seed);
     let nodes = 2 + rng.below(2) as usize;

@@ -1,4 +1,5 @@
-//! Mistakes that are too rare in the simulation of whole nodes under any fault (`crates/sim`): scenarios notice them.
+//! Mistakes that are too rare in the simulation of whole nodes under any fault (`crates/sim`): scenarios
+//! notice them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

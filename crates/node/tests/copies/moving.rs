@@ -140,7 +140,8 @@ fn a_copy_goes_though_a_host_that_asks_for_nothing_is_logged_in_there() {
     });
 }
 
-/// Two ask for the same copy at the same time: what one of them gives up may be what the other one tells the record of.
+/// Two ask for the same copy at the same time: what one of them gives up may be what the other one tells the
+/// record of.
 #[test]
 fn a_copy_that_two_ask_for_is_there_when_one_gives_up() {
     each_seed(20, |seed| {
@@ -164,8 +165,8 @@ fn a_copy_that_two_ask_for_is_there_when_one_gives_up() {
     });
 }
 
-/// Two ask for the same copy, and know the record as of different moments: they want another slot, size or name. The
-/// record has what one of them wants, and the other one, which came first or second, gives up.
+/// Two ask for the same copy, and know the record as of different moments: they want another slot, size or
+/// name. The record has what one of them wants, and the other one, which came first or second, gives up.
 #[test]
 fn a_copy_that_two_ask_for_differently_is_the_one_that_the_record_has() {
     let differences: [fn(&mut NewCopy); 4] = [
@@ -266,8 +267,8 @@ fn how_a_move_has_ended_every_node_remembers() {
     }
 }
 
-/// What is written while nobody is in a slot is noted for nobody: whoever gets the slot must take nothing of what its disk has, and nobody's map,
-/// for an account of what it misses.
+/// What is written while nobody is in a slot is noted for nobody: whoever gets the slot must take nothing of
+/// what its disk has, and nobody's map, for an account of what it misses.
 #[test]
 fn a_slot_that_is_used_again_begins_blank() {
     each_seed(3, |seed| {
@@ -287,7 +288,8 @@ fn a_slot_that_is_used_again_begins_blank() {
         cluster.assert_all(2, 3);
         assert!(cluster.remove_copy(0, 3).unwrap());
         cluster.write_all(0, 4);
-        // The node that was away has the slot's older copy, and deletes it though nobody is there to tell it so but the record.
+        // The node that was away has the slot's older copy, and deletes it though nobody is there to tell it
+        // so but the record.
         cluster.start(1);
         cluster.wait_until("node 2 deletes its old copy", || cluster.kept(1) == 0);
         cluster.add_copy(0, 2);
@@ -297,7 +299,8 @@ fn a_slot_that_is_used_again_begins_blank() {
     });
 }
 
-/// A copy whose disk is lost is made anew in another pool of its node; the disk returns with the old one, which is never taken for it.
+/// A copy whose disk is lost is made anew in another pool of its node; the disk returns with the old one,
+/// which is never taken for it.
 #[test]
 fn a_lost_disk_is_replaced_and_comes_back() {
     each_seed(3, |seed| {
@@ -410,7 +413,8 @@ fn a_volume_grows_with_all_of_its_copies() {
     });
 }
 
-/// Nodes crash while the volume grows, again and again: it has one size or the other, works, and can be grown then.
+/// Nodes crash while the volume grows, again and again: it has one size or the other, works, and can be grown
+/// then.
 #[test]
 fn a_crash_while_a_volume_grows_leaves_it_with_one_size_or_the_other() {
     each_seed(8, |seed| {
@@ -449,7 +453,8 @@ fn a_crash_while_a_volume_grows_leaves_it_with_one_size_or_the_other() {
     });
 }
 
-/// Found by the simulator: a copy that was being opened while its volume grew stayed as short as it was, until the next start of its node.
+/// Found by the simulator: a copy that was being opened while its volume grew stayed as short as it was,
+/// until the next start of its node.
 #[test]
 fn a_volume_grows_while_a_copy_is_being_opened() {
     const MIBS: u64 = 11;
@@ -524,7 +529,8 @@ fn a_volume_with_copies_gets_another_name_on_all_nodes() {
     });
 }
 
-/// Copies come and go and nodes crash under clients of all of them; nobody sees anything strange, and at the end all copies are equal.
+/// Copies come and go and nodes crash under clients of all of them; nobody sees anything strange, and at the
+/// end all copies are equal.
 fn moves_and_faults(seed: u64) {
     let mut rng = Rng::new(seed);
     let nodes = 3;
@@ -621,7 +627,8 @@ fn a_move_that_is_taken_back_leaves_all_as_it_was() {
     });
 }
 
-/// Who takes a copy back and puts one there again is not refused for what the node is about to delete by itself; and what it deletes is never the new one.
+/// Who takes a copy back and puts one there again is not refused for what the node is about to delete by
+/// itself; and what it deletes is never the new one.
 #[test]
 fn a_copy_may_be_put_where_one_has_just_been_taken_off() {
     each_seed(8, |seed| {

@@ -1,4 +1,5 @@
-//! Syncs that somebody pauses: nothing is given, nothing of what is missed is forgotten, and what was paused comes in sync when it may.
+//! Syncs that somebody pauses: nothing is given, nothing of what is missed is forgotten, and what was paused
+//! comes in sync when it may.
 
 use node::copies::{Awaited, CopySync, Restraint, SyncPause};
 
@@ -61,7 +62,8 @@ fn a_paused_sync_stands_still_over_restarts_and_forgets_nothing() {
                 cluster.control(by, |control| async move { control.keeper().unwrap().missed_bytes() });
             assert_eq!(missed, sync.left_bytes, "of the whole cluster");
         }
-        // Its node is restarted; then the others one after the other, so that whoever gives has another life; and hosts write.
+        // Its node is restarted; then the others one after the other, so that whoever gives has another life;
+        // and hosts write.
         for index in [2, 0, 1] {
             cluster.world.crash(cluster.servers[index]);
             cluster.world.run_for(Duration::from_secs(2));

@@ -73,7 +73,8 @@ fn by_default_a_volume_of_a_cluster_has_two_copies_and_never_one_unsaid() {
 }
 
 impl Cluster {
-    /// How many copies each node has in its pool, and how many the record says that the volume has; `None`: it has no such volume.
+    /// How many copies each node has in its pool, and how many the record says that the volume has; `None`:
+    /// it has no such volume.
     fn copies_kept(&self, name: &'static str) -> (Vec<usize>, Option<usize>) {
         let nodes = 0..self.servers.len();
         let volumes =
@@ -83,7 +84,8 @@ impl Cluster {
     }
 }
 
-/// The record has the volume, or never will: its copies are there, or are deleted. They are not deleted under a volume that is recorded in the end.
+/// The record has the volume, or never will: its copies are there, or are deleted. They are not deleted under
+/// a volume that is recorded in the end.
 #[test]
 fn a_volume_whose_record_was_not_answered_for_has_its_copies() {
     for (fault, another) in

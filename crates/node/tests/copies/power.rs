@@ -1,10 +1,12 @@
-//! Volumes with copies write through, also where hosts are told that there is a write cache (WCE=1, the default), and so also with one copy left.
+//! Volumes with copies write through, also where hosts are told that there is a write cache (WCE=1, the
+//! default), and so also with one copy left.
 
 use super::*;
 
 const WRITES: u64 = 24;
 
-/// Blocks that do not hold what was acknowledged, though nobody has asked for a flush, when the copy that went on alone loses its power.
+/// Blocks that do not hold what was acknowledged, though nobody has asked for a flush, when the copy that
+/// went on alone loses its power.
 fn lost(seed: u64) -> usize {
     let cluster = Cluster::new(seed, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 2);

@@ -4,8 +4,9 @@ use initiator::command::{GetLbaStatus, Provisioning};
 
 use super::*;
 
-/// A node stands still while the others go on without it and a block is written for the first time. What it is asked when it goes on it must not answer from what it has: an
-/// answer that the block takes no space would be as wrong as old data.
+/// A node stands still while the others go on without it and a block is written for the first time. What it
+/// is asked when it goes on it must not answer from what it has: an answer that the block takes no space
+/// would be as wrong as old data.
 #[test]
 fn a_node_that_stood_still_does_not_say_that_nothing_was_written() {
     each_seed(5, |seed| {

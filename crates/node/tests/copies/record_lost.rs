@@ -20,11 +20,13 @@ fn hosts_do_not_feel_that_the_record_is_lost() {
         longest.iter().for_each(|longest| longest.set(Duration::ZERO));
         cluster.world.run_for(Duration::from_secs(15));
         for longest in &longest {
-            // The simulated network takes up to 300 ms now and then; leases that nobody renews would cost more than a second.
+            // The simulated network takes up to 300 ms now and then; leases that nobody renews would cost
+            // more than a second.
             let took = longest.get();
             assert!(!took.is_zero() && took < Duration::from_millis(500), "a write took {took:?}");
         }
-        // Without the record nobody is taken out: what a lost node has not acknowledged waits until the record is back.
+        // Without the record nobody is taken out: what a lost node has not acknowledged waits until the
+        // record is back.
         cluster.world.crash(cluster.servers[2]);
         cluster.world.run_for(Duration::from_secs(5));
         assert_eq!(cluster.in_sync(0), 3);
@@ -36,8 +38,8 @@ fn hosts_do_not_feel_that_the_record_is_lost() {
     });
 }
 
-/// All copies have what was written, but when the node that the host wrote through hears of that it has no lease, and so does not know whether the others have gone on
-/// without it (R22).
+/// All copies have what was written, but when the node that the host wrote through hears of that it has no
+/// lease, and so does not know whether the others have gone on without it (R22).
 #[test]
 fn a_write_is_not_acknowledged_without_leases() {
     let slow = Duration::from_millis(1400);
@@ -67,7 +69,8 @@ fn a_write_is_not_acknowledged_without_leases() {
         cluster.world.run_for(Duration::from_millis(1400));
         assert!(!answered.get(), "acknowledged, and nobody has promised anything");
         cluster.world.heal_all();
-        // Packets that were lost are sent again in a while; the host is told that nobody knows two seconds after the disk was done.
+        // Packets that were lost are sent again in a while; the host is told that nobody knows two seconds
+        // after the disk was done.
         let is_answered = cluster.world.run_until(|| answered.get(), Duration::from_millis(1500));
         assert!(is_answered, "all have it, and the leases are back");
     });

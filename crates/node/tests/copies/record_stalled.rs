@@ -1,5 +1,6 @@
-//! A node whose copy of the cluster's record cannot be written: its disk is full. It does not know who may log in by now, and once something has changed, not
-//! whether its copies are still in sync: its hosts use their other paths.
+//! A node whose copy of the cluster's record cannot be written: its disk is full. It does not know who may
+//! log in by now, and once something has changed, not whether its copies are still in sync: its hosts use
+//! their other paths.
 
 use cluster::embedded::Files;
 use cluster::memory::Fault;

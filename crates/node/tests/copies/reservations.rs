@@ -220,8 +220,9 @@ fn nothing_of_a_fenced_initiator_takes_effect_while_nodes_crash_and_links_break(
     each_seed(6, |seed| fencing(seed, true));
 }
 
-/// A write that reaches a node in the moment in which it hears that it is lost was admitted under reservations as they were. It is not carried out when
-/// the node is a member again: its initiator has been fenced off through another one.
+/// A write that reaches a node in the moment in which it hears that it is lost was admitted under
+/// reservations as they were. It is not carried out when the node is a member again: its initiator has been
+/// fenced off through another one.
 pub(super) fn lost_and_back(seed: u64) {
     const THERE: u64 = 24;
     let cluster = Cluster::new(seed, 2, 4);
@@ -328,8 +329,8 @@ fn all_nodes_agree_on_who_is_registered() {
     each_seed(5, all_agree);
 }
 
-/// A node carries a change out, which takes its disk long, when another one becomes a member, and one with a lower slot; that one decides a change against what was
-/// before. What was answered of both is so.
+/// A node carries a change out, which takes its disk long, when another one becomes a member, and one with a
+/// lower slot; that one decides a change against what was before. What was answered of both is so.
 pub(super) fn decided_on_both_sides_of_a_promotion(seed: u64) {
     const STORES: Duration = Duration::from_millis(400);
     let cluster = Cluster::new(seed, 3, 1);
@@ -394,7 +395,8 @@ fn what_was_answered_is_so_though_somebody_becomes_a_member_meanwhile() {
 
 const VICTIM: u64 = 0x11;
 
-/// Registers a key through a node, and then does something, after which it waits for ever. Says when that is done.
+/// Registers a key through a node, and then does something, after which it waits for ever. Says when that is
+/// done.
 fn registered<F: Future<Output = ()> + 'static>(
     cluster: &Cluster,
     name: &'static str,
@@ -425,8 +427,8 @@ fn slow_writes(cluster: &Cluster, index: usize, latency: Duration) {
 /// When the others begin what comes next.
 const THEN: Duration = Duration::from_millis(300);
 
-/// A write is on its way through a node that is lost while its initiator is fenced off through another one: what it has left with that one comes to its end before
-/// the fencing is answered.
+/// A write is on its way through a node that is lost while its initiator is fenced off through another one:
+/// what it has left with that one comes to its end before the fencing is answered.
 pub(super) fn left_by_a_lost_node(seed: u64) {
     let cluster = Cluster::new(seed, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 3);
@@ -441,7 +443,8 @@ pub(super) fn left_by_a_lost_node(seed: u64) {
         reserve(&session, out(ServiceAction::PreemptAndAbort, 0xfe, VICTIM)).await.unwrap();
     });
     cluster.world.run_for(THEN);
-    // The first node hears of the write only by the second one, when that has heard of the loss; and then it takes its time.
+    // The first node hears of the write only by the second one, when that has heard of the loss; and then it
+    // takes its time.
     cluster.world.cut_one_way(cluster.servers[2], cluster.servers[0]);
     slow_writes(&cluster, 0, Duration::from_millis(1200));
     cluster.world.run_for(Duration::from_millis(150));
@@ -508,7 +511,8 @@ fn nothing_is_decided_beside_a_change_that_is_being_carried_out() {
     each_seed(4, decided_beside_another);
 }
 
-/// What a node has agreed on while it was alone is something that the other one has not, though nobody has read or written a block.
+/// What a node has agreed on while it was alone is something that the other one has not, though nobody has
+/// read or written a block.
 #[test]
 fn a_reservation_through_a_node_that_is_alone_is_not_given_up_silently() {
     each_seed(2, |seed| {

@@ -1,4 +1,5 @@
-//! Pools and nodes that return with what they held on an earlier day: a snapshot that was reverted, an image that was restored, a stale leg of a mirror.
+//! Pools and nodes that return with what they held on an earlier day: a snapshot that was reverted, an image
+//! that was restored, a stale leg of a mirror.
 
 use cluster::memory::Fault;
 use node::control::FaultKind;
@@ -65,7 +66,8 @@ pub(super) async fn log_in_at_last(portal: SocketAddr) -> Rc<Session> {
     }
 }
 
-/// Two copies, of which the second node's pool was set back by a day: it is started first, or after the other one.
+/// Two copies, of which the second node's pool was set back by a day: it is started first, or after the other
+/// one.
 fn set_back(seed: u64, black_out: bool, set_back_first: bool) {
     let cluster = Cluster::new(seed, 2, 2);
     cluster.add_volume(VolumeKind::Thick, 2);
@@ -276,7 +278,8 @@ fn a_pool_that_was_set_back_and_takes_no_changes_is_not_used() {
     });
 }
 
-/// An image of a pool that was in use, taken in the life that was the last one: others know that the pool has counted on since.
+/// An image of a pool that was in use, taken in the life that was the last one: others know that the pool has
+/// counted on since.
 #[test]
 fn an_image_of_a_pool_in_use_is_noticed_when_it_is_old() {
     each_seed(3, |seed| {
@@ -298,7 +301,8 @@ fn an_image_of_a_pool_in_use_is_noticed_when_it_is_old() {
     });
 }
 
-/// What it costs: an idle pool writes nothing, and a node's loss is one count of the pool for all of its volumes.
+/// What it costs: an idle pool writes nothing, and a node's loss is one count of the pool for all of its
+/// volumes.
 #[test]
 fn a_pool_counts_on_once_for_many_volumes_and_never_when_idle() {
     const VOLUMES: u64 = 12;

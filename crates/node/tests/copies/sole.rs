@@ -1,4 +1,5 @@
-//! A volume of the cluster with a single copy that has never had another: its node serves it, whoever else is there.
+//! A volume of the cluster with a single copy that has never had another: its node serves it, whoever else is
+//! there.
 
 use node::control::{AddedCopy, ControlError, FaultKind};
 use node::events::code::POOL_SET_BACK;
@@ -142,7 +143,8 @@ fn it_is_grown_renamed_and_deleted_as_any_other() {
     });
 }
 
-/// Hosts see the size that its pool has when the node starts. The record catches up, or they would see it shrink.
+/// Hosts see the size that its pool has when the node starts. The record catches up, or they would see it
+/// shrink.
 #[test]
 fn a_crash_while_it_grows_shrinks_nothing() {
     let mut between = 0;

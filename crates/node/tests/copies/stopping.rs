@@ -32,7 +32,8 @@ impl Cluster {
         cores.sum()
     }
 
-    /// Writes blocks of one volume through a node, one after the other, until it is cut off. Tells the longest that one took.
+    /// Writes blocks of one volume through a node, one after the other, until it is cut off. Tells the
+    /// longest that one took.
     pub(super) fn keep_writing(&self, name: &'static str, through: usize) -> Rc<Cell<Duration>> {
         let (client, portal) = (self.client(name), self.portal(through));
         let longest = Rc::new(Cell::new(Duration::ZERO));
@@ -69,15 +70,16 @@ fn a_node_in_maintenance_is_stopped_without_a_stall() {
         cluster.start(1);
         cluster.world.run_for(Duration::from_secs(3));
         assert_eq!(cluster.in_sync(0), 1, "neither when its node is back");
-        // A change of the record, and the two heartbeats by which each hears of the other that it acts by it; a lost node would cost a second.
+        // A change of the record, and the two heartbeats by which each hears of the other that it acts by it;
+        // a lost node would cost a second.
         assert!(longest.get() < Duration::from_millis(400), "a write took {:?}", longest.get());
         assert!(cluster.maintain(0, 2, false).unwrap());
         cluster.wait_until_in_sync(0, 2);
     });
 }
 
-/// After a black-out what was written lately is copied; after an orderly stop nothing is. Hosts have stopped before: a write that is on its way to a node
-/// when that stops is one that it may miss.
+/// After a black-out what was written lately is copied; after an orderly stop nothing is. Hosts have stopped
+/// before: a write that is on its way to a node when that stops is one that it may miss.
 #[test]
 fn nothing_is_copied_after_all_nodes_were_stopped() {
     each_seed(6, |seed| {

@@ -80,8 +80,8 @@ fn what_a_copy_misses_is_shown_until_it_has_it() {
     });
 }
 
-/// Which node is reached first is chance: here it is the third. The second, which would be asked first if both were reached, has noted the same, and is not told
-/// what has been given.
+/// Which node is reached first is chance: here it is the third. The second, which would be asked first if
+/// both were reached, has noted the same, and is not told what has been given.
 #[test]
 fn what_one_node_has_given_is_not_given_again_by_another() {
     each_seed(3, |seed| {
@@ -133,7 +133,8 @@ fn the_source_of_a_sync_is_not_the_best_way_if_there_is_another() {
     }
 }
 
-/// One copy in sync is one disk: nothing is held back from it, also while another one is on its way to be in sync.
+/// One copy in sync is one disk: nothing is held back from it, also while another one is on its way to be in
+/// sync.
 #[test]
 fn nothing_is_held_back_from_the_disk_of_the_only_copy() {
     use CachePolicy::{WriteBack, WriteThrough};
@@ -305,7 +306,8 @@ fn what_hosts_add_to_a_sync_is_counted() {
     });
 }
 
-/// Both sides are restarted in the middle; what was on the disk by then is not copied again, but for what the dirty maps on the disks did not say yet.
+/// Both sides are restarted in the middle; what was on the disk by then is not copied again, but for what the
+/// dirty maps on the disks did not say yet.
 #[test]
 fn a_sync_goes_on_where_it_was_when_either_side_is_restarted() {
     each_seed(2, |seed| {
@@ -356,7 +358,8 @@ fn what_is_empty_or_equal_is_not_copied() {
     assert!((10 * REGION..=20 * REGION).contains(&sent), "{sent}");
 }
 
-/// A disk that hangs on a node that is well otherwise: the others go on without it, and let it in again, but not at once.
+/// A disk that hangs on a node that is well otherwise: the others go on without it, and let it in again, but
+/// not at once.
 pub(super) fn hanging_disk(seed: u64) {
     let cluster = Cluster::new(seed, 3, 2);
     cluster.add_volume(VolumeKind::Thick, 3);
@@ -382,7 +385,8 @@ fn a_disk_that_hangs_is_a_stall_of_two_seconds() {
     each_seed(2, hanging_disk);
 }
 
-/// It is the source that lets a copy in, and that one may reach it where another copy in sync does not: writes through that one would wait for what never comes.
+/// It is the source that lets a copy in, and that one may reach it where another copy in sync does not:
+/// writes through that one would wait for what never comes.
 #[test]
 fn a_copy_is_not_let_in_before_all_in_sync_reach_it() {
     each_seed(3, |seed| {
@@ -410,7 +414,8 @@ fn a_copy_is_not_let_in_before_all_in_sync_reach_it() {
     });
 }
 
-/// What its node promised before it died may stand for a second after its start. Until then it confirms no write, for which all would wait.
+/// What its node promised before it died may stand for a second after its start. Until then it confirms no
+/// write, for which all would wait.
 #[test]
 fn a_copy_is_not_let_in_while_its_node_takes_part_in_nothing() {
     each_seed(3, |seed| {

@@ -1,4 +1,5 @@
-//! Entries of the cluster's record that a later version has written, as in a rolling update: what they are about is neither closed nor forgotten.
+//! Entries of the cluster's record that a later version has written, as in a rolling update: what they are
+//! about is neither closed nor forgotten.
 
 use node::control::{FaultKind, User, UserChange};
 use node::copies::{ClusterError, Keeper, StandingEntry, volume_key};
@@ -73,7 +74,8 @@ fn is_refused<T>(result: Result<T, node::control::ControlError>) -> bool {
     matches!(result, Err(node::control::ControlError::Cluster(ClusterError::Unreadable(_))))
 }
 
-/// What is new in an entry says nothing of who serves: both nodes go on, and nobody but a later version changes it.
+/// What is new in an entry says nothing of who serves: both nodes go on, and nobody but a later version
+/// changes it.
 #[test]
 fn a_volume_of_a_later_version_is_served_on() {
     each_seed(3, |seed| {
@@ -124,7 +126,8 @@ fn a_volume_of_a_later_version_is_served_on() {
     });
 }
 
-/// Not even who serves can be read: in the same epoch that is who served before; in another one it may be anybody.
+/// Not even who serves can be read: in the same epoch that is who served before; in another one it may be
+/// anybody.
 #[test]
 fn a_copy_of_which_nobody_can_tell_whether_it_is_in_sync_waits() {
     each_seed(3, |seed| {

@@ -98,7 +98,8 @@ fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
         assert_eq!(difference.nodes, [2].into(), "the other two have the same");
         let told = cluster.control(2, |control| control.next_events());
         assert!(told.events.iter().any(|(_, event)| event.code.as_str() == "copies_mismatch"));
-        // It is not forgotten when they are compared anew, but when that has found them equal: a host has written there meanwhile.
+        // It is not forgotten when they are compared anew, but when that has found them equal: a host has
+        // written there meanwhile.
         let known = cluster.control(2, |control| async move {
             let name = Shape::thick().name;
             let begun = control.begin_verification(name).unwrap();
@@ -151,7 +152,8 @@ fn a_node_that_is_lost_meanwhile_is_not_called_equal() {
     assert_eq!((found.different, found.unchecked), (0, 0), "parts are tried again: {:?}", found.problem);
 }
 
-/// Ten minutes of the calendar in a second, from when volumes are made: what is compared every hour is due every six seconds, and nodes look every twenty.
+/// Ten minutes of the calendar in a second, from when volumes are made: what is compared every hour is due
+/// every six seconds, and nodes look every twenty.
 fn hurried_calendar() -> u64 {
     CREATED + rt::now().since(base::Instant(0)).as_secs() * 600
 }

@@ -1,4 +1,5 @@
-//! CHAP: proving that one knows a secret without sending it (RFC 7143 12.1.3, RFC 1994). Either side may challenge.
+//! CHAP: proving that one knows a secret without sending it (RFC 7143 12.1.3, RFC 1994). Either side may
+//! challenge.
 
 use md5::{Digest, Md5};
 use sha2::Sha256;
@@ -7,8 +8,8 @@ use subtle::ConstantTimeEq;
 /// RFC 7143 12.1.3: a challenge or response has 1024 bytes at most.
 pub const BINARY_MAX: usize = 1024;
 
-/// RFC 7143 12.1.3: a secret shorter than 96 bits must not be used without IPsec. It is accepted (clients exist that
-/// have one), and whoever configures secrets warns.
+/// RFC 7143 12.1.3: a secret shorter than 96 bits must not be used without IPsec. It is accepted (clients
+/// exist that have one), and whoever configures secrets warns.
 pub const SECRET_ADVISED_MIN: usize = 12;
 
 /// The keys (RFC 7143 12.1.3).
@@ -25,8 +26,8 @@ pub const RESPONSE: &str = "CHAP_R";
 /// Random bytes in a challenge of a target.
 pub const NONCE_BYTES: usize = 16;
 
-/// A challenge of a target: the nonce, and a mark that all targets of ours recognize ([`is_of_a_target`]). The mark is no secret and proves nothing; what has to be
-/// unpredictable in a challenge is the nonce.
+/// A challenge of a target: the nonce, and a mark that all targets of ours recognize ([`is_of_a_target`]).
+/// The mark is no secret and proves nothing; what has to be unpredictable in a challenge is the nonce.
 pub fn challenge(nonce: [u8; NONCE_BYTES]) -> [u8; 2 * NONCE_BYTES] {
     let mut challenge = [0; 2 * NONCE_BYTES];
     challenge[..NONCE_BYTES].copy_from_slice(&nonce);
@@ -34,8 +35,9 @@ pub fn challenge(nonce: [u8; NONCE_BYTES]) -> [u8; 2 * NONCE_BYTES] {
     challenge
 }
 
-/// Whether a challenge is one that a target of ours has given to somebody, on whatever connection or node. An initiator that gives it back has the target compute
-/// what the target itself has asked for (RFC 7143 12.1.3: it must not answer that). Nothing needs to be remembered, for however long.
+/// Whether a challenge is one that a target of ours has given to somebody, on whatever connection or node. An
+/// initiator that gives it back has the target compute what the target itself has asked for (RFC 7143 12.1.3:
+/// it must not answer that). Nothing needs to be remembered, for however long.
 pub fn is_of_a_target(challenge: &[u8]) -> bool {
     challenge
         .split_at_checked(NONCE_BYTES)
@@ -105,7 +107,8 @@ mod tests {
     use super::*;
     use crate::iscsi::keys::value::binary;
 
-    /// Computed with Python's hashlib: `hashlib.md5(bytes([0x27]) + b"thisisasecret" + bytes(range(16))).hexdigest()`.
+    /// Computed with Python's hashlib:
+    /// `hashlib.md5(bytes([0x27]) + b"thisisasecret" + bytes(range(16))).hexdigest()`.
     #[test]
     fn responses_computed_elsewhere() {
         let challenge: Vec<u8> = (0..16).collect();

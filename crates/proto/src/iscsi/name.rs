@@ -1,4 +1,5 @@
-//! iSCSI names: who an initiator or a target is, for ever and everywhere (RFC 7143 4.2.7, RFC 3722, RFC 3980).
+//! iSCSI names: who an initiator or a target is, for ever and everywhere (RFC 7143 4.2.7, RFC 3722, RFC
+//! 3980).
 
 use std::fmt;
 
@@ -28,9 +29,9 @@ pub enum NameError {
 impl IscsiName {
     /// Checks a name and brings it into its normal form.
     ///
-    /// RFC 3722 asks for full stringprep. We lower-case ASCII and refuse the rest, which gives the same result for
-    /// every name that a keyboard's letters can write. One thing more than the RFC is accepted, the underscore: QEMU
-    /// makes initiator names from names of virtual machines, and those have it.
+    /// RFC 3722 asks for full stringprep. We lower-case ASCII and refuse the rest, which gives the same
+    /// result for every name that a keyboard's letters can write. One thing more than the RFC is accepted,
+    /// the underscore: QEMU makes initiator names from names of virtual machines, and those have it.
     ///
     /// # Errors
     /// See [`NameError`].
@@ -69,7 +70,8 @@ impl fmt::Display for IscsiName {
     }
 }
 
-/// What follows `iqn.`: a month when somebody owned a domain, that domain reversed, and perhaps more behind a colon.
+/// What follows `iqn.`: a month when somebody owned a domain, that domain reversed, and perhaps more behind a
+/// colon.
 fn is_qualified(rest: &str) -> bool {
     let Some((date, name)) = rest.split_once('.') else { return false };
     let domain = name.split_once(':').map_or(name, |(domain, _)| domain);

@@ -52,8 +52,8 @@ impl Default for Negotiated {
 }
 
 impl Negotiated {
-    /// What holds on a further connection of a session: it settles digests and lengths of its own, all else was settled by
-    /// the leading connection (RFC 7143 13, "Use: LO").
+    /// What holds on a further connection of a session: it settles digests and lengths of its own, all else
+    /// was settled by the leading connection (RFC 7143 13, "Use: LO").
     pub(super) fn in_session_of(self, leading: &Negotiated) -> Negotiated {
         Negotiated {
             header_digest: self.header_digest,

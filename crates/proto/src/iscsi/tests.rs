@@ -1,4 +1,5 @@
-//! Both roles connected back to back: whatever was negotiated and however the bytes are cut, commands move their data.
+//! Both roles connected back to back: whatever was negotiated and however the bytes are cut, commands move
+//! their data.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

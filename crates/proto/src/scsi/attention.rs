@@ -7,7 +7,8 @@ use super::sense::{Sense, SenseKey, code};
 
 /// Something happened to the unit that a nexus has not been told.
 ///
-/// The order is the order of telling (SAM-5 5.14.2): resets first, the most comprehensive of them replaces the others.
+/// The order is the order of telling (SAM-5 5.14.2): resets first, the most comprehensive of them replaces
+/// the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum UnitAttention {
     /// This nexus is new to us.
@@ -73,8 +74,8 @@ impl UnitAttention {
 pub(super) struct Attentions(SmallVec<[UnitAttention; 2]>);
 
 impl Attentions {
-    /// Something happened. Of several resets one is told. A reset does not drop other news: an initiator that heard of
-    /// the reset only would miss a changed capacity.
+    /// Something happened. Of several resets one is told. A reset does not drop other news: an initiator that
+    /// heard of the reset only would miss a changed capacity.
     pub(super) fn add(&mut self, attention: UnitAttention) {
         if attention.is_reset() {
             match self.0.iter_mut().find(|pending| pending.is_reset()) {

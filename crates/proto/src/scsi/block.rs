@@ -91,7 +91,8 @@ pub enum BlockOp {
     },
     /// Make all completed writes durable (of the whole volume: ranges are a hint that nobody uses).
     Flush,
-    /// Say whether the volume takes writes: [`BlockError::Offline`] if not. Nothing is read or written, and nothing is waited for.
+    /// Say whether the volume takes writes: [`BlockError::Offline`] if not. Nothing is read or written, and
+    /// nothing is waited for.
     TestReady,
     /// Bring the blocks into a cache if there is one.
     Prefetch {

@@ -1,5 +1,5 @@
-//! Changes of what all cores agree on: asked for on the core of a session, decided on the unit's home core, installed
-//! on every core.
+//! Changes of what all cores agree on: asked for on the core of a session, decided on the unit's home core,
+//! installed on every core.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +7,8 @@ use super::mode::ModeChange;
 use super::reservations::{Legacy, PersistentOut};
 use super::{ItNexus, LogicalUnit, LuState, Outcome, Request, Sense, Step, UnitAttention};
 
-/// A change that a command or an event asks for: MODE SELECT, PERSISTENT RESERVE OUT, RESERVE/RELEASE, START STOP UNIT, a
-/// reset. Decoded and checked as far as that is possible without knowing the newest state.
+/// A change that a command or an event asks for: MODE SELECT, PERSISTENT RESERVE OUT, RESERVE/RELEASE, START
+/// STOP UNIT, a reset. Decoded and checked as far as that is possible without knowing the newest state.
 #[derive(Clone, Debug)]
 pub struct ChangeRequest {
     /// Who asks.
@@ -40,8 +40,8 @@ pub(super) enum Change {
     NexusLost,
 }
 
-/// How far a reset reaches. Task management is the node's: it aborts the commands, then asks for this change of every
-/// unit that is concerned.
+/// How far a reset reaches. Task management is the node's: it aborts the commands, then asks for this change
+/// of every unit that is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
     /// LOGICAL UNIT RESET.
@@ -95,8 +95,9 @@ impl Abort {
     pub const NONE: Abort = Abort::Of(Vec::new());
 }
 
-/// What the home core decided. The driver stores, installs `state` and `notices` on every core, aborts, flushes, and then
-/// answers with `outcome`: commands that were admitted under the old state are waited for when no more can follow.
+/// What the home core decided. The driver stores, installs `state` and `notices` on every core, aborts,
+/// flushes, and then answers with `outcome`: commands that were admitted under the old state are waited for
+/// when no more can follow.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// The new state, if it changes.
@@ -114,8 +115,8 @@ pub struct Decision {
 }
 
 impl LogicalUnit {
-    /// Decides a change. Called on the home core only, one at a time: the next is decided when the state of the last is
-    /// installed there.
+    /// Decides a change. Called on the home core only, one at a time: the next is decided when the state of
+    /// the last is installed there.
     pub fn decide(&self, request: &ChangeRequest) -> Decision {
         let mut decision = Decision::nothing(Outcome::good_out(request.transfer));
         self.decide_into(request, &mut decision);

@@ -62,8 +62,9 @@ impl LuConfig {
         self.port(port).map_or(self.unlisted, |(group, _)| group.state)
     }
 
-    /// Whether one who comes through `port` must look again how the unit can be reached, since it was as in `old`: the state
-    /// of a group has changed, or the port is in another one. A port or a group that comes or goes changes no state.
+    /// Whether one who comes through `port` must look again how the unit can be reached, since it was as in
+    /// `old`: the state of a group has changed, or the port is in another one. A port or a group that comes
+    /// or goes changes no state.
     pub(super) fn changes_access(&self, old: &LuConfig, port: RelativePort) -> bool {
         let group_of = |config: &LuConfig| config.port(port).map(|(group, _)| group.id);
         let moved = matches!((group_of(old), group_of(self)), (Some(old), Some(new)) if old != new);

@@ -1,11 +1,15 @@
 //! The one rule for data that does not have the length that the CDB asks for.
 //!
-//! How much data comes is what the initiator announced to the transport (RFC 7143 11.3.4, Expected Data Transfer Length). The CDB says how much the command
-//! needs. If less comes, nothing is done: ILLEGAL REQUEST, INVALID FIELD IN COMMAND INFORMATION UNIT, with the overflow as residual count. FCP-4 9.4.2 allows that
-//! beside two other answers, where it defines FCP_DL; RFC 7143 leaves it open. Writing the part that came and answering GOOD is allowed as well, but then a
-//! host that miscounted takes blocks for written that were not. LIO refuses such commands, too. If more comes, the surplus is ignored, and shows as underflow.
+//! How much data comes is what the initiator announced to the transport (RFC 7143 11.3.4, Expected Data
+//! Transfer Length). The CDB says how much the command needs. If less comes, nothing is done: ILLEGAL
+//! REQUEST, INVALID FIELD IN COMMAND INFORMATION UNIT, with the overflow as residual count. FCP-4 9.4.2
+//! allows that beside two other answers, where it defines FCP_DL; RFC 7143 leaves it open. Writing the part
+//! that came and answering GOOD is allowed as well, but then a host that miscounted takes blocks for written
+//! that were not. LIO refuses such commands, too. If more comes, the surplus is ignored, and shows as
+//! underflow.
 //!
-//! Every command with data out takes it from here, and nowhere else: `tests/data_out.rs` goes through the table of operations.
+//! Every command with data out takes it from here, and nowhere else: `tests/data_out.rs` goes through the
+//! table of operations.
 
 use base::Chain;
 

@@ -1,8 +1,9 @@
 //! What one core knows of one logical unit, and the way of a command through it.
 //!
 //! Every command passes the same gates, in the order of [`LogicalUnit::start`]: is there such a command
-//! ([`operations`](super::operations)), is a unit attention to be told first, does the access state of the port's group admit it, does a
-//! reservation of another nexus forbid it, is the unit started. Then its row in the table of operations says which function carries it out:
+//! ([`operations`](super::operations)), is a unit attention to be told first, does the access state of the
+//! port's group admit it, does a reservation of another nexus forbid it, is the unit started. Then its row in
+//! the table of operations says which function carries it out:
 //!
 //! ```text
 //!  operations.rs       table: name, usage, gates, function
@@ -10,10 +11,11 @@
 //!    commands/                                          commands of the medium (SBC-3) and third-party copy
 //! ```
 //!
-//! A function is `fn(&mut LogicalUnit, Request) -> Result<Step, Sense>`. It may read the unit through the getters here:
-//! [`LogicalUnit::config`], [`LogicalUnit::state`]; what only `commands/` keeps is in `LogicalUnit::block`. It answers with
-//! [`Step::Done`], or asks for blocks or a copy with what [`LogicalUnit::finish`] needs, or for a change of [`LuState`].
-//! Sense data leaves in the format that the unit is set to: `start`, `finish` and `decide` see to that, nobody else.
+//! A function is `fn(&mut LogicalUnit, Request) -> Result<Step, Sense>`. It may read the unit through the
+//! getters here: [`LogicalUnit::config`], [`LogicalUnit::state`]; what only `commands/` keeps is in
+//! `LogicalUnit::block`. It answers with [`Step::Done`], or asks for blocks or a copy with what
+//! [`LogicalUnit::finish`] needs, or for a change of [`LuState`]. Sense data leaves in the format that the
+//! unit is set to: `start`, `finish` and `decide` see to that, nobody else.
 
 use std::collections::BTreeMap;
 
@@ -96,8 +98,9 @@ impl LogicalUnit {
         &self.state
     }
 
-    /// A login whose commands will arrive on this core. It is told of its arrival with its first command: POWER ON
-    /// OCCURRED, or I_T NEXUS LOSS OCCURRED if `again` says that this login replaces one of the same names.
+    /// A login whose commands will arrive on this core. It is told of its arrival with its first command:
+    /// POWER ON OCCURRED, or I_T NEXUS LOSS OCCURRED if `again` says that this login replaces one of the same
+    /// names.
     pub fn attach_nexus(&mut self, id: NexusId, name: ItNexus, again: bool) {
         let mut attentions = Attentions::default();
         attentions.add(if again { UnitAttention::NexusLoss } else { UnitAttention::PowerOn });
@@ -132,7 +135,8 @@ impl LogicalUnit {
         self.config = config;
     }
 
-    /// A state that the home core decided, with the notices of that decision; `None` if only the notices count.
+    /// A state that the home core decided, with the notices of that decision; `None` if only the notices
+    /// count.
     pub fn install(&mut self, state: Option<LuState>, notices: &[Notice]) {
         if let Some(state) = state {
             self.state = state;
@@ -178,9 +182,9 @@ impl LogicalUnit {
         step
     }
 
-    /// The gates (SAM-5, Status precedence): news of a reset comes before a reservation conflict, all other news after it. Through a
-    /// port in a state that does not admit the command there is no conflict to tell of: a node that is out of reach of the others knows
-    /// their reservations as they were.
+    /// The gates (SAM-5, Status precedence): news of a reset comes before a reservation conflict, all other
+    /// news after it. Through a port in a state that does not admit the command there is no conflict to tell
+    /// of: a node that is out of reach of the others knows their reservations as they were.
     fn admit(&mut self, request: &Request) -> Result<operations::Run, Outcome> {
         // A nexus that was detached meanwhile: nobody will read the answer.
         let nexus = self.nexuses.get_mut(&request.nexus).ok_or(Outcome::status(Status::Busy))?;
@@ -218,12 +222,14 @@ impl LogicalUnit {
         outcome
     }
 
-    /// The answer to a command whose change is under way and takes longer than the initiator should wait for it.
+    /// The answer to a command whose change is under way and takes longer than the initiator should wait for
+    /// it.
     pub fn in_progress(&self) -> Outcome {
         self.check(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_OPERATION_IN_PROGRESS)
     }
 
-    /// The answer to a command whose change could not be carried out, and will not be if it is asked for again.
+    /// The answer to a command whose change could not be carried out, and will not be if it is asked for
+    /// again.
     pub fn failed(&self) -> Outcome {
         self.check(SenseKey::HardwareError, code::INTERNAL_TARGET_FAILURE)
     }
@@ -288,7 +294,8 @@ fn check_started(stopped: bool) -> Result<(), Sense> {
     if stopped { Err(power::STOPPED) } else { Ok(()) }
 }
 
-/// NACA in the CONTROL byte asks for auto contingent allegiance, which there is none of (NORMACA is zero, SAM-5).
+/// NACA in the CONTROL byte asks for auto contingent allegiance, which there is none of (NORMACA is zero,
+/// SAM-5).
 fn check_control(cdb: &Cdb, operation: &Operation) -> Result<(), Sense> {
     let at = operation.usage.len() - 1;
     if at < cdb.0.len() && cdb.bit(at, 2) {

@@ -1,12 +1,13 @@
 //! SCSI as a direct-access block device (SPC-4, SBC-3, SAM-5).
 //!
-//! A [`LogicalUnit`] is what one core knows of one logical unit. [`LogicalUnit::start`] takes a command and gives a
-//! [`Step`]: the answer itself, an operation on blocks, a change of the unit's replicated state (mode pages,
-//! reservations) or a copy. Whoever drives it carries the step out and calls [`LogicalUnit::finish`] for the answer.
+//! A [`LogicalUnit`] is what one core knows of one logical unit. [`LogicalUnit::start`] takes a command and
+//! gives a [`Step`]: the answer itself, an operation on blocks, a change of the unit's replicated state (mode
+//! pages, reservations) or a copy. Whoever drives it carries the step out and calls [`LogicalUnit::finish`]
+//! for the answer.
 //!
-//! A unit is known on every core of the node. What all cores must agree on is its [`LuState`]: a change is decided
-//! on the unit's home core by [`LogicalUnit::decide`], made durable if it must be, and installed on every core with
-//! [`LogicalUnit::install`] before the command that asked for it is answered.
+//! A unit is known on every core of the node. What all cores must agree on is its [`LuState`]: a change is
+//! decided on the unit's home core by [`LogicalUnit::decide`], made durable if it must be, and installed on
+//! every core with [`LogicalUnit::install`] before the command that asked for it is answered.
 
 mod attention;
 mod block;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// An initiator port's login to a target port: what unit attentions belong to. Given by the node, never reused while
-/// it runs.
+/// An initiator port's login to a target port: what unit attentions belong to. Given by the node, never
+/// reused while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NexusId(pub u64);
 
-/// The name of an initiator port (RFC 7143 4.4.2): the same after every login and restart of the initiator, if it
-/// keeps its ISID as it should.
+/// The name of an initiator port (RFC 7143 4.4.2): the same after every login and restart of the initiator,
+/// if it keeps its ISID as it should.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InitiatorPort {
     /// The iSCSI name.
@@ -27,8 +27,8 @@ impl fmt::Display for InitiatorPort {
     }
 }
 
-/// The number of a target port (SPC-4 7.8.6.8), never zero. It is unique among all ports through which a unit can be
-/// reached, and stays the same over restarts, because registrations of reservations are kept by it.
+/// The number of a target port (SPC-4 7.8.6.8), never zero. It is unique among all ports through which a unit
+/// can be reached, and stays the same over restarts, because registrations of reservations are kept by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RelativePort(pub u16);
 

@@ -1,7 +1,8 @@
-//! Which commands there are: the one table that commands are dispatched by and that REPORT SUPPORTED OPERATION CODES
-//! shows.
+//! Which commands there are: the one table that commands are dispatched by and that REPORT SUPPORTED
+//! OPERATION CODES shows.
 //!
-//! Commands of the medium have their rows in [`commands::OPERATIONS`]. Rows of one operation code stand together.
+//! Commands of the medium have their rows in [`commands::OPERATIONS`]. Rows of one operation code stand
+//! together.
 
 use super::inquiry::INQUIRY;
 use super::lun::REPORT_LUNS;
@@ -24,8 +25,9 @@ pub(super) struct Operation {
     pub(super) opcode: u8,
     /// Its service action, if the operation code is shared.
     pub(super) service_action: Option<u8>,
-    /// CDB USAGE DATA (SPC-4, REPORT SUPPORTED OPERATION CODES): a mask of the bits that are looked at, beginning with the operation code; its length is
-    /// the CDB's. The service action stands in it as a value, and of the CONTROL byte NACA. DPO counts as looked at: DPOFUA says that it is taken, and
+    /// CDB USAGE DATA (SPC-4, REPORT SUPPORTED OPERATION CODES): a mask of the bits that are looked at,
+    /// beginning with the operation code; its length is the CDB's. The service action stands in it as a
+    /// value, and of the CONTROL byte NACA. DPO counts as looked at: DPOFUA says that it is taken, and
     /// libiscsi compares the two.
     pub(super) usage: &'static [u8],
     /// How a reservation by another nexus affects it.
@@ -53,7 +55,8 @@ pub(super) enum Access {
     Status,
     /// Reads the medium: allowed under write exclusive types.
     Read,
-    /// Changes the medium or the unit, or tells of others: needs the reservation, or a registration where that suffices.
+    /// Changes the medium or the unit, or tells of others: needs the reservation, or a registration where
+    /// that suffices.
     Exclusive,
     /// PERSISTENT RESERVE OUT: decided with the newest state.
     PersistentOut,

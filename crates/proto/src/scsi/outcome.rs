@@ -27,8 +27,8 @@ pub struct Outcome {
     pub sense: Option<Sense>,
     /// Data for the initiator, already cut to the allocation length; empty for commands that give none.
     pub data_in: Chain,
-    /// The bytes that the CDB asked to transfer, in its direction: against the transport's expected length this gives
-    /// the residual. For data-in it is `data_in.len()` unless the command failed.
+    /// The bytes that the CDB asked to transfer, in its direction: against the transport's expected length
+    /// this gives the residual. For data-in it is `data_in.len()` unless the command failed.
     pub transfer: u64,
 }
 

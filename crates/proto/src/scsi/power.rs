@@ -1,8 +1,8 @@
 //! Is the unit ready, and why not: TEST UNIT READY, REQUEST SENSE, START STOP UNIT, SEND DIAGNOSTIC,
 //! PREVENT ALLOW MEDIUM REMOVAL.
 //!
-//! Whether a disk takes writes is asked of the volume each time: a path that TEST UNIT READY calls good and whose writes
-//! fail as those of a bad one would be given up and taken back without end.
+//! Whether a disk takes writes is asked of the volume each time: a path that TEST UNIT READY calls good and
+//! whose writes fail as those of a bad one would be given up and taken back without end.
 
 use super::change::Change;
 use super::operations::{Access, OnAttention, Operation, Reach};

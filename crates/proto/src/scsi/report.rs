@@ -59,7 +59,8 @@ fn report_target_port_groups(unit: &mut LogicalUnit, request: Request) -> Result
     parameters(&request, &bytes)
 }
 
-/// The states that a group can have: transitioning, offline, unavailable, standby, active/non-optimized and optimized.
+/// The states that a group can have: transitioning, offline, unavailable, standby, active/non-optimized and
+/// optimized.
 const ACCESS_STATES: u8 = 0xcf;
 
 fn group_descriptor(group: &PortGroup) -> Vec<u8> {
@@ -133,8 +134,9 @@ fn one_command(row: Option<&Operation>, timeouts: bool) -> Vec<u8> {
     bytes
 }
 
-/// ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET. Unlike elsewhere, an allocation length
-/// without room for the first four bytes is an error (SPC-4, REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS).
+/// ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET. Unlike elsewhere, an
+/// allocation length without room for the first four bytes is an error (SPC-4, REPORT SUPPORTED TASK
+/// MANAGEMENT FUNCTIONS).
 fn report_supported_task_management(_: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     if request.cdb.u32(6) < 4 {
         return Err(Sense::invalid_field_in_cdb(6, 7));

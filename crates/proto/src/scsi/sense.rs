@@ -173,7 +173,8 @@ impl Sense {
         }
     }
 
-    /// SPC-4, Fixed format sense data. An INFORMATION of more than 32 bits does not fit: it is left out (VALID 0).
+    /// SPC-4, Fixed format sense data. An INFORMATION of more than 32 bits does not fit: it is left out
+    /// (VALID 0).
     fn encode_fixed(&self) -> SenseBytes {
         let mut bytes = [0; 18];
         bytes[0] = 0x70;
@@ -203,8 +204,8 @@ impl Sense {
         bytes
     }
 
-    /// SPC-4, Descriptor format sense data: the header, then the information and the sense-key specific descriptor, as far as there is something
-    /// to say.
+    /// SPC-4, Descriptor format sense data: the header, then the information and the sense-key specific
+    /// descriptor, as far as there is something to say.
     fn encode_descriptor(&self) -> SenseBytes {
         let [asc, ascq] = self.code.to_be_bytes();
         let mut bytes = SenseBytes::from_slice(&[0x72, self.key as u8, asc, ascq, 0, 0, 0, 0]);

@@ -8,8 +8,8 @@ use super::mode::Mode;
 use super::reservations::{Kind, Reservation, Reservations};
 use super::{InitiatorPort, ItNexus, RelativePort};
 
-/// What all cores agree on, and what survives a restart as far as the standard asks for it: saved mode parameters, and
-/// persistent reservations that were made with APTPL.
+/// What all cores agree on, and what survives a restart as far as the standard asks for it: saved mode
+/// parameters, and persistent reservations that were made with APTPL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LuState {
     /// The unit has been stopped by START STOP UNIT. Not durable.
@@ -33,7 +33,8 @@ impl LuState {
         self.mode.write_protected
     }
 
-    /// The part that must survive a restart, in the format of `docs/formats/lu-state.md`; empty if it is the default.
+    /// The part that must survive a restart, in the format of `docs/formats/lu-state.md`; empty if it is the
+    /// default.
     pub fn to_durable(&self) -> Vec<u8> {
         let reservations = &self.reservations;
         let keeps_reservations = reservations.survives && !reservations.registrations.is_empty();

@@ -87,7 +87,8 @@ fn name_string(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// An iSCSI name has 223 bytes at most (RFC 7143 4.2.7.1), a port adds ",t,0x0001"; the length field has eight bits.
+/// An iSCSI name has 223 bytes at most (RFC 7143 4.2.7.1), a port adds ",t,0x0001"; the length field has
+/// eight bits.
 const NAME_BYTES_MAX: usize = 251;
 const _: () = assert!((NAME_BYTES_MAX + 1).next_multiple_of(4) <= 255);
 

@@ -1,7 +1,9 @@
 //! Reads that every other member has confirmed (R24).
 //!
-//! A lease counts on this node's clock. Where that may stop, a read is answered only when each other member has said, after the read came, that it still acts in this
-//! epoch: then nobody had gone on without this copy by then, whatever the clocks did. Reads that come while such a question is under way wait for the next one, together.
+//! A lease counts on this node's clock. Where that may stop, a read is answered only when each other member
+//! has said, after the read came, that it still acts in this epoch: then nobody had gone on without this copy
+//! by then, whatever the clocks did. Reads that come while such a question is under way wait for the next
+//! one, together.
 
 use super::Replica;
 use crate::canary::{Canary, makes};
@@ -49,7 +51,8 @@ impl Replica {
         self.config.as_ref().is_some_and(|config| !config.members().without(self.me).is_empty())
     }
 
-    /// A read has come. The question that it waits for leaves with [`Replica::send_probes`], to be called when no other read comes in the same moment.
+    /// A read has come. The question that it waits for leaves with [`Replica::send_probes`], to be called
+    /// when no other read comes in the same moment.
     pub fn ask_confirmation(&mut self) -> Confirmation {
         // What was sent before says nothing of now.
         self.probes.wanted = self.probes.wanted.max(ProbeId(self.probes.sent.0 + 1));

@@ -29,7 +29,8 @@ pub(super) struct Debts {
 }
 
 impl Debts {
-    /// Takes on a debt that is due when all the writes, each named once, have ended; gives it back if that is now.
+    /// Takes on a debt that is due when all the writes, each named once, have ended; gives it back if that is
+    /// now.
     pub fn add(&mut self, writes: Vec<ApplyId>, owed: Owed) -> Option<Owed> {
         if writes.is_empty() {
             return Some(owed);

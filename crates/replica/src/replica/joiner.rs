@@ -19,7 +19,8 @@ pub(super) struct Joiner {
     last: u64,
     /// Who gives, once asked.
     source: Option<Slot>,
-    /// Who has given something since this copy is outside: that one's map says what is left. Those of others still have all, as nobody tells them.
+    /// Who has given something since this copy is outside: that one's map says what is left. Those of others
+    /// still have all, as nobody tells them.
     gave: Option<Slot>,
     /// The epoch in which the present membership began.
     joined: Epoch,
@@ -41,7 +42,8 @@ pub(super) struct Joiner {
     unheard_ticks: u32,
 }
 
-/// After so many ticks without a word the source is asked anew: it may not have acted in this epoch yet, or have been busy elsewhere.
+/// After so many ticks without a word the source is asked anew: it may not have acted in this epoch yet, or
+/// have been busy elsewhere.
 const SILENT_TICKS_MAX: u32 = 8;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,8 +124,8 @@ impl Joiner {
         self.deferred.push(Deferred { from, round, ts, blocks, payload });
     }
 
-    /// Whether this copy may bring another's write to its end. A joiner that knows of a write from before it joined may not know of
-    /// what superseded it, which others may have forgotten.
+    /// Whether this copy may bring another's write to its end. A joiner that knows of a write from before it
+    /// joined may not know of what superseded it, which others may have forgotten.
     pub fn may_replay(&self, ts: Timestamp) -> bool {
         self.stage == Stage::None || ts.epoch >= self.joined || makes(Canary::JoinerReplays)
     }
@@ -170,8 +172,8 @@ impl Replica {
         }
     }
 
-    /// Asks an in-sync copy to which there is a link for what is missing, if that is to be done and was not yet: the one that has given something before, or
-    /// else the first.
+    /// Asks an in-sync copy to which there is a link for what is missing, if that is to be done and was not
+    /// yet: the one that has given something before, or else the first.
     pub(super) fn open_sync(&mut self) {
         let Some(config) = &self.config else { return };
         if self.joiner.source.is_some() || !matches!(self.joiner.stage, Stage::Bulk | Stage::Final) {
@@ -193,9 +195,9 @@ impl Replica {
             gave,
             ..Joiner::default()
         };
-        // Writes from before this copy joined that all members hold: the source may have forgotten what superseded them, so they must not
-        // be taken for newer than what it brings. They are newer than what somebody may send again who has
-        // heard late of their end.
+        // Writes from before this copy joined that all members hold: the source may have forgotten what
+        // superseded them, so they must not be taken for newer than what it brings. They are newer than what
+        // somebody may send again who has heard late of their end.
         self.table.doubt_valid_before(Timestamp::first_of(self.joiner.joined));
         let dirty = self.map.dirty(Slots::NONE.with(source)).collect();
         let lost = self.lost.clone();
@@ -302,14 +304,17 @@ impl Replica {
         let blocks = self.geometry.blocks_of(region);
         self.map.mark(region..region + 1, inherit.without(self.me));
         if self.media.touches(blocks) {
-            // What an earlier attempt has brought is not on the disk yet, and may not be what the source holds now.
+            // What an earlier attempt has brought is not on the disk yet, and may not be what the source
+            // holds now.
             self.send(from, Message::SyncWant { sync, region });
             return;
         }
         self.outputs.push_back(Output::CompareRegion(RegionCompare { sync, region, blocks, digest }));
     }
 
-    /// The region has been read to be compared; `None`: the disk does not read it, and what is given is to be written over it. It holds no data to be applied until this is told: the source gives a region once at a time.
+    /// The region has been read to be compared; `None`: the disk does not read it, and what is given is to be
+    /// written over it. It holds no data to be applied until this is told: the source gives a region once at
+    /// a time.
     pub fn handle_region_compared(
         &mut self,
         compare: RegionCompare,
@@ -570,7 +575,8 @@ mod tests {
         }
     }
 
-    /// Which one is reached first is chance. What it has given is still noted as missing by the other, which stands first.
+    /// Which one is reached first is chance. What it has given is still noted as missing by the other, which
+    /// stands first.
     #[test]
     fn who_has_given_something_is_asked_for_the_rest() {
         let mut three = Three::new();

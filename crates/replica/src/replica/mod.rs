@@ -1,11 +1,12 @@
 //! One copy of one slice.
 //!
-//! It is driven by one task: whatever happens is told by a `handle_*` call or a command, and after each of these [`Replica::poll`] is
-//! called until it has nothing more to be done. The driver carries out [`Output::Apply`]s that overlap in the order in which they came.
+//! It is driven by one task: whatever happens is told by a `handle_*` call or a command, and after each of
+//! these [`Replica::poll`] is called until it has nothing more to be done. The driver carries out
+//! [`Output::Apply`]s that overlap in the order in which they came.
 //!
-//! A write that a host gave to this copy is a *round*: it is sent to all members and ends when each has it on its disk. What a copy owes
-//! to others until its disk has done something is a *debt*. `write.rs` has the rounds, `debt.rs` the debts, `source.rs` and `joiner.rs`
-//! the two sides of a sync.
+//! A write that a host gave to this copy is a *round*: it is sent to all members and ends when each has it on
+//! its disk. What a copy owes to others until its disk has done something is a *debt*. `write.rs` has the
+//! rounds, `debt.rs` the debts, `source.rs` and `joiner.rs` the two sides of a sync.
 
 mod confirm;
 mod debt;
@@ -42,12 +43,13 @@ pub use source::{LOST_UNIT, LOST_UNITS_MAX, Receivers, SyncNext, SyncState};
 /// How often [`Replica::handle_tick`] wants to be called.
 pub const TICK: Duration = Duration::from_millis(250);
 
-/// How long members may wait to be told that a write is everywhere, for something to tell them with; whoever reads what was written asks. Longer than
-/// a tick of the kernel's timer (4 ms), whose clock would have to be set for each sleep of the core: that costs a virtual machine more than all the rest.
+/// How long members may wait to be told that a write is everywhere, for something to tell them with; whoever
+/// reads what was written asks. Longer than a tick of the kernel's timer (4 ms), whose clock would have to be
+/// set for each sleep of the core: that costs a virtual machine more than all the rest.
 pub const VALIDATE_AFTER: Duration = Duration::from_millis(10);
 
-/// For how many ticks a region must have been left alone before its bits are cleared: 5 seconds. Shorter, and a file system's
-/// journal would write the map all the time; longer, and a crash finds more to copy.
+/// For how many ticks a region must have been left alone before its bits are cleared: 5 seconds. Shorter, and
+/// a file system's journal would write the map all the time; longer, and a crash finds more to copy.
 const WARM_TICKS: u32 = 20;
 
 /// Regions that one tick looks at for bits to clear: 4 GiB, so that a TiB takes a minute.
@@ -78,8 +80,8 @@ pub enum Output {
     /// Read a region from the local disk, then [`Replica::handle_region_read`] or, if the read says so,
     /// [`Replica::handle_region_read_by_block`].
     ReadRegion(RegionRead),
-    /// Read a region from the local disk when all writes to it that were handed out before have ended, make durable what an earlier life may have
-    /// left there, then [`Replica::handle_region_compared`].
+    /// Read a region from the local disk when all writes to it that were handed out before have ended, make
+    /// durable what an earlier life may have left there, then [`Replica::handle_region_compared`].
     CompareRegion(RegionCompare),
     /// Answer the host.
     Complete(Command, Outcome),
@@ -99,7 +101,8 @@ pub struct RegionRead {
     /// Not as a whole, but each block of the disk by itself: what no copy in sync reads is found so (R27),
     /// and told by [`Replica::handle_region_read_by_block`].
     pub by_block: bool,
-    /// Which read: a disk may answer one of an earlier sync when the region is read anew, and the syncs of another life have the same numbers.
+    /// Which read: a disk may answer one of an earlier sync when the region is read anew, and the syncs of
+    /// another life have the same numbers.
     pub number: u64,
 }
 
@@ -173,8 +176,9 @@ pub struct Replica {
     probes: Probes,
     /// What each member will not go below, as far as it has said so in this epoch.
     floors: [Option<Timestamp>; Slot::MAX],
-    /// From this epoch on, writes set a bit for each copy that there is now and that does not get them. A write
-    /// that was begun earlier may have no bit for a copy that was added lately; this may be such a copy.
+    /// From this epoch on, writes set a bit for each copy that there is now and that does not get them. A
+    /// write that was begun earlier may have no bit for a copy that was added lately; this may be such a
+    /// copy.
     noted_since: Epoch,
     /// Whether all members have finished what they began before that.
     older_finished: bool,
@@ -257,7 +261,8 @@ impl Replica {
         }
     }
 
-    /// The slice has become longer, as of the configuration that is about to be acted in: a message of an epoch is about the slice as it is in that epoch.
+    /// The slice has become longer, as of the configuration that is about to be acted in: a message of an
+    /// epoch is about the slice as it is in that epoch.
     ///
     /// # Panics
     /// If it has become shorter, or its blocks others.
@@ -276,7 +281,8 @@ impl Replica {
         self.sources = Default::default();
     }
 
-    /// Acts in this configuration from now on. Without `kept` all that was known of writes is forgotten, and hosts are told so.
+    /// Acts in this configuration from now on. Without `kept` all that was known of writes is forgotten, and
+    /// hosts are told so.
     pub fn activate(&mut self, activation: Activation) {
         let Activation { config, kept } = activation;
         self.validate();
@@ -299,9 +305,11 @@ impl Replica {
         self.joiner.enter(&config, standing, kept);
         self.config = Some(config);
         self.void_confirmations();
-        // A map that was not read is marked for everybody, whether there is such a copy or not: what is noted for nobody would stay, and be handed on. A
-        // copy that is added later is a new one, whose own map says that it has nothing. But a process that has just started may act in an old
-        // configuration first, from before a copy was added for which its last life has noted something. A member's configuration is newer than that.
+        // A map that was not read is marked for everybody, whether there is such a copy or not: what is noted
+        // for nobody would stay, and be handed on. A copy that is added later is a new one, whose own map
+        // says that it has nothing. But a process that has just started may act in an old configuration
+        // first, from before a copy was added for which its last life has noted something. A member's
+        // configuration is newer than that.
         if standing != Standing::Outside || makes(Canary::ClearOutside) {
             self.map.clear_all(Slots::ALL.minus(self.others()));
         }
@@ -364,8 +372,8 @@ impl Replica {
         &self.map
     }
 
-    /// Joiners that have all that they missed, as far as this copy knows, and all in-sync copies act in the epoch in which they join:
-    /// they may be promoted (R13).
+    /// Joiners that have all that they missed, as far as this copy knows, and all in-sync copies act in the
+    /// epoch in which they join: they may be promoted (R13).
     pub fn promotable(&self) -> Slots {
         let Some(config) = &self.config else { return Slots::NONE };
         let confirmed = config.in_sync().iter().all(|slot| self.epochs[slot.index()] == config.epoch);
@@ -481,8 +489,9 @@ impl Replica {
         self.open_sync();
     }
 
-    /// The local write has ended. An error ends this copy's part: it acknowledges nothing any more, and must be removed. Of the only member, of which nobody else has
-    /// what it has, all can still be read that was not being written to.
+    /// The local write has ended. An error ends this copy's part: it acknowledges nothing any more, and must
+    /// be removed. Of the only member, of which nobody else has what it has, all can still be read that was
+    /// not being written to.
     pub fn handle_applied(&mut self, id: ApplyId, result: Result<(), DiskFailed>) {
         if result.is_err() {
             self.fail(DiskFault::Write);
@@ -547,8 +556,8 @@ impl Replica {
         let floors = asked.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
         let floor = floors.and_then(|floors| floors.into_iter().min());
         self.older_finished |= floor.is_some_and(|floor| floor.epoch >= self.noted_since);
-        // A joiner that this copy brings up to date must be told of all that it may have been sent again (R18).
-        // And the joiner must know that it has got what was under way meanwhile.
+        // A joiner that this copy brings up to date must be told of all that it may have been sent again
+        // (R18). And the joiner must know that it has got what was under way meanwhile.
         let remember = self.joiner.remembers()
             || self.sources.iter().flatten().any(Source::is_final) && !makes(Canary::ForgetAsSource);
         if let Some(floor) = floor.filter(|_| !remember) {
@@ -560,7 +569,8 @@ impl Replica {
         }
     }
 
-    /// Whether the blocks may be read from the local disk now (R9). When the data has come, [`Replica::still_readable`] must agree.
+    /// Whether the blocks may be read from the local disk now (R9). When the data has come,
+    /// [`Replica::still_readable`] must agree.
     ///
     /// # Errors
     /// Why not.
@@ -596,13 +606,14 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether what was read since the mark is what the blocks hold now: the read takes effect here. If not, it is to be done again.
+    /// Whether what was read since the mark is what the blocks hold now: the read takes effect here. If not,
+    /// it is to be done again.
     pub fn still_readable(&self, mark: ReadMark, now: Instant, leases: &Leases, blocks: Blocks) -> bool {
         self.readable(now, leases, blocks).is_ok() && self.table.unchanged_since(mark.0, blocks)
     }
 
-    /// Whether nothing in the blocks is still to be brought to its end by this copy: no write that it began, and none that it would send
-    /// again should its coordinator be lost (R7).
+    /// Whether nothing in the blocks is still to be brought to its end by this copy: no write that it began,
+    /// and none that it would send again should its coordinator be lost (R7).
     pub fn is_settled(&self, blocks: Blocks) -> bool {
         !self.rounds.values().any(|round| round.blocks.overlaps(blocks))
             && self
@@ -622,12 +633,14 @@ impl Replica {
         self.media.poll(&self.map, &self.geometry).map(Output::Apply)
     }
 
-    /// The next page of the dirty map whose bits were cleared: to be written when there is nothing better to do.
+    /// The next page of the dirty map whose bits were cleared: to be written when there is nothing better to
+    /// do.
     pub fn poll_idle(&mut self) -> Option<PageWrite> {
         self.map.poll_write(true)
     }
 
-    /// Whether nothing is under way and nothing is remembered: for tests of whether a quiet volume comes to rest.
+    /// Whether nothing is under way and nothing is remembered: for tests of whether a quiet volume comes to
+    /// rest.
     pub fn is_at_rest(&self) -> bool {
         self.rounds.is_empty()
             && self.validations.is_empty()
@@ -675,8 +688,9 @@ impl Replica {
         }
     }
 
-    /// Clears the bits of in-sync copies wherever all is valid (R8), however lately it was written to: one of them is about to stop, and what it has
-    /// need not be copied to it when it is back. Asks for word of what is not valid, too: what comes of that is for the next call.
+    /// Clears the bits of in-sync copies wherever all is valid (R8), however lately it was written to: one of
+    /// them is about to stop, and what it has need not be copied to it when it is back. Asks for word of what
+    /// is not valid, too: what comes of that is for the next call.
     pub fn settle(&mut self) {
         self.validate();
         self.ask_validation(Blocks::new(0, self.geometry.blocks));
@@ -687,7 +701,8 @@ impl Replica {
         }
     }
 
-    /// Clears the bits of in-sync copies in regions that were left alone (R8): what is valid there, they have, too.
+    /// Clears the bits of in-sync copies in regions that were left alone (R8): what is valid there, they
+    /// have, too.
     fn clear_bits(&mut self, blind: bool) {
         let Some(config) = &self.config else { return };
         let is_in_sync = matches!(self.standing(), Standing::InSync(_));

@@ -1,7 +1,8 @@
 //! Writing again what the local disk did not read (R25).
 //!
-//! The data is what another copy in sync would have given to a host of its own. It is the newest write of these blocks if nothing was taken there since the read that failed
-//! began, and the blocks are valid: then every member holds it. Writes that are taken later are handed out behind this one.
+//! The data is what another copy in sync would have given to a host of its own. It is the newest write of
+//! these blocks if nothing was taken there since the read that failed began, and the blocks are valid: then
+//! every member holds it. Writes that are taken later are handed out behind this one.
 //!
 //! A write of a part of a block of the disk needs the block's rest. If the disk does not read that, the block
 //! is written as a whole, for the write that is under way ([`Replica::block_around`]).
@@ -33,10 +34,12 @@ pub enum NotAround {
 }
 
 impl Replica {
-    /// Hands out a write of blocks that the local disk did not read, with what another copy in sync holds there. Its bits for all other copies are on the disk first (R4): a power
-    /// cut may leave anything of it. [`Replica::handle_applied`] ends it; an error ends this copy's part, as for any write.
+    /// Hands out a write of blocks that the local disk did not read, with what another copy in sync holds
+    /// there. Its bits for all other copies are on the disk first (R4): a power cut may leave anything of it.
+    /// [`Replica::handle_applied`] ends it; an error ends this copy's part, as for any write.
     ///
-    /// `None`: something has happened since `mark`, which is older than the question to the other copy. The blocks hold something else by now, or will soon.
+    /// `None`: something has happened since `mark`, which is older than the question to the other copy. The
+    /// blocks hold something else by now, or will soon.
     pub fn repair(
         &mut self,
         mark: ReadMark,
@@ -133,7 +136,8 @@ impl Replica {
         false
     }
 
-    /// The write that [`Replica::repair`] gave this number has failed, or its blocks still cannot be read. This copy goes, if there is another one in sync: the blocks may hold anything.
+    /// The write that [`Replica::repair`] gave this number has failed, or its blocks still cannot be read.
+    /// This copy goes, if there is another one in sync: the blocks may hold anything.
     pub fn handle_unrepaired(&mut self, id: ApplyId) {
         self.media.end(id);
         self.give_up_disk(DiskFault::Unrepaired);

@@ -1,9 +1,12 @@
 //! Giving a copy what it missed (R17 to R19).
 //!
-//! First in bulk, while the copy is outside and takes no writes: regions with a bit are read, sent, and their bits cleared when they are
-//! on the other disk and were not written to meanwhile; again until little is left. If a copy was added lately, none is given until all
-//! members have finished what they began before. Then the copy joins, new writes go to it, too, and one short pass brings the rest. To a
-//! copy outside a region is sent only when all of it is valid; what is written to it meanwhile comes with the next pass. A joiner gets what is under way by itself, as any member does: its regions are sent without that, so that one which is written to all the time can be sent, too.
+//! First in bulk, while the copy is outside and takes no writes: regions with a bit are read, sent, and their
+//! bits cleared when they are on the other disk and were not written to meanwhile; again until little is
+//! left. If a copy was added lately, none is given until all members have finished what they began before.
+//! Then the copy joins, new writes go to it, too, and one short pass brings the rest. To a copy outside a
+//! region is sent only when all of it is valid; what is written to it meanwhile comes with the next pass. A
+//! joiner gets what is under way by itself, as any member does: its regions are sent without that, so that
+//! one which is written to all the time can be sent, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -19,15 +22,18 @@ use super::{DiskFailed, Output, RegionRead, Replica};
 
 /// Regions of one sync that are being read or are on their way: 1 MiB.
 const IN_FLIGHT_MAX: usize = 16;
-/// How many regions may be left to the pass in which writes wait for the joiner: 16 MiB, some tenths of a second.
+/// How many regions may be left to the pass in which writes wait for the joiner: 16 MiB, some tenths of a
+/// second.
 const FINAL_REGIONS_MAX: u64 = 256;
 /// Passes after which a copy joins however much is left: the load writes faster than the sync copies.
 const PASSES_MAX: u32 = 8;
-/// With so little left a copy joins as soon as a pass has not halved it: more of them would not get nearer. 1 GiB; a source that brings a joiner up to
-/// date forgets no write (R18), and while that much is given a fast disk takes some hundred thousand, of 100 bytes each.
+/// With so little left a copy joins as soon as a pass has not halved it: more of them would not get nearer.
+/// 1 GiB; a source that brings a joiner up to date forgets no write (R18), and while that much is given a
+/// fast disk takes some hundred thousand, of 100 bytes each.
 const STEADY_REGIONS_MAX: u64 = 16 << 10;
 
-/// For so many ticks a joiner waits for regions that the disk does not read: 10 seconds. While it joins no copy forgets any write, and those tables grow.
+/// For so many ticks a joiner waits for regions that the disk does not read: 10 seconds. While it joins no
+/// copy forgets any write, and those tables grow.
 const STARVED_TICKS: u32 = 40;
 
 /// A region that could not be read so often, in two seconds at least, is read block by block, and given
@@ -44,7 +50,8 @@ pub const LOST_UNIT: u64 = 4096;
 /// the disk hangs.
 const SLOW_READ_TICKS: RangeInclusive<u32> = 4..=240;
 
-/// Regions that are given without being asked about at most, while those that are asked about are never equal.
+/// Regions that are given without being asked about at most, while those that are asked about are never
+/// equal.
 const UNASKED_MAX: u32 = 256;
 
 /// A sync from here.
@@ -233,13 +240,14 @@ impl Replica {
         Some(SyncState { left_bytes: self.geometry.region_bytes() * source.left(self.map.count(slot)), next })
     }
 
-    /// Bytes of regions in which the copy in the slot may hold something else than this one. Regions count whole.
+    /// Bytes of regions in which the copy in the slot may hold something else than this one. Regions count
+    /// whole.
     pub fn missed_bytes(&self, slot: Slot) -> u64 {
         self.geometry.region_bytes() * self.map.count(slot)
     }
 
-    /// Bytes that were given to the copy in the slot by syncs from here, or found to be equal, and are on its disk, in this life. What hosts wrote meanwhile may
-    /// be given again, and counts again.
+    /// Bytes that were given to the copy in the slot by syncs from here, or found to be equal, and are on its
+    /// disk, in this life. What hosts wrote meanwhile may be given again, and counts again.
     pub fn synced_bytes(&self, slot: Slot) -> u64 {
         self.brought[slot.index()]
     }
@@ -306,8 +314,8 @@ impl Replica {
         self.send(to, Message::SyncClean { sync, known, inherit });
     }
 
-    /// Begins to give up to so many regions to these, and says how many. Whoever drives the copy calls this whenever something has happened, and decides
-    /// by `max` how fast syncs go: without it none gets on.
+    /// Begins to give up to so many regions to these, and says how many. Whoever drives the copy calls this
+    /// whenever something has happened, and decides by `max` how fast syncs go: without it none gets on.
     pub fn begin_regions(&mut self, max: u32, to: Receivers) -> u32 {
         let mut left = max;
         for slot in Slot::all() {
@@ -330,8 +338,8 @@ impl Replica {
         })
     }
 
-    /// Whether regions may be given now. What is given in bulk clears bits, and a copy that was added lately has
-    /// no others for older writes that only another member holds.
+    /// Whether regions may be given now. What is given in bulk clears bits, and a copy that was added lately
+    /// has no others for older writes that only another member holds.
     fn may_give(&self, source: &Source) -> bool {
         source.is_final() || self.older_finished
     }
@@ -385,8 +393,9 @@ impl Replica {
         }
     }
 
-    /// The region has been read for a sync, by the driver with the help of other copies in sync where the disk did not (R25). If it cannot be read, all others are given, and
-    /// it is read again: the next write there heals it, or a disk or a copy that comes back.
+    /// The region has been read for a sync, by the driver with the help of other copies in sync where the
+    /// disk did not (R25). If it cannot be read, all others are given, and it is read again: the next write
+    /// there heals it, or a disk or a copy that comes back.
     pub fn handle_region_read(&mut self, read: RegionRead, result: Result<Payload, DiskFailed>) {
         self.handle_region_read_by_block(read, result.map(|payload| (payload, Vec::new())));
     }
@@ -458,7 +467,8 @@ impl Replica {
         } else {
             self.map.get(region).without(to).without(self.me)
         };
-        // What this copy has not written to since the other was in sync is most probably equal: the other's own map says that it may not be.
+        // What this copy has not written to since the other was in sync is most probably equal: the other's
+        // own map says that it may not be.
         let suspect = !self.map.get(region).contains(to);
         let short = matches!(payload, Payload::Zeros);
         if source.phase == Phase::Bulk && suspect && !short && lost.is_empty() && source.asks() {
@@ -472,7 +482,8 @@ impl Replica {
         self.send(to, Message::SyncRegion { sync, region, payload, known, moving, lost, inherit });
     }
 
-    /// The other copy does not hold what it was asked about. It is given what was read then: what has been written since is given again.
+    /// The other copy does not hold what it was asked about. It is given what was read then: what has been
+    /// written since is given again.
     pub(super) fn handle_sync_want(&mut self, from: Slot, sync: SyncId, region: u64) {
         let Some(source) = self.sources[from.index()].as_mut().filter(|source| source.sync == sync) else {
             return;
@@ -503,8 +514,9 @@ impl Replica {
         self.end_pass(from);
     }
 
-    /// Bytes of regions that writes have added to what the copy in the slot is to be given while it takes none, in this life: one that was equal, that was given
-    /// before, or that is on its way. A region counts whole, and again only when it has been given since.
+    /// Bytes of regions that writes have added to what the copy in the slot is to be given while it takes
+    /// none, in this life: one that was equal, that was given before, or that is on its way. A region counts
+    /// whole, and again only when it has been given since.
     pub fn dirtied_bytes(&self, slot: Slot) -> u64 {
         self.dirtied[slot.index()]
     }
@@ -523,7 +535,8 @@ impl Replica {
         }
     }
 
-    /// Tries again what was being written to; in bulk, goes on with what was written to since. Who hears nothing of its sync is told that it goes on.
+    /// Tries again what was being written to; in bulk, goes on with what was written to since. Who hears
+    /// nothing of its sync is told that it goes on.
     pub(super) fn retry_source(&mut self, to: Slot) {
         let Some(source) = &mut self.sources[to.index()] else { return };
         let starves = source.phase == Phase::Final && !source.unread.is_empty();
@@ -665,8 +678,8 @@ mod tests {
         assert!(!pair.source.has_failed());
     }
 
-    /// What a disk reads for a life that is over counts for nothing, however late it comes: the next life's first sync has the same number, and what was
-    /// written in between is newer than what was read.
+    /// What a disk reads for a life that is over counts for nothing, however late it comes: the next life's
+    /// first sync has the same number, and what was written in between is newer than what was read.
     #[test]
     fn a_read_for_an_earlier_life_is_not_given_to_the_next() {
         let mut pair = Pair::new();

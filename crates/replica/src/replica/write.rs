@@ -8,7 +8,8 @@ use crate::{Blocks, Payload, Slot, Slots, Standing, Timestamp};
 use super::debt::Owed;
 use super::{Command, Outcome, Output, Replica, Unwritable};
 
-/// After so many ticks a member owes an acknowledgement for too long: 2 seconds. No disk that works takes as long, and initiators wait five and more.
+/// After so many ticks a member owes an acknowledgement for too long: 2 seconds. No disk that works takes as
+/// long, and initiators wait five and more.
 const OVERDUE_TICKS: u32 = 8;
 
 /// So many validations wait at most.
@@ -29,8 +30,9 @@ pub(super) struct Round {
 }
 
 impl Replica {
-    /// Begins a host's write (R1). [`Output::Complete`] ends it. `clock` is the cluster's time in nanoseconds, as far as this node knows it: of two writes
-    /// that do not know of each other the one that began later comes later (G1). Nothing depends on it but that.
+    /// Begins a host's write (R1). [`Output::Complete`] ends it. `clock` is the cluster's time in
+    /// nanoseconds, as far as this node knows it: of two writes that do not know of each other the one that
+    /// began later comes later (G1). Nothing depends on it but that.
     ///
     /// # Errors
     /// Why it is not taken; nothing of it has happened then.
@@ -114,7 +116,8 @@ impl Replica {
         self.owe_regions();
     }
 
-    /// Answers all hosts that nobody knows what becomes of their writes. These are brought to their end nevertheless.
+    /// Answers all hosts that nobody knows what becomes of their writes. These are brought to their end
+    /// nevertheless.
     pub fn answer_unknown(&mut self) {
         for round in self.rounds.values_mut() {
             if let Some(command) = round.command.take() {
@@ -123,8 +126,9 @@ impl Replica {
         }
     }
 
-    /// The last in the order of the writes that may still take effect from here and of which no host waits for the end: those of coordinators that were
-    /// lost (R7), and those that were answered by [`Replica::answer_unknown`].
+    /// The last in the order of the writes that may still take effect from here and of which no host waits
+    /// for the end: those of coordinators that were lost (R7), and those that were answered by
+    /// [`Replica::answer_unknown`].
     pub fn last_orphan(&self) -> Option<Timestamp> {
         let orphans = self.rounds.values().filter(|round| round.command.is_none() && self.failed.is_none());
         orphans.map(|round| round.ts).max()
@@ -135,7 +139,8 @@ impl Replica {
         self.failed.is_none() && self.rounds.values().any(|round| round.command.is_none() && round.ts <= last)
     }
 
-    /// Members that owe acknowledgements for too long (R20), while this copy's own disk has done its part: if that hangs, too, the fault may be here.
+    /// Members that owe acknowledgements for too long (R20), while this copy's own disk has done its part: if
+    /// that hangs, too, the fault may be here.
     pub fn overdue(&self) -> Slots {
         if makes(Canary::NoOverdue) {
             return Slots::NONE;
@@ -165,7 +170,8 @@ impl Replica {
         }
     }
 
-    /// Whether members are to be told of writes that are everywhere: [`Replica::validate`] does, within [`super::VALIDATE_AFTER`]; so does the next write.
+    /// Whether members are to be told of writes that are everywhere: [`Replica::validate`] does, within
+    /// [`super::VALIDATE_AFTER`]; so does the next write.
     pub fn has_validations(&self) -> bool {
         !self.validations.is_empty()
     }
@@ -178,7 +184,8 @@ impl Replica {
         }
     }
 
-    /// Somebody waits for the blocks to be valid: where it is another copy's write that makes them invalid, asks for word of it.
+    /// Somebody waits for the blocks to be valid: where it is another copy's write that makes them invalid,
+    /// asks for word of it.
     pub fn ask_validation(&mut self, blocks: Blocks) {
         let is_told = |entry: &Entry| entry.is_valid() || entry.ts.slot == self.me;
         let all_told = self.table.within(blocks).all(|(_, entry)| is_told(entry));
@@ -192,7 +199,8 @@ impl Replica {
         self.asked_validation = !self.rounds.is_empty();
     }
 
-    /// In a new epoch, sends again what is not known to be everywhere: own writes, and what others left here (R7).
+    /// In a new epoch, sends again what is not known to be everywhere: own writes, and what others left here
+    /// (R7).
     pub(super) fn replay(&mut self) {
         let own = std::mem::take(&mut self.rounds);
         for round in own.into_values().filter(|round| round.command.is_some()) {
@@ -201,7 +209,8 @@ impl Replica {
         self.replay_invalid(u64::MAX);
     }
 
-    /// Brings writes to their end whose coordinator has not said for a while that they are everywhere: its word may be lost, or it is.
+    /// Brings writes to their end whose coordinator has not said for a while that they are everywhere: its
+    /// word may be lost, or it is.
     pub(super) fn replay_orphans(&mut self) {
         self.replay_invalid(self.last_mark);
         self.last_mark = self.table.mark();

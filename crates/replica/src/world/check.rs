@@ -5,7 +5,8 @@ use crate::{Command, Slot, Slots, Standing};
 use super::{EMPTY, GEOMETRY, LOST, NEVER, Node, World, linear, slot};
 
 impl World {
-    /// A4: where the disks of an in-sync copy and of another differ, one of them has a bit for the other on its disk.
+    /// A4: where the disks of an in-sync copy and of another differ, one of them has a bit for the other on
+    /// its disk.
     pub(super) fn check_map(&self) {
         let newest = self.record.last().unwrap();
         for x in newest.in_sync().iter().map(Slot::index) {

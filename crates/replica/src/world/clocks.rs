@@ -10,7 +10,8 @@ const STANDSTILL_MAX_MILLIS: u64 = 300;
 pub(super) struct Standstill {
     pub(super) since: Instant,
     until: Instant,
-    /// Its clock stands, as that of a virtual machine that is paused; else it runs, as when a process is stopped.
+    /// Its clock stands, as that of a virtual machine that is paused; else it runs, as when a process is
+    /// stopped.
     pub(super) with_clock: bool,
     /// The time of day is put right at the end, so that the node knows of it.
     told: bool,

@@ -1,4 +1,5 @@
-//! A copy's disk: what was written in the order in which it was asked for, and what a crash makes of the rest.
+//! A copy's disk: what was written in the order in which it was asked for, and what a crash makes of the
+//! rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 

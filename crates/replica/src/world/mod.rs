@@ -1,7 +1,9 @@
-//! Whole copies under faults: a network that delays and breaks, disks that lose what was under way, clocks that drift or stop, processes that
-//! die or stand still, a record that is out of reach, and hosts that read and write through all of them. Everything comes from a seed.
+//! Whole copies under faults: a network that delays and breaks, disks that lose what was under way, clocks
+//! that drift or stop, processes that die or stand still, a record that is out of reach, and hosts that read
+//! and write through all of them. Everything comes from a seed.
 //!
-//! Times are those of a fast network with leases of 60 ms, so that a second has many leases, ticks and faults in it.
+//! Times are those of a fast network with leases of 60 ms, so that a second has many leases, ticks and faults
+//! in it.
 
 mod bad_blocks;
 mod check;
@@ -69,7 +71,8 @@ struct Node {
     steward: Steward,
     replica: Replica,
     disk: Disk,
-    /// How many of the record's configurations it knows; `None`: it has just begun and will begin with the newest.
+    /// How many of the record's configurations it knows; `None`: it has just begun and will begin with the
+    /// newest.
     learned: Option<usize>,
     /// The revision that is known and not acted by everywhere: its cores need a while.
     known: Option<Revision>,
@@ -223,7 +226,8 @@ impl World {
     }
 
     fn later(&mut self, below: Duration) -> Instant {
-        // Now and then something takes twenty times as long: in peace not so long that a heartbeat seems lost.
+        // Now and then something takes twenty times as long: in peace not so long that a heartbeat seems
+        // lost.
         let below = if self.rng.one_in(40) && !self.calm { below * 20 } else { below };
         self.now + Duration::from_nanos(self.rng.below(below.as_nanos() as u64))
     }
@@ -346,7 +350,8 @@ impl World {
         if let Some(known) = self.nodes[index].known.filter(|_| self.rng.one_in(2)) {
             self.activate(index);
             let node = &mut self.nodes[index];
-            // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.
+            // Outside it stops at once; and a member may go on in the epoch before: nothing can end without
+            // it.
             node.leases.set_applied(known);
             node.known = None;
         } else if self.nodes[index].known.is_none() && self.reaches_record(index) && self.rng.one_in(4) {
@@ -670,7 +675,8 @@ impl World {
         }
     }
 
-    /// When the disk looks and when it answers. Some answers take long enough for a node to be lost and to be back.
+    /// When the disk looks and when it answers. Some answers take long enough for a node to be lost and to be
+    /// back.
     fn reading(&mut self) -> (Instant, Instant) {
         let look_at = self.later(self.disk);
         let is_slow = self.slow_reads && !self.calm && self.rng.one_in(SLOW_READ_ONE_IN);

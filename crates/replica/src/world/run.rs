@@ -9,12 +9,13 @@ use crate::Slots;
 const STEPS: u32 = 2500;
 /// Steps until all must have been in sync at once under the load of hosts, when nothing fails any more.
 const LOADED_STEPS_MAX: u32 = 20_000;
-/// Steps until everything must be in sync and at rest once nothing fails any more (A13): 9 seconds, since a copy that owed acknowledgements
-/// is not let in for more than three.
+/// Steps until everything must be in sync and at rest once nothing fails any more (A13): 9 seconds, since a
+/// copy that owed acknowledgements is not let in for more than three.
 const PEACE_STEPS_MAX: u32 = 15_000;
 
-/// What may happen in a run, and how often in 10,000 steps. A run has its own measure of each, and none of some: faults hide each
-/// other, and what one seed never meets another meets all the time ("swarm testing", ISSTA 2012).
+/// What may happen in a run, and how often in 10,000 steps. A run has its own measure of each, and none of
+/// some: faults hide each other, and what one seed never meets another meets all the time ("swarm testing",
+/// ISSTA 2012).
 const FAULTS: [(Fault, u64); 17] = [
     (Fault::Crash, 30),
     (Fault::Restart, 200),
@@ -69,12 +70,14 @@ struct Plan {
     faults: Vec<(Fault, u64)>,
     /// What becomes of clocks leaves the rest of a seed as it is.
     clocks: Rng,
-    /// How often in 10,000 steps a node stands still, and how often one does whose reads are confirmed, with its clock.
+    /// How often in 10,000 steps a node stands still, and how often one does whose reads are confirmed, with
+    /// its clock.
     standstills: u64,
     clock_stops: u64,
     /// A host does something once in so many steps.
     load: u64,
-    /// A block of some disk goes bad once in so many steps; 0: none does. Apart, so that all else is as without.
+    /// A block of some disk goes bad once in so many steps; 0: none does. Apart, so that all else is as
+    /// without.
     bad: Rng,
     bad_one_in: u64,
 }

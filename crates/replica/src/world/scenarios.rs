@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::*;
 use run::{Confirms, first_failure, run, run_with};
 
-/// How many seeds a test run takes; `URSA_SEEDS` sets another number, `URSA_SEED` one seed. One rule that was left out took 2,703 to be noticed.
+/// How many seeds a test run takes; `URSA_SEEDS` sets another number, `URSA_SEED` one seed. One rule that was
+/// left out took 2,703 to be noticed.
 const SEEDS: u64 = 4000;
 
-/// How often each thing happens at least in [`SEEDS`] seeds: about half of what was seen. A run in which hosts get nowhere, or nothing goes wrong, proves nothing.
+/// How often each thing happens at least in [`SEEDS`] seeds: about half of what was seen. A run in which
+/// hosts get nowhere, or nothing goes wrong, proves nothing.
 const FLOORS: [(&str, u64); 31] = [
     ("write", 540_000),
     ("write of unknown outcome", 29_000),
@@ -92,8 +94,8 @@ fn a_seed_is_a_run() {
     assert_eq!(run(5, None), run(5, None));
 }
 
-/// Three copies; 0 does not reach 2, then nobody, while 1 lets 2 join, is lost, and 2 goes on alone. If 2 may be promoted before 0 has
-/// said that it knows of 2, nobody who goes on has ever promised 0 anything.
+/// Three copies; 0 does not reach 2, then nobody, while 1 lets 2 join, is lost, and 2 goes on alone. If 2 may
+/// be promoted before 0 has said that it knows of 2, nobody who goes on has ever promised 0 anything.
 fn a_joiner_that_not_all_know_of(canary: Option<Canary>) -> Result<(), linear::Violation> {
     let mut world = World::new(1, 3, canary);
     // All of it must happen while a lease lasts.
@@ -126,8 +128,8 @@ fn a_joiner_is_promoted_only_when_all_know_that_it_joins() {
     a_joiner_that_not_all_know_of(Some(Canary::NoConfirm)).expect_err("a stale read");
 }
 
-/// Two copies; 1 joins and is promoted, and in that moment 0 hears of nothing any more, while 1 goes on alone. It never promised 0
-/// anything, and 0 must notice.
+/// Two copies; 1 joins and is promoted, and in that moment 0 hears of nothing any more, while 1 goes on
+/// alone. It never promised 0 anything, and 0 must notice.
 fn a_joiner_whose_lease_is_missing(canary: Option<Canary>) -> Result<(), linear::Violation> {
     let mut world = World::new(1, 2, canary);
     world.steps(300);
@@ -167,8 +169,9 @@ enum Told {
     WhileItReads,
 }
 
-/// Two copies; 1 is a virtual machine that is paused for three leases, and its clock with it. It is taken out, hosts write through 0, and in the moment in which 1
-/// runs again a host reads there: by its clock its lease still lasts.
+/// Two copies; 1 is a virtual machine that is paused for three leases, and its clock with it. It is taken
+/// out, hosts write through 0, and in the moment in which 1 runs again a host reads there: by its clock its
+/// lease still lasts.
 fn a_pause_with_the_clock(seed: u64, confirms: bool, told: Told) -> Result<(), linear::Violation> {
     let mut world = World::new(seed, 2, None);
     world.nodes[1].confirms = confirms;
@@ -211,7 +214,8 @@ fn a_clock_that_stops_gives_an_old_read_unless_reads_are_confirmed() {
     assert_eq!(wrong(false, Told::WhileItReads), 0, "it knows that before it answers");
 }
 
-/// Where all reads are confirmed no clock matters: not that of the holder, nor that of the giver, nor whether anybody waits for anything.
+/// Where all reads are confirmed no clock matters: not that of the holder, nor that of the giver, nor whether
+/// anybody waits for anything.
 #[test]
 fn confirmed_reads_need_no_lease() {
     for canary in [Canary::NoLease, Canary::NoWait, Canary::NoBootWait, Canary::NoRevision] {
@@ -312,8 +316,9 @@ fn what_no_copy_can_read_keeps_none_out_of_sync() {
     assert!(wrong > 0, "nobody reads anything stale without the rule");
 }
 
-/// Three copies; 2 joins and is given a region by 0 while 1 writes to it all the time and loses its link with 2 after `steps`. 2 is promoted while its lease of
-/// 1 still lasts, and must not be before it has the write that was under way, or it reads what lay below that.
+/// Three copies; 2 joins and is given a region by 0 while 1 writes to it all the time and loses its link with
+/// 2 after `steps`. 2 is promoted while its lease of 1 still lasts, and must not be before it has the write
+/// that was under way, or it reads what lay below that.
 fn a_write_under_way_when_its_region_is_given(
     seed: u64,
     steps: u32,
@@ -355,8 +360,9 @@ fn a_joiner_waits_for_the_writes_that_were_under_way_in_a_region() {
     println!("{stale} of 780 times a stale read without the rule");
 }
 
-/// Two copies; 1 reads for a host, and its disk looks when a write is there that 0 never hears of, and is long about saying so. Meanwhile 1 is removed, and is
-/// back: of that write nothing is left, and nobody is to have seen it.
+/// Two copies; 1 reads for a host, and its disk looks when a write is there that 0 never hears of, and is
+/// long about saying so. Meanwhile 1 is removed, and is back: of that write nothing is left, and nobody is to
+/// have seen it.
 fn a_read_outlives_a_membership(seed: u64, canary: Option<Canary>) -> Result<(), linear::Violation> {
     let mut world = World::new(seed, 2, canary);
     world.hot = 1;
@@ -394,8 +400,9 @@ fn what_was_read_in_an_earlier_membership_does_not_count() {
     assert!(wrong(Some(Canary::MarksOutlive)) > 0, "nobody reads anything stale without the rule");
 }
 
-/// Two copies; 1 takes a write that 0 never hears of and that is long on its way to the disk, is removed, and returns. 0 has not written there, and so asks whether
-/// the region is equal: before the old write has landed it is.
+/// Two copies; 1 takes a write that 0 never hears of and that is long on its way to the disk, is removed, and
+/// returns. 0 has not written there, and so asks whether the region is equal: before the old write has landed
+/// it is.
 fn an_old_write_lands_late(seed: u64, canary: Option<Canary>) -> bool {
     let mut world = World::new(seed, 2, canary);
     (world.network, world.disk) = (Duration::from_micros(100), Duration::from_micros(100));
@@ -426,8 +433,9 @@ fn a_region_is_compared_when_old_writes_to_it_have_landed() {
     println!("{unsaid} of 200 times copies differ and no bit says so without the rule");
 }
 
-/// Two copies; 1 was taken away, and another node is given one in its slot, which has been given all when 0 writes once more and restarts. What 0 has of the
-/// record then is from before that copy was added, and 0 must not forget what it has noted for it.
+/// Two copies; 1 was taken away, and another node is given one in its slot, which has been given all when 0
+/// writes once more and restarts. What 0 has of the record then is from before that copy was added, and 0
+/// must not forget what it has noted for it.
 fn a_restart_with_an_old_record(seed: u64, canary: Option<Canary>) -> bool {
     let mut world = World::new(seed, 2, canary);
     (world.network, world.disk) = (Duration::from_micros(100), Duration::from_micros(100));
@@ -465,9 +473,10 @@ fn an_old_record_has_nothing_forgotten_that_is_noted_for_a_new_copy() {
     println!("{unsaid} of 20 times copies differ and no bit says so without the rule");
 }
 
-/// Three copies; 2 is taken away, and another node is given one in its slot. 0 has begun a write before it knows of that, and so without a bit for it, and that
-/// write reaches nobody. The new copy is brought up to date by 1 and promoted, and does not hear of the write either. Until it does, its own bits are all there is
-/// that says where it and 0 differ.
+/// Three copies; 2 is taken away, and another node is given one in its slot. 0 has begun a write before it
+/// knows of that, and so without a bit for it, and that write reaches nobody. The new copy is brought up to
+/// date by 1 and promoted, and does not hear of the write either. Until it does, its own bits are all there
+/// is that says where it and 0 differ.
 fn a_write_from_before_a_copy_was_added(seed: u64, canary: Option<Canary>) -> bool {
     let mut world = World::new(seed, 3, canary);
     (world.network, world.disk) = (Duration::from_micros(100), Duration::from_micros(100));
@@ -539,8 +548,8 @@ fn notice(canaries: &[Canary], seeds: u64) {
     assert!(missed.is_empty(), "not noticed: {missed:?}");
 }
 
-/// Rules whose absence seeds find within a few hundred. For those that need a longer story there are scenarios above; two more take
-/// more than ten thousand seeds: [`rare_rules_left_out_are_noticed`].
+/// Rules whose absence seeds find within a few hundred. For those that need a longer story there are
+/// scenarios above; two more take more than ten thousand seeds: [`rare_rules_left_out_are_noticed`].
 const CANARIES: [Canary; 20] = [
     Canary::AckSuperseded,
     Canary::NoIntent,

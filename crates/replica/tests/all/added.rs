@@ -1,5 +1,5 @@
-//! A copy that is added while a write is under way of which nobody knows but its coordinator, who does not know
-//! of that copy and so has set no bit for it (R8, R19).
+//! A copy that is added while a write is under way of which nobody knows but its coordinator, who does not
+//! know of that copy and so has set no bit for it (R8, R19).
 
 use replica::{Config, DirtyMap, Incarnation, NodeId, Revision, Slots, Standing};
 

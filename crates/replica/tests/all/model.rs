@@ -1,12 +1,15 @@
-//! An explicit-state model of the protocol of `docs/why/replication.md`: one block, two or three copies, every interleaving, breadth first.
+//! An explicit-state model of the protocol of `docs/why/replication.md`: one block, two or three copies,
+//! every interleaving, breadth first.
 //!
-//! It knows nothing of the code. Where the simulator looks at some runs of the real thing, this looks at all runs of a small one: a rule that
-//! is left out here has a shortest story of how data is lost. What is adversary-maximal: messages are sent, leases given and bits cleared as
-//! early as the rules allow (receiving, finishing and reading stay optional), so that no behaviour is missing. Not in it: several blocks,
-//! forgetting (R15), write-back.
+//! It knows nothing of the code. Where the simulator looks at some runs of the real thing, this looks at all
+//! runs of a small one: a rule that is left out here has a shortest story of how data is lost. What is
+//! adversary-maximal: messages are sent, leases given and bits cleared as early as the rules allow
+//! (receiving, finishing and reading stay optional), so that no behaviour is missing. Not in it: several
+//! blocks, forgetting (R15), write-back.
 //!
-//! The bounds in the tests are those that take seconds. With larger ones (two copies, three crashes, five epochs: 64 million states; three copies, two
-//! writes, one crash, three epochs: 119 million) it was safe, too.
+//! The bounds in the tests are those that take seconds. With larger ones (two copies, three crashes, five
+//! epochs: 64 million states; three copies, two writes, one crash, three epochs: 119 million) it was safe,
+//! too.
 
 mod search;
 

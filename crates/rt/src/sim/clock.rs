@@ -23,7 +23,8 @@ impl WorldTime {
     }
 }
 
-/// How far a clock may be off its rate, in parts per million. Crystals stay within 100; a bad virtual machine does not.
+/// How far a clock may be off its rate, in parts per million. Crystals stay within 100; a bad virtual machine
+/// does not.
 pub const DRIFT_PPM_MAX: i32 = 200_000;
 
 /// The clock of one node: it starts anywhere, runs a little fast or slow, and stops when its machine does.
@@ -50,7 +51,8 @@ impl NodeClock {
         self.stopped.set(self.stopped.get().or(Some(self.time.now())));
     }
 
-    /// It runs again from where it stopped, if it did. With `put_right` the time of day is told how long that was.
+    /// It runs again from where it stopped, if it did. With `put_right` the time of day is told how long that
+    /// was.
     pub(super) fn go_on(&self, put_right: bool) {
         let Some(stopped) = self.stopped.take() else { return };
         self.since.set((self.time.now(), self.since.get().1));

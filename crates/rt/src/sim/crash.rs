@@ -1,8 +1,9 @@
 //! Cuts the power at every point of a recording.
 //!
-//! At each point, the platters hold what was bound there by completed flushes and durable writes, and any subset of the
-//! 512-byte sectors of the other writes that had been given to the disks. [`for_each_cut`] yields what could be found
-//! afterwards, with what had been promised by then. Record in one world, and recover each cut in a new one:
+//! At each point, the platters hold what was bound there by completed flushes and durable writes, and any
+//! subset of the 512-byte sectors of the other writes that had been given to the disks. [`for_each_cut`]
+//! yields what could be found afterwards, with what had been promised by then. Record in one world, and
+//! recover each cut in a new one:
 //!
 //! ```
 //! # use std::path::Path;
@@ -47,7 +48,8 @@ use crate::Durability;
 /// How many subsets of the unflushed sectors are tried at each point.
 #[derive(Clone, Copy, Debug)]
 pub struct Subsets {
-    /// Of up to so many sectors every subset is tried; of more, two to this power: none, all, and others by the seed.
+    /// Of up to so many sectors every subset is tried; of more, two to this power: none, all, and others by
+    /// the seed.
     pub bits: u32,
     /// Draws the others.
     pub seed: u64,

@@ -129,7 +129,8 @@ impl fmt::Debug for DiskImage {
     }
 }
 
-/// Cuts `len` bytes at `offset` at the borders of chunks: (position in the bytes, chunk, range within the chunk).
+/// Cuts `len` bytes at `offset` at the borders of chunks: (position in the bytes, chunk, range within the
+/// chunk).
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (usize, u64, std::ops::Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {

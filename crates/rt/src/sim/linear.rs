@@ -1,4 +1,5 @@
-//! Linearizability of one block, checked in O(n log n): for whoever simulates clients, in this world or in a smaller one.
+//! Linearizability of one block, checked in O(n log n): for whoever simulates clients, in this world or in a
+//! smaller one.
 //!
 //! A volume is a set of independent registers, one per block, so a history is linearizable if and
 //! only if its projection on every block is (P-compositionality). The workload never writes the

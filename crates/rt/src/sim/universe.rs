@@ -1,8 +1,8 @@
 //! What a world consists of, and how it takes its steps.
 //!
-//! A step is either something due on the agenda (a disk is done, bytes arrive) or the turn of one core. A turn takes a
-//! little time of that core alone, so the cores of all nodes run side by side; which of those that could run begins is drawn
-//! from the seed.
+//! A step is either something due on the agenda (a disk is done, bytes arrive) or the turn of one core. A
+//! turn takes a little time of that core alone, so the cores of all nodes run side by side; which of those
+//! that could run begins is drawn from the seed.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;

@@ -25,8 +25,8 @@ use super::universe::{CLOCK_START_NANOS_MAX, Stepped, Universe};
 use crate::sync::{Receiver, oneshot};
 use crate::{CoreId, Handle};
 
-/// How much virtual time [`World::block_on`], [`World::wait_for`] and [`World::run_until_idle`] let pass before they
-/// take what they wait for as hung.
+/// How much virtual time [`World::block_on`], [`World::wait_for`] and [`World::run_until_idle`] let pass
+/// before they take what they wait for as hung.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(3600);
 
 /// How many events a panicking world prints.
@@ -48,8 +48,9 @@ impl World {
 
     // Nodes.
 
-    /// Adds a machine and starts a process with so many cores on it. Each runs `main(core)`; when core 0's main returns,
-    /// the process ends. The machine's address is [`World::address`]; its monotonic clock starts anywhere.
+    /// Adds a machine and starts a process with so many cores on it. Each runs `main(core)`; when core 0's
+    /// main returns, the process ends. The machine's address is [`World::address`]; its monotonic clock
+    /// starts anywhere.
     pub fn add_node<F: Future<Output = ()> + 'static>(
         &self,
         name: &str,
@@ -79,7 +80,8 @@ impl World {
         id
     }
 
-    /// Starts a process on a node that has none (crashed, killed, ended, or new), with as many cores as before.
+    /// Starts a process on a node that has none (crashed, killed, ended, or new), with as many cores as
+    /// before.
     pub fn restart<F: Future<Output = ()> + 'static>(
         &self,
         node: NodeId,
@@ -88,9 +90,9 @@ impl World {
         self.0.start(node, &boxed(main));
     }
 
-    /// Takes the power away from a node: every task is dropped without another poll, connections die without a word, and
-    /// of what its disks had not flushed, any part survives. Peers notice when the node is back and resets what it no longer
-    /// knows, or by their timeouts.
+    /// Takes the power away from a node: every task is dropped without another poll, connections die without
+    /// a word, and of what its disks had not flushed, any part survives. Peers notice when the node is back
+    /// and resets what it no longer knows, or by their timeouts.
     pub fn crash(&self, node: NodeId) {
         self.0.power_off(&[node]);
     }
@@ -101,8 +103,8 @@ impl World {
         self.0.power_off(&nodes);
     }
 
-    /// Kills a node's process, as SIGKILL does: every task is dropped without another poll; the kernel closes its
-    /// connections; its disks lose nothing, and writes under way go on.
+    /// Kills a node's process, as SIGKILL does: every task is dropped without another poll; the kernel closes
+    /// its connections; its disks lose nothing, and writes under way go on.
     pub fn kill(&self, node: NodeId) {
         if matches!(self.status(node), NodeStatus::Ended | NodeStatus::Off) {
             return;
@@ -111,14 +113,16 @@ impl World {
         self.0.end_process(node);
     }
 
-    /// Stops a node's process as SIGSTOP does. Its clock goes on, and so does the kernel's side of its connections.
+    /// Stops a node's process as SIGSTOP does. Its clock goes on, and so does the kernel's side of its
+    /// connections.
     pub fn pause(&self, node: NodeId) {
         self.set_status(node, NodeStatus::Running, NodeStatus::Paused);
         self.0.ledger.borrow_mut().fault(Fault::NodePause);
     }
 
-    /// Stops a node as a hypervisor stops a virtual machine: its clock stands, too. What is sent to it waits; its own kernel's side of connections, which would stand in
-    /// truth, goes on, so that nothing is lost meanwhile that could be answered when it is back.
+    /// Stops a node as a hypervisor stops a virtual machine: its clock stands, too. What is sent to it waits;
+    /// its own kernel's side of connections, which would stand in truth, goes on, so that nothing is lost
+    /// meanwhile that could be answered when it is back.
     pub fn freeze(&self, node: NodeId) {
         self.set_status(node, NodeStatus::Running, NodeStatus::Paused);
         self.0.nodes.borrow()[node.0 as usize].clock.stop();
@@ -130,7 +134,8 @@ impl World {
         self.go_on(node, false);
     }
 
-    /// As [`World::resume`], and the machine's time of day is put right for the time in which its clock stood.
+    /// As [`World::resume`], and the machine's time of day is put right for the time in which its clock
+    /// stood.
     pub fn resume_with_time_of_day(&self, node: NodeId) {
         self.go_on(node, true);
     }
@@ -224,8 +229,8 @@ impl World {
         true
     }
 
-    /// Lets time pass until nothing will ever happen again without the scenario's doing; false if that is not so
-    /// within [`IDLE_LIMIT`].
+    /// Lets time pass until nothing will ever happen again without the scenario's doing; false if that is not
+    /// so within [`IDLE_LIMIT`].
     pub fn run_until_idle(&self) -> bool {
         let limit = self.after(IDLE_LIMIT);
         loop {
@@ -262,7 +267,8 @@ impl World {
     /// Runs an async function as a task of a core of a running node, and the world until it has returned.
     ///
     /// # Panics
-    /// If the node does not run, stops before the function has returned, or the function hangs for [`IDLE_LIMIT`].
+    /// If the node does not run, stops before the function has returned, or the function hangs for
+    /// [`IDLE_LIMIT`].
     pub fn block_on<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         node: NodeId,
@@ -273,7 +279,8 @@ impl World {
             .unwrap_or_else(|_| panic!("seed {}: {node} stopped before the function returned", self.seed()))
     }
 
-    /// Looks into a process: runs `function` as code of a core, in no time. It must change nothing, or the run is another one than without it.
+    /// Looks into a process: runs `function` as code of a core, in no time. It must change nothing, or the
+    /// run is another one than without it.
     ///
     /// # Panics
     /// If the node has no process.
@@ -290,7 +297,8 @@ impl World {
     }
 
     /// Starts an async function as a task of a core of a running node. Its result can be received, by
-    /// [`World::wait_for`] or by other tasks; it is an error if the node stopped before the function had returned.
+    /// [`World::wait_for`] or by other tasks; it is an error if the node stopped before the function had
+    /// returned.
     ///
     /// # Panics
     /// If the node does not run.
@@ -329,7 +337,8 @@ impl World {
         self.0.shelf.borrow_mut().put_file(node, path.as_ref(), image);
     }
 
-    /// Moves a disk, or a file, to another node, which may not have one at that path. Whoever has it open finds it gone.
+    /// Moves a disk, or a file, to another node, which may not have one at that path. Whoever has it open
+    /// finds it gone.
     pub fn move_disk(&self, from: NodeId, path: impl AsRef<Path>, to: NodeId, new_path: impl AsRef<Path>) {
         let mut shelf = self.0.shelf.borrow_mut();
         let disk = shelf.take(from, path.as_ref());
@@ -373,7 +382,8 @@ impl World {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.faults = faults;
     }
 
-    /// Lets a disk die (or, with false, come back with all it had): every operation on it fails, opening it, too.
+    /// Lets a disk die (or, with false, come back with all it had): every operation on it fails, opening it,
+    /// too.
     pub fn set_disk_dead(&self, node: NodeId, path: impl AsRef<Path>, dead: bool) {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.dead = dead;
     }
@@ -397,7 +407,8 @@ impl World {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.astray = Some((range, astray));
     }
 
-    /// Records what happens to a disk from now on, until power is cut or the disk is opened again after a failure; see [`super::for_each_cut`].
+    /// Records what happens to a disk from now on, until power is cut or the disk is opened again after a
+    /// failure; see [`super::for_each_cut`].
     pub fn record_disk(&self, node: NodeId, path: impl AsRef<Path>) -> Recording {
         self.record_disks(&[(node, path.as_ref())])
     }
@@ -420,7 +431,8 @@ impl World {
         IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0001 + node.0))
     }
 
-    /// Gives a node one more address. Connections are made from an address in the same /24 (or /64) if there is one.
+    /// Gives a node one more address. Connections are made from an address in the same /24 (or /64) if there
+    /// is one.
     pub fn add_address(&self, node: NodeId, address: IpAddr) {
         self.0.net.borrow_mut().add_address(node, address);
     }
@@ -430,8 +442,8 @@ impl World {
         self.0.net.borrow_mut().set_profile(profile);
     }
 
-    /// Cuts the link from one node to another, in this direction only: what is sent is held and delivered after it heals,
-    /// unless the connection times out before.
+    /// Cuts the link from one node to another, in this direction only: what is sent is held and delivered
+    /// after it heals, unless the connection times out before.
     pub fn cut_one_way(&self, from: NodeId, to: NodeId) {
         self.0.net.borrow_mut().set_cut(from, to, true, &mut self.0.ledger.borrow_mut());
     }

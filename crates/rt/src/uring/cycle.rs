@@ -19,9 +19,10 @@ const TASKS_MAX: usize = 512;
 /// How often the clock is read while looking for work: once in so many looks of a few nanoseconds each.
 const LOOKS_PER_CLOCK: u32 = 16;
 
-/// The clocks of production. What this node has promised to others, and they to it, must not last longer because the machine slept: so time is CLOCK_BOOTTIME, which
-/// counts that, and is read as quickly as CLOCK_MONOTONIC (both from the vDSO). Waiting in the ring is by CLOCK_MONOTONIC, as the kernel has it: after a sleep of the machine a
-/// timer is late by what it still had to wait, never early.
+/// The clocks of production. What this node has promised to others, and they to it, must not last longer
+/// because the machine slept: so time is CLOCK_BOOTTIME, which counts that, and is read as quickly as
+/// CLOCK_MONOTONIC (both from the vDSO). Waiting in the ring is by CLOCK_MONOTONIC, as the kernel has it:
+/// after a sleep of the machine a timer is late by what it still had to wait, never early.
 pub(super) struct SinceBoot;
 
 impl Clock for SinceBoot {
@@ -78,7 +79,8 @@ impl Cycle {
         self.publish();
     }
 
-    /// No task is ready: submits what they have asked for, and waits for something to happen. Gives when it did: `now`, if it had already.
+    /// No task is ready: submits what they have asked for, and waits for something to happen. Gives when it
+    /// did: `now`, if it had already.
     fn rest(&mut self, now: Instant, deadline: Option<Instant>) -> Instant {
         let look = self.idle.look();
         if look > Duration::ZERO && self.driver.has_work() && self.driver.turn() {
@@ -124,7 +126,8 @@ impl Cycle {
                 self.polling_ns += gap.as_nanos() as u64;
                 return None;
             }
-            // Whoever else is to run on this processor (a guest, a client, another node) has work; this core only hopes for some.
+            // Whoever else is to run on this processor (a guest, a client, another node) has work; this core
+            // only hopes for some.
             std::thread::yield_now();
         }
     }

@@ -16,7 +16,8 @@ use super::driver::{self, Driver, Kept};
 use super::open;
 use crate::{DiskError, DiskFailure, Durability, OpenError, OpenOptions, Room};
 
-/// Bytes of one request: the kernel takes a little less than 2 GiB, and a power of two keeps the rest aligned.
+/// Bytes of one request: the kernel takes a little less than 2 GiB, and a power of two keeps the rest
+/// aligned.
 const REQUEST_MAX: usize = 1 << 30;
 
 /// Parts of one request: `UIO_MAXIOV`.
@@ -255,8 +256,9 @@ impl Disk {
                     whole => (at, rest) = (at + whole as u64, rest.slice(whole..rest.len())),
                 },
                 _ if is_transient(-result) => {}
-                // Either this data has no room, or data that was written before has none (a file system may keep it in memory, whatever it is
-                // asked for) and is lost, which the system tells once. Without the sync it is told which.
+                // Either this data has no room, or data that was written before has none (a file system may
+                // keep it in memory, whatever it is asked for) and is lost, which the system tells once.
+                // Without the sync it is told which.
                 _ if is_full(-result) && flags != 0 => (flags, was_synced) = (0, false),
                 _ => return Err(failed(-result)),
             }
@@ -435,8 +437,8 @@ impl Disk {
         Some(Room { file_system: metadata.dev(), free: space.free, total: space.total, promised })
     }
 
-    /// Where the next data or hole at or after `from` begins, or the file ends; `None` if there is none. The file's position, which it
-    /// changes too, is used by nobody.
+    /// Where the next data or hole at or after `from` begins, or the file ends; `None` if there is none. The
+    /// file's position, which it changes too, is used by nobody.
     fn seek(&self, from: u64, what: libc::c_int) -> Result<Option<u64>, DiskError> {
         let from = i64::try_from(from).expect("a file is smaller than 2^63 bytes");
         // SAFETY: no memory is passed.
@@ -460,7 +462,8 @@ impl Disk {
         }
     }
 
-    /// A file that was cut short behind our back must not become longer again by a write: what is missing before it would read as zeros.
+    /// A file that was cut short behind our back must not become longer again by a write: what is missing
+    /// before it would read as zeros.
     fn check_whole(&self) -> Result<(), DiskError> {
         if self.file.is_device {
             return Ok(());

@@ -1,11 +1,11 @@
 //! How a core that sleeps in its ring is woken by another thread.
 //!
 //! What must never happen: a message lies in the inbox and its core sleeps. The sleeper announces itself
-//! (`sleeping = true`) and only then looks into the inbox a last time; the sender puts the message into the inbox and only then
-//! looks at the announcement. The inbox is behind a mutex, so one of the two looks came second: if the sleeper's,
-//! it sees the message and stays awake; if the sender's, the unlock and lock of the mutex carry the announcement
-//! over to it, and it rings. A ring between the last look and the sleep is not lost either: it is counted in an eventfd that
-//! the ring polls, so that the sleep ends at once.
+//! (`sleeping = true`) and only then looks into the inbox a last time; the sender puts the message into the
+//! inbox and only then looks at the announcement. The inbox is behind a mutex, so one of the two looks came
+//! second: if the sleeper's, it sees the message and stays awake; if the sender's, the unlock and lock of the
+//! mutex carry the announcement over to it, and it rings. A ring between the last look and the sleep is not
+//! lost either: it is counted in an eventfd that the ring polls, so that the sleep ends at once.
 //!
 //! A core that is awake costs a sender one load; many messages to a sleeper cost one ring.
 
@@ -20,7 +20,8 @@ use crate::executor;
 pub(super) struct Doorbell {
     /// The core sleeps, or is about to.
     sleeping: AtomicBool,
-    /// Written to wake the core. It is never read: its ring polls it edge-triggered, and 2^64 rings do not happen.
+    /// Written to wake the core. It is never read: its ring polls it edge-triggered, and 2^64 rings do not
+    /// happen.
     event: OwnedFd,
 }
 
@@ -53,7 +54,8 @@ impl Doorbell {
 
     /// Wakes the core if it sleeps.
     pub(super) fn wake(&self) {
-        // The load comes first because the common case, a core that is awake, must not write to its cache line.
+        // The load comes first because the common case, a core that is awake, must not write to its cache
+        // line.
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
             self.wake_always();
         }
@@ -62,8 +64,8 @@ impl Doorbell {
     /// Wakes the core, or makes its next sleep end at once.
     pub(super) fn wake_always(&self) {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight readable bytes, as an eventfd wants. It can only fail when the counter is full, and then
-        // the core has been woken already.
+        // SAFETY: eight readable bytes, as an eventfd wants. It can only fail when the counter is full, and
+        // then the core has been woken already.
         let _ = unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 }

@@ -33,20 +33,21 @@ const SUBMISSIONS: u32 = 512;
 const COMPLETIONS: u32 = 4096;
 const _: () = assert!(COMPLETIONS >= 2 * SUBMISSIONS, "the kernel's own proportion");
 
-/// So many requests for disks are not kept back until the end of a turn: when many were answered at once, the disk would stand
-/// still until all of what follows from them has been seen to, and then the core would until the disk has answered.
+/// So many requests for disks are not kept back until the end of a turn: when many were answered at once, the
+/// disk would stand still until all of what follows from them has been seen to, and then the core would until
+/// the disk has answered.
 const DISK_REQUESTS_MAX: u32 = 8;
 
-/// So many ends of disk requests are handed out in one turn. An initiator's next commands come when it has been answered: were
-/// all that a disk has ended answered together, one batch would go round between initiator, core and disk, and two of the three
-/// stand still.
+/// So many ends of disk requests are handed out in one turn. An initiator's next commands come when it has
+/// been answered: were all that a disk has ended answered together, one batch would go round between
+/// initiator, core and disk, and two of the three stand still.
 const DISK_COMPLETIONS_MAX: usize = 8;
 
 /// The user data of requests whose completion tells us nothing (cancellations).
 const UNTRACKED: u64 = u64::MAX;
 
-/// What an operation keeps alive for the kernel until its completion: memory, and the descriptor, whose number must
-/// not be given to another file while a request with it may still be in the queue.
+/// What an operation keeps alive for the kernel until its completion: memory, and the descriptor, whose
+/// number must not be given to another file while a request with it may still be in the queue.
 #[expect(dead_code, reason = "some of it is only kept")]
 pub(super) enum Kept {
     Read { file: Arc<OpenFile>, buf: Buf },
@@ -94,8 +95,8 @@ pub(super) struct OperationId(usize);
 /// A core's ring.
 pub(super) struct Driver {
     ring: RefCell<IoUring>,
-    /// Sends of the current turn. They are submitted behind all else: the kernel carries a send out at once, copying its
-    /// data, and disks would get their requests only after it.
+    /// Sends of the current turn. They are submitted behind all else: the kernel carries a send out at once,
+    /// copying its data, and disks would get their requests only after it.
     sends: RefCell<Vec<squeue::Entry>>,
     /// Requests for disks in the submission queue.
     disk_requests: Cell<u32>,
@@ -110,8 +111,8 @@ pub(super) struct Driver {
     overfull: RefCell<Vec<Rc<Receiver>>>,
     /// Those that could not receive because no buffer was free.
     starved: RefCell<Vec<Rc<Receiver>>>,
-    /// Completions on their way from the ring to their operations; empty between turns but for those that had to be
-    /// taken from a full ring.
+    /// Completions on their way from the ring to their operations; empty between turns but for those that had
+    /// to be taken from a full ring.
     arrived: RefCell<VecDeque<cqueue::Entry>>,
     /// Those of disks behind [`DISK_COMPLETIONS_MAX`].
     arrived_of_disks: RefCell<VecDeque<cqueue::Entry>>,
@@ -180,8 +181,8 @@ impl Driver {
     /// Starts an operation with one completion.
     ///
     /// # Safety
-    /// The kernel touches no memory for `entry` but what `kept` keeps alive and in place, and its descriptor is that of
-    /// the file or socket in `kept`.
+    /// The kernel touches no memory for `entry` but what `kept` keeps alive and in place, and its descriptor
+    /// is that of the file or socket in `kept`.
     pub(super) unsafe fn start(self: &Rc<Driver>, entry: squeue::Entry, kept: Kept) -> Completion {
         let is_send = matches!(kept, Kept::Send(_));
         let is_for_disk = kept.is_for_disk();
@@ -231,8 +232,8 @@ impl Driver {
 
     /// Asks the kernel to end an operation. Its completion still comes.
     ///
-    /// The number may already belong to a later operation when its own completion was quicker; that one is safe,
-    /// because its request comes after this one in the queue.
+    /// The number may already belong to a later operation when its own completion was quicker; that one is
+    /// safe, because its request comes after this one in the queue.
     pub(super) fn cancel(&self, id: OperationId) {
         // It may be one of them.
         self.push_sends();
@@ -279,7 +280,8 @@ impl Driver {
                 return;
             }
             self.submit();
-            // A kernel that has no room for completions may refuse requests. They are handed out in the next turn.
+            // A kernel that has no room for completions may refuse requests. They are handed out in the next
+            // turn.
             self.arrived.borrow_mut().extend(self.ring.borrow_mut().completion());
         }
     }
@@ -301,7 +303,8 @@ impl Driver {
         !self.arrived.borrow().is_empty() || !self.arrived_of_disks.borrow().is_empty()
     }
 
-    /// Submits everything, hands out what has completed, does not wait. Returns whether anything had completed.
+    /// Submits everything, hands out what has completed, does not wait. Returns whether anything had
+    /// completed.
     pub(super) fn turn(&self) -> bool {
         self.push_sends();
         self.disk_requests.set(0);
@@ -330,8 +333,9 @@ impl Driver {
         self.dispatch()
     }
 
-    /// Gives completions to their operations: all that are in the ring, but of disks only so many, in order. The rest is work for the
-    /// next turn. It does not keep back what has come behind it: the end of a send, say, which the next answers wait for.
+    /// Gives completions to their operations: all that are in the ring, but of disks only so many, in order.
+    /// The rest is work for the next turn. It does not keep back what has come behind it: the end of a send,
+    /// say, which the next answers wait for.
     fn dispatch(&self) -> bool {
         let mut any = false;
         while let Some(entry) = self.next_completion() {
@@ -438,7 +442,8 @@ impl Driver {
         self.starved.borrow_mut().push(Rc::clone(receiver));
     }
 
-    /// After tasks have run: stops receiving for those that did not read, and serves those that found no buffer.
+    /// After tasks have run: stops receiving for those that did not read, and serves those that found no
+    /// buffer.
     pub(super) fn relieve(&self) {
         if !self.overfull.borrow().is_empty() {
             let overfull = self.overfull.take();
@@ -487,7 +492,8 @@ impl Drop for Driver {
     }
 }
 
-/// The outcomes of `io_uring_enter` that are part of life: a signal, the time is over, too many completions waiting.
+/// The outcomes of `io_uring_enter` that are part of life: a signal, the time is over, too many completions
+/// waiting.
 pub(super) fn accept_enter(result: io::Result<usize>) {
     if let Err(error) = result {
         match error.raw_os_error() {

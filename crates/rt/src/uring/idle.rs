@@ -1,7 +1,8 @@
 //! Whether a core without work should look for some before it sleeps.
 //!
-//! Sleeping and being woken costs a few microseconds of CPU and of latency; looking costs the CPU of the whole wait.
-//! So looking pays when the wait will be short, and the best guess for the next wait is the last few.
+//! Sleeping and being woken costs a few microseconds of CPU and of latency; looking costs the CPU of the
+//! whole wait. So looking pays when the wait will be short, and the best guess for the next wait is the last
+//! few.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use std::time::Duration;
 pub(super) struct Idle {
     /// How long to look at most.
     limit: Duration,
-    /// The moving average of idle times, each counted as [`Idle::CAP`] limits at most so that one long pause is
-    /// forgotten after a few short ones.
+    /// The moving average of idle times, each counted as [`Idle::CAP`] limits at most so that one long pause
+    /// is forgotten after a few short ones.
     average: Duration,
 }
 

@@ -18,7 +18,8 @@ use super::stream::DetachedStream;
 /// after a network failure. The kernel caps it with the sysctl net.core.somaxconn (4096 unless changed).
 const BACKLOG: libc::c_int = 4096;
 
-/// Connections that wait here for [`Listener::accept`]; above it they wait in the kernel. Each holds a descriptor.
+/// Connections that wait here for [`Listener::accept`]; above it they wait in the kernel. Each holds a
+/// descriptor.
 const QUEUE_MAX: usize = 256;
 
 /// Accepts connections at an address; see [`crate::Listener`].

@@ -1,7 +1,7 @@
 //! Opening and creating disks: O_DIRECT, an exclusive lock, size and block size.
 //!
-//! The system calls here block the core for a moment; only what may take long (reserving space, making the new file
-//! durable) goes through the ring.
+//! The system calls here block the core for a moment; only what may take long (reserving space, making the
+//! new file durable) goes through the ring.
 
 use std::fs::File;
 use std::io;
@@ -24,9 +24,10 @@ use crate::{OpenError, OpenOptions};
 /// Block sizes that are tried, smallest first, where the kernel does not say.
 const BLOCKS: [u32; 2] = [512, 4096];
 
-/// How long a block device that somebody has open exclusively is tried again. A claim, unlike a lock, cannot be given back: it ends when
-/// the kernel drops its last reference to the file, and a worker thread of the kernel may do so a moment after it has reported the end of its
-/// request (a flush). A moment is a few microseconds, or as long as a busy machine does not schedule that thread.
+/// How long a block device that somebody has open exclusively is tried again. A claim, unlike a lock, cannot
+/// be given back: it ends when the kernel drops its last reference to the file, and a worker thread of the
+/// kernel may do so a moment after it has reported the end of its request (a flush). A moment is a few
+/// microseconds, or as long as a busy machine does not schedule that thread.
 const CLAIM_WAIT: Duration = Duration::from_millis(500);
 const CLAIM_RETRY: Duration = Duration::from_millis(5);
 
@@ -41,7 +42,8 @@ pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFi
     let mut how = File::options();
     how.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_DIRECT);
     let file = how.open(path).inspect_err(|error| {
-        // A file system without O_DIRECT makes the file first and then refuses; one that existed fails otherwise.
+        // A file system without O_DIRECT makes the file first and then refuses; one that existed fails
+        // otherwise.
         if error.raw_os_error() == Some(libc::EINVAL) {
             drop(Created(path));
         }
@@ -117,7 +119,8 @@ struct Created<'a>(&'a Path);
 
 impl Drop for Created<'_> {
     fn drop(&mut self) {
-        // An error is being reported already; what is left behind is in its way at the next attempt, and says so.
+        // An error is being reported already; what is left behind is in its way at the next attempt, and says
+        // so.
         let _ = std::fs::remove_file(self.0);
     }
 }
@@ -140,9 +143,9 @@ fn is_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBUSY)
 }
 
-/// Locks against everybody else who locks, in this process too: the lock belongs to this opening of the file. It is given back by
-/// [`OpenFile`]'s drop. Of a process that was killed the kernel keeps it until the last request is done: what is still on its way
-/// to the disk cannot land on what a next opener writes.
+/// Locks against everybody else who locks, in this process too: the lock belongs to this opening of the file.
+/// It is given back by [`OpenFile`]'s drop. Of a process that was killed the kernel keeps it until the last
+/// request is done: what is still on its way to the disk cannot land on what a next opener writes.
 fn lock(path: &Path, file: File) -> Result<File, OpenError> {
     // SAFETY: no memory is passed.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
@@ -210,7 +213,8 @@ fn device(file: &File) -> io::Result<(u64, Alignment)> {
 /// `_IOR(0x12, 114, size_t)` of linux/fs.h, which the libc crate leaves out.
 const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
 
-/// What the kernel (6.1 and newer) says about O_DIRECT on a file. `None`: nothing; `Some(None)`: it is not possible.
+/// What the kernel (6.1 and newer) says about O_DIRECT on a file. `None`: nothing; `Some(None)`: it is not
+/// possible.
 fn direct_alignment(file: &File) -> Option<Option<Alignment>> {
     let mut status = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: the path is empty and terminated, and `status` is valid for writing.
@@ -279,9 +283,10 @@ fn magic(file: &File) -> io::Result<i64> {
     Ok(unsafe { status.assume_init() }.f_type)
 }
 
-/// Whether SEEK_DATA in a file system of this kind never passes over data that was written. What it passes over is taken for zeros, and a sync
-/// gives such a range to another copy as zeros: then the word of a file system must be good also for data that is not on its disk yet. ZFS (2.1.4 to
-/// 2.2.1) and btrfs have passed over such data, and others may. Those that are not in this list are read.
+/// Whether SEEK_DATA in a file system of this kind never passes over data that was written. What it passes
+/// over is taken for zeros, and a sync gives such a range to another copy as zeros: then the word of a file
+/// system must be good also for data that is not on its disk yet. ZFS (2.1.4 to 2.2.1) and btrfs have passed
+/// over such data, and others may. Those that are not in this list are read.
 fn knows_holes(magic: i64) -> bool {
     /// ext2, ext3 and ext4.
     const EXT: i64 = 0xef53;
@@ -297,9 +302,10 @@ async fn run(file: &Arc<OpenFile>, entry: squeue::Entry) -> io::Result<()> {
 }
 
 impl Drop for OpenFile {
-    /// Unlocks. Closing the descriptor would do so with the last reference to the file, which a worker thread of the kernel may hold for a
-    /// moment after the end of its request was reported: whoever opens the disk again at once would find it in use. Nothing is
-    /// under way here: each request keeps its file until its end.
+    /// Unlocks. Closing the descriptor would do so with the last reference to the file, which a worker thread
+    /// of the kernel may hold for a moment after the end of its request was reported: whoever opens the disk
+    /// again at once would find it in use. Nothing is under way here: each request keeps its file until its
+    /// end.
     fn drop(&mut self) {
         // SAFETY: no memory is passed.
         unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };

@@ -1,9 +1,9 @@
 //! The memory that a core's connections receive into.
 //!
-//! A receive does not name its buffer: when data has come, the kernel takes the next free buffer of a ring that it
-//! shares with us. So thousands of idle connections need no memory, and a burst on one can use it all. A buffer goes
-//! back into the ring when its [`Received`] is dropped. When few are left, data is copied out of the ring
-//! ([`Received::unpinned`]) so that slow readers cannot keep the buffers from the others.
+//! A receive does not name its buffer: when data has come, the kernel takes the next free buffer of a ring
+//! that it shares with us. So thousands of idle connections need no memory, and a burst on one can use it
+//! all. A buffer goes back into the ring when its [`Received`] is dropped. When few are left, data is copied
+//! out of the ring ([`Received::unpinned`]) so that slow readers cannot keep the buffers from the others.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,18 +15,19 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::types::{BufRingEntry, Fd};
 use io_uring::{IoUring, opcode, squeue};
 
-/// Buffers of a core; the kernel wants a power of two. More connections than this, each with data in the same turn,
-/// receive one after the other.
+/// Buffers of a core; the kernel wants a power of two. More connections than this, each with data in the same
+/// turn, receive one after the other.
 const COUNT: u16 = 128;
 const _: () = assert!(COUNT.is_power_of_two());
-/// Bytes of each: a batch of 32 writes of 4 KiB. Measured at 4 connections, 32 KiB cost three receives where this costs
-/// one, and up to twice the CPU time; a small command wastes most of a buffer, but only while it is looked
-/// at. 128 of 128 KiB are 16 MiB a core, of which only the pages that were used once are resident.
+/// Bytes of each: a batch of 32 writes of 4 KiB. Measured at 4 connections, 32 KiB cost three receives where
+/// this costs one, and up to twice the CPU time; a small command wastes most of a buffer, but only while it
+/// is looked at. 128 of 128 KiB are 16 MiB a core, of which only the pages that were used once are resident.
 const SIZE: usize = 128 << 10;
 /// Below this many free buffers data is copied out at once.
 const SCARCE: u16 = COUNT / 4;
-/// Buffers that the kernel is offered at first. It takes them in turn, so as many as it has go through the processor's
-/// cache; with few connections, few buffers stay warm in it. Each time the kernel finds none the offer doubles.
+/// Buffers that the kernel is offered at first. It takes them in turn, so as many as it has go through the
+/// processor's cache; with few connections, few buffers stay warm in it. Each time the kernel finds none the
+/// offer doubles.
 const OFFER_MIN: u16 = 8;
 /// The ring's number; each core has one ring.
 const GROUP: u16 = 0;
@@ -130,8 +131,8 @@ impl ReceiveBuffers {
         entry.set_bid(buffer);
         self.tail.set(tail.wrapping_add(1));
         self.offered.set(self.offered.get() + 1);
-        // SAFETY: `first` is the ring's first entry, whose unused field is the tail; it is aligned for a u16 and
-        // shared with the kernel, which reads it atomically.
+        // SAFETY: `first` is the ring's first entry, whose unused field is the tail; it is aligned for a u16
+        // and shared with the kernel, which reads it atomically.
         let shared = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(first).cast_mut()) };
         shared.store(tail.wrapping_add(1), Ordering::Release);
     }
@@ -184,7 +185,8 @@ impl Deref for Received {
     fn deref(&self) -> &[u8] {
         match &self.memory {
             Memory::Ring { buffers, buffer } => {
-                // SAFETY: the kernel has filled the buffer up to `end`, and does not touch it before it is given back.
+                // SAFETY: the kernel has filled the buffer up to `end`, and does not touch it before it is
+                // given back.
                 unsafe {
                     let first = buffers.address(*buffer).add(self.start);
                     std::slice::from_raw_parts(first, self.end - self.start)
@@ -199,8 +201,8 @@ impl DerefMut for Received {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Memory::Ring { buffers, buffer } => {
-                // SAFETY: as for `deref`; and a buffer that the kernel has filled is one `Received` until it is given back, which this
-                // borrows mutably: nobody else has these bytes.
+                // SAFETY: as for `deref`; and a buffer that the kernel has filled is one `Received` until it
+                // is given back, which this borrows mutably: nobody else has these bytes.
                 unsafe {
                     let first = buffers.address(*buffer).add(self.start);
                     std::slice::from_raw_parts_mut(first, self.end - self.start)

@@ -1,11 +1,11 @@
 //! The receiving side of a stream.
 //!
-//! Two ways to receive. Ordinarily one multishot request stays with the kernel and brings data whenever it comes, in
-//! buffers of the core's ring; what nobody has asked for yet is queued, up to a limit, above which the request is
-//! cancelled until the queue has been read, so that TCP slows the sender down. Large data whose length is known is received
-//! straight into its place; the multishot request has to be off for that. As cancelling it for each large
-//! write would cost more than it saves, a stream that has lately received in place asks for other data one
-//! request at a time.
+//! Two ways to receive. Ordinarily one multishot request stays with the kernel and brings data whenever it
+//! comes, in buffers of the core's ring; what nobody has asked for yet is queued, up to a limit, above which
+//! the request is cancelled until the queue has been read, so that TCP slows the sender down. Large data
+//! whose length is known is received straight into its place; the multishot request has to be off for that.
+//! As cancelling it for each large write would cost more than it saves, a stream that has lately received in
+//! place asks for other data one request at a time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,8 +23,8 @@ use io_uring::{cqueue, opcode};
 use super::driver::{Driver, Kept, OperationId};
 use super::receive_buffers::Received;
 
-/// What a stream may have queued, after its tasks had a chance to read, before it stops receiving. One turn of the
-/// kernel may add its socket buffer, so this need not be large.
+/// What a stream may have queued, after its tasks had a chance to read, before it stops receiving. One turn
+/// of the kernel may add its socket buffer, so this need not be large.
 const QUEUE_BYTES_MAX: usize = 64 << 10;
 /// The same in pieces, each of which may pin a buffer.
 const QUEUE_PIECES_MAX: usize = 8;
@@ -164,8 +164,8 @@ impl Receiver {
         Ok(buf)
     }
 
-    /// Receives the rest of `buf` without the core's buffers. Nothing is queued and no request is with the kernel,
-    /// unless the direction has ended.
+    /// Receives the rest of `buf` without the core's buffers. Nothing is queued and no request is with the
+    /// kernel, unless the direction has ended.
     async fn receive_in_place(
         &self,
         driver: &Rc<Driver>,

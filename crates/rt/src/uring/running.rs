@@ -114,8 +114,8 @@ struct Start {
 }
 
 impl Running {
-    /// Starts a thread a core. Each runs `main(core)` there (made by the function, on that core); when core 0's main
-    /// ends, the node stops.
+    /// Starts a thread a core. Each runs `main(core)` there (made by the function, on that core); when core
+    /// 0's main ends, the node stops.
     ///
     /// # Errors
     /// See [`StartError`].

@@ -98,8 +98,8 @@ impl Sender {
             let entry = opcode::SendMsg::new(Fd(self.socket.as_raw_fd()), &raw const sending.header)
                 .flags((libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32)
                 .build();
-            // SAFETY: the header, the pieces and the batch that they refer to are in the box or behind it, and the
-            // box is kept, with the socket.
+            // SAFETY: the header, the pieces and the batch that they refer to are in the box or behind it,
+            // and the box is kept, with the socket.
             let completion = unsafe { driver.start(entry, Kept::Send(sending)) };
             let (result, Kept::Send(back)) = completion.cancel_on_drop().await else {
                 unreachable!("an operation gives back what it was given");

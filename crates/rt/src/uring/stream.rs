@@ -102,8 +102,9 @@ impl Stream {
 
     /// See [`crate::Stream::abort`].
     pub fn abort(&self) {
-        // Without time to linger, closing the socket sends a reset and drops what is queued. It is closed when the
-        // operations in flight have let go of it, which the shutdown makes them do. It fails only as `shutdown` does.
+        // Without time to linger, closing the socket sends a reset and drops what is queued. It is closed
+        // when the operations in flight have let go of it, which the shutdown makes them do. It fails only as
+        // `shutdown` does.
         let _ = set_option(&self.socket, libc::SO_LINGER, libc::linger { l_onoff: 1, l_linger: 0 });
         self.shutdown();
     }

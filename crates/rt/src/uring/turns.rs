@@ -1,14 +1,16 @@
 //! How long the turns of a core take: a request that comes waits for one at most before the core looks at it.
 //!
-//! A turn is timed from one look at the ring to the next, or from the end of a wait: with what the kernel does in between for what tasks have asked for, and with
-//! whatever else had the processor meanwhile. What the kernel does right before the core sleeps is in none.
+//! A turn is timed from one look at the ring to the next, or from the end of a wait: with what the kernel
+//! does in between for what tasks have asked for, and with whatever else had the processor meanwhile. What
+//! the kernel does right before the core sleeps is in none.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::Instant;
 
-/// The upper bounds of the buckets, in nanoseconds: 5 µs to a second. They name what is asked for in round numbers: how many turns take longer than 0.1, 0.5 or 1 ms.
+/// The upper bounds of the buckets, in nanoseconds: 5 µs to a second. They name what is asked for in round
+/// numbers: how many turns take longer than 0.1, 0.5 or 1 ms.
 const BOUNDS: [u64; TURN_BUCKETS - 1] = [
     5_000,
     10_000,
@@ -31,7 +33,8 @@ const BOUNDS: [u64; TURN_BUCKETS - 1] = [
 /// How many buckets there are, the last of which has no bound.
 pub const TURN_BUCKETS: usize = 17;
 
-/// The longest turn is remembered for so long at least, and for twice as long at most: whoever asks twice in this time hears of each.
+/// The longest turn is remembered for so long at least, and for twice as long at most: whoever asks twice in
+/// this time hears of each.
 const LATELY: Duration = Duration::from_secs(30);
 
 /// The upper bound of bucket `index`; `None` for the last, which has none.

@@ -38,7 +38,8 @@ fn messages_keep_their_order() {
     assert!(seen.iter().copied().eq(0..10_000));
 }
 
-/// A lost wake-up would hang this for ever: at each of the 100,000 messages the target sleeps, or is about to.
+/// A lost wake-up would hang this for ever: at each of the 100,000 messages the target sleeps, or is about
+/// to.
 #[test]
 fn no_wake_up_is_lost_in_a_ping_pong() {
     for poll in [Duration::ZERO, Duration::from_micros(5)] {

@@ -161,7 +161,8 @@ fn a_disk_has_one_user() {
     });
 }
 
-/// Another reference to what `path` was opened as for I/O, as a worker thread of the kernel has one until a moment after its request.
+/// Another reference to what `path` was opened as for I/O, as a worker thread of the kernel has one until a
+/// moment after its request.
 fn reference(path: &Path) -> OwnedFd {
     let mut ours = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;

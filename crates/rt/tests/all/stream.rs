@@ -215,7 +215,8 @@ fn many_megabytes_go_out_in_partial_sends() {
         assert!(stream.send(out).await.unwrap().is_empty());
         assert!(stream.send(SendBatch::new()).await.unwrap().is_empty());
         drop(stream);
-        // The stream is closed in the next turn of the ring; waiting for the thread would keep that from coming.
+        // The stream is closed in the next turn of the ring; waiting for the thread would keep that from
+        // coming.
         while !reader.is_finished() {
             rt::sleep(Duration::from_millis(1)).await;
         }

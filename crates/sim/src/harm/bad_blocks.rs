@@ -1,7 +1,9 @@
-//! Blocks that a disk does not read: one, several beside each other, or all of it; and disks that take a rewrite, or do not.
+//! Blocks that a disk does not read: one, several beside each other, or all of it; and disks that take a
+//! rewrite, or do not.
 //!
-//! One node's disk at a time: of blocks that no disk reads the truth is MEDIUM ERROR, and of that the scenarios of `node/tests/copies/bad_blocks.rs` tell. While all
-//! else is well, a host that reads what is bad, through the very node, must not notice.
+//! One node's disk at a time: of blocks that no disk reads the truth is MEDIUM ERROR, and of that the
+//! scenarios of `node/tests/copies/bad_blocks.rs` tell. While all else is well, a host that reads what is
+//! bad, through the very node, must not notice.
 
 use std::ops::Range;
 use std::time::Duration;

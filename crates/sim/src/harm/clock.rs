@@ -9,8 +9,8 @@ use replica::LEASE_LENGTH;
 
 use super::{Harm, Harms, number};
 
-/// A machine stands still for a moment, or until the others go on without it, and its clock with it. Only where reads are
-/// confirmed (R24): leases alone are worth nothing then.
+/// A machine stands still for a moment, or until the others go on without it, and its clock with it. Only
+/// where reads are confirmed (R24): leases alone are worth nothing then.
 pub const STOP: Harm = Harm::new("clock stop", 8, |harms, victim, rng| {
     let cluster = harms.cluster;
     let can = harms.plan.confirms[victim.index]
@@ -54,10 +54,11 @@ const SET_BY_MILLIS: [u64; 3] = [2_000, 86_400_000, 300_000_000_000];
 const TOO_FAR_MAX: Duration = Duration::from_secs(10);
 /// Whoever stands still for so long is taken out, where the record can be reached.
 const STOP_MAX: Duration = Duration::from_secs(2);
-/// For so long at most it stands still after that: the others act without it once the leases that it holds have run out
-/// by their clocks.
+/// For so long at most it stands still after that: the others act without it once the leases that it holds
+/// have run out by their clocks.
 const OUT_MAX: Duration = Duration::from_secs(2);
-/// How long it hears of no change of the record when it runs again, at most: longer than its leases seem to last.
+/// How long it hears of no change of the record when it runs again, at most: longer than its leases seem to
+/// last.
 const UNAWARE_MAX: Duration = Duration::from_millis(1500);
 /// How often it is looked whether the others have gone on.
 const LOOK: Duration = Duration::from_millis(20);

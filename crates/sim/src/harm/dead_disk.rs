@@ -37,7 +37,8 @@ pub const DEAD: Harm = Harm::new("dead disk", 4, |harms, victim, rng| {
 .costs_full_copies()
 .floor(5);
 
-/// A disk is gone for good with all it had: an empty one is put in its place, and an administrator has the node have a copy there again.
+/// A disk is gone for good with all it had: an empty one is put in its place, and an administrator has the
+/// node have a copy there again.
 pub const GONE: Harm = Harm {
     repair: |harms| harms.replace_copies(),
     ..Harm::new("disk gone for good", 6, |harms, victim, rng| {
@@ -93,8 +94,9 @@ impl Harms<'_> {
         !self.cluster.has_in_sync(volume, index)
     }
 
-    /// What an administrator does about disks that are gone: he forgets the pool, makes one on the new disk, and has the copies that are no more taken off its
-    /// node. Then it is given new ones, as every node that has none.
+    /// What an administrator does about disks that are gone: he forgets the pool, makes one on the new disk,
+    /// and has the copies that are no more taken off its node. Then it is given new ones, as every node that
+    /// has none.
     fn replace_copies(&mut self) {
         let cluster = self.cluster;
         for (index, pool) in self.gone.clone() {

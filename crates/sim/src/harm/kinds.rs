@@ -27,9 +27,11 @@ pub struct Harm {
     pub strike: fn(&mut Harms<'_>, Victim, &mut Rng) -> bool,
     /// Is called before each fault: ends what has lasted for long enough.
     pub tick: fn(&mut Harms<'_>),
-    /// Ends all of it that lasts: when nothing is to fail any more, and before what begins in a quiet moment. Is called whether it happened or not.
+    /// Ends all of it that lasts: when nothing is to fail any more, and before what begins in a quiet moment.
+    /// Is called whether it happened or not.
     pub heal: fn(&mut Harms<'_>),
-    /// What an administrator does about what it has left, once nothing fails any more. Is called again and again until all copies are in sync.
+    /// What an administrator does about what it has left, once nothing fails any more. Is called again and
+    /// again until all copies are in sync.
     pub repair: fn(&mut Harms<'_>),
 }
 
@@ -97,7 +99,8 @@ impl Harm {
         Harm { measures: ALWAYS, floor: 30, ..self }
     }
 
-    /// It may cost a copy of everything: what must cost none would not be told from it, and so only a third of all plans may have such faults.
+    /// It may cost a copy of everything: what must cost none would not be told from it, and so only a third
+    /// of all plans may have such faults.
     pub const fn costs_full_copies(self) -> Harm {
         Harm { costs_full_copies: true, ..self }
     }

@@ -15,7 +15,8 @@ pub const LAST_WORDS: Harm = Harm::new("last words", 5, |harms, victim, rng| {
     up
 });
 
-/// How long some others do not hear a node before it dies, and how long hosts look closely at what becomes of that.
+/// How long some others do not hear a node before it dies, and how long hosts look closely at what becomes of
+/// that.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(10);
 const AFTER_LAST_WORDS: Duration = Duration::from_millis(60);
 

@@ -1,4 +1,5 @@
-//! Faults, as a plan has them: one file a family, in which each says what it is called, how often it happens, what it does, and how it ends.
+//! Faults, as a plan has them: one file a family, in which each says what it is called, how often it happens,
+//! what it does, and how it ends.
 
 mod bad_blocks;
 mod clock;
@@ -171,7 +172,8 @@ impl<'a> Harms<'a> {
         self.reach_record();
     }
 
-    /// Ends all faults. What is left for an administrator to do is done in the next moments by [`Harms::look_after`].
+    /// Ends all faults. What is left for an administrator to do is done in the next moments by
+    /// [`Harms::look_after`].
     pub fn end(&mut self) {
         ALL.iter().for_each(|harm| (harm.heal)(self));
         self.guests.take().into_iter().for_each(|guest| self.cluster.world.kill(guest));
@@ -194,7 +196,8 @@ impl<'a> Harms<'a> {
         !self.stopping.is_empty()
     }
 
-    /// Whether a disk that hung may not have answered yet what it was asked for meanwhile: a copy that is in sync may leave once more for that.
+    /// Whether a disk that hung may not have answered yet what it was asked for meanwhile: a copy that is in
+    /// sync may leave once more for that.
     pub fn has_hung(&self) -> bool {
         self.cluster.world.now() < self.hung_until.get()
     }

@@ -45,8 +45,8 @@ impl Harms<'_> {
         }
     }
 
-    /// Where the record is the simulator's, a node reaches it if it reaches, both ways, more than half of the votes, its own among them: what Raft would make
-    /// of the network.
+    /// Where the record is the simulator's, a node reaches it if it reaches, both ways, more than half of the
+    /// votes, its own among them: what Raft would make of the network.
     pub(super) fn reach_record(&self) {
         let cluster = self.cluster;
         let raft = matches!(*cluster.record, Record::Raft(_));

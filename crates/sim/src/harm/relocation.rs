@@ -12,7 +12,8 @@ use crate::cluster::Volume;
 const GONE_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A copy is taken off its node, if another one is in sync. Half of the time it is to have one again at once, while the rest of the faults last.
+/// A copy is taken off its node, if another one is in sync. Half of the time it is to have one again at once,
+/// while the rest of the faults last.
 pub const REMOVE: Harm = Harm::new("copy taken off", 4, |harms, victim, rng| {
     let volume = harms.any_volume(rng);
     let removed = harms.remove_copy(volume, victim.index);
@@ -96,7 +97,8 @@ impl<'a> Harms<'a> {
         true
     }
 
-    /// Gives a node a copy as soon as the one that was taken off it is gone, or takes that back if it takes too long.
+    /// Gives a node a copy as soon as the one that was taken off it is gone, or takes that back if it takes
+    /// too long.
     fn add_copy_again(&self, volume: &Volume, index: usize) {
         self.wait_until_gone(volume, index);
         if self.add_copy(volume, index, None) {
@@ -122,7 +124,8 @@ impl<'a> Harms<'a> {
         may
     }
 
-    /// Whether a node has no copy, or one that is to leave, and a pool for one; and another node has a copy in sync.
+    /// Whether a node has no copy, or one that is to leave, and a pool for one; and another node has a copy
+    /// in sync.
     fn can_add_copy(&self, volume: &Volume, index: usize) -> bool {
         let cluster = self.cluster;
         let stays = cluster.has_copy(volume, index) && !cluster.is_to_leave(volume, index);

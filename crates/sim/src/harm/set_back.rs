@@ -1,10 +1,12 @@
-//! A disk, or a whole machine, that is set back: an image of it that was taken at some moment is put back later, as a snapshot that is reverted or a backup that
-//! is restored.
+//! A disk, or a whole machine, that is set back: an image of it that was taken at some moment is put back
+//! later, as a snapshot that is reverted or a backup that is restored.
 //!
-//! What can be noticed is an image of which the record knows that the pool has counted on since (`docs/why/pool.md`); a younger one is nobody's to notice, and is
-//! not put back here. Nor is the only copy that has everything: nothing brings that back. And what the image lacks must be missed by no bit of a dirty map, or a
-//! resync of what was written lately would hide that the copy was trusted: hosts write all the time to the blocks that they use, so a block is written of which
-//! nobody speaks afterwards ([`crate::layout::Layout::quiet`]).
+//! What can be noticed is an image of which the record knows that the pool has counted on since
+//! (`docs/why/pool.md`); a younger one is nobody's to notice, and is not put back here. Nor is the only copy
+//! that has everything: nothing brings that back. And what the image lacks must be missed by no bit of a
+//! dirty map, or a resync of what was written lately would hide that the copy was trusted: hosts write all
+//! the time to the blocks that they use, so a block is written of which nobody speaks afterwards
+//! ([`crate::layout::Layout::quiet`]).
 
 use std::time::Duration;
 
@@ -44,8 +46,8 @@ pub const MACHINE_BACK: Harm = Harm {
     .floor(3)
 };
 
-/// How long it takes at most until an image is old, where nothing else happens: the node is lost and in sync again, the pool has counted on, and bits of what was
-/// written before are gone.
+/// How long it takes at most until an image is old, where nothing else happens: the node is lost and in sync
+/// again, the pool has counted on, and bits of what was written before are gone.
 const OLD_WITHIN: Duration = Duration::from_secs(25);
 /// How long it takes at most until people are told of a machine that was set back.
 const TOLD_WITHIN: Duration = Duration::from_secs(20);

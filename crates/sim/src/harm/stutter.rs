@@ -13,7 +13,8 @@ pub const STUTTER: Harm = Harm::new("stutter", 6, |harms, _, rng| {
     true
 });
 
-/// How often something is held up when the network stutters, and how long at most: not for as long that anybody is missed.
+/// How often something is held up when the network stutters, and how long at most: not for as long that
+/// anybody is missed.
 const STUTTERS: usize = 10;
 const STUTTER_MAX: Duration = Duration::from_millis(60);
 /// How long hosts hurry before: what they had under way comes to its end.

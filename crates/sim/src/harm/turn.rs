@@ -15,7 +15,8 @@ pub const TURN: Harm = Harm::new("turn", 8, |harms, victim, rng| harms.turn(vict
 
 /// In a turn a node leaves, joins, and comes in sync.
 const TURNS: usize = 3;
-/// What disks take for reads and for flushes meanwhile, in milliseconds: what one node does in an instant takes another longer than a change of members.
+/// What disks take for reads and for flushes meanwhile, in milliseconds: what one node does in an instant
+/// takes another longer than a change of members.
 const PACES: [Range<u64>; 3] = [1..2, 1..20, 20..80];
 /// How long each of these may take to come about.
 const TURN_MAX: Duration = Duration::from_secs(3);
@@ -23,8 +24,9 @@ const TURN_MAX: Duration = Duration::from_secs(3);
 const BEFORE_TURN: Duration = Duration::from_millis(60);
 
 impl Harms<'_> {
-    /// Has a node leave and come back, if it is in sync and not alone in that; or come back, if it is down. Of each change of members the nodes hear one
-    /// after the other, while hosts hurry, disks take their time, and what somebody says is held up.
+    /// Has a node leave and come back, if it is in sync and not alone in that; or come back, if it is down.
+    /// Of each change of members the nodes hear one after the other, while hosts hurry, disks take their
+    /// time, and what somebody says is held up.
     fn turn(&mut self, index: usize, rng: &mut Rng) -> bool {
         let cluster = self.cluster;
         let nodes = 0..cluster.servers.len();

@@ -1,4 +1,5 @@
-//! Hosts that must notice nothing of a fault but time, since all else is well: they read and write in the very moment.
+//! Hosts that must notice nothing of a fault but time, since all else is well: they read and write in the
+//! very moment.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -15,12 +16,13 @@ use crate::history::filled;
 use crate::load::hot::attended;
 use crate::load::is_conflict;
 
-/// How long a command of such a host takes at most, over all of its attempts: others go on without a copy after two seconds, and an initiator of ours
-/// gives up a path after eight.
+/// How long a command of such a host takes at most, over all of its attempts: others go on without a copy
+/// after two seconds, and an initiator of ours gives up a path after eight.
 const UNHARMED_MAX: Duration = Duration::from_secs(20);
 /// How long it takes at most until all is well again. Where it takes longer, other faults are waited for.
 const CALM_WITHIN: Duration = Duration::from_secs(30);
-/// How long all must be well: a node that was silent until now is given up within this time, though it is heard again in between.
+/// How long all must be well: a node that was silent until now is given up within this time, though it is
+/// heard again in between.
 const CALM_FOR: Duration = Duration::from_millis(1200);
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -1,5 +1,5 @@
-//! Hosts that exchange what a block holds by COMPARE AND WRITE, each through one node, and one host a block that writes it without looking: each
-//! exchange is one step (A11).
+//! Hosts that exchange what a block holds by COMPARE AND WRITE, each through one node, and one host a block
+//! that writes it without looking: each exchange is one step (A11).
 
 use std::net::SocketAddr;
 

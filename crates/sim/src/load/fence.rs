@@ -21,17 +21,18 @@ use crate::layout::FENCED;
 const WRITERS: u64 = 0xaa;
 /// The key of who does it.
 const FENCER: u64 = 0xfe;
-/// What a node may still carry out after its session was lost takes effect within this time: a change of reservations is decided within two seconds of
-/// being asked for, or never.
+/// What a node may still carry out after its session was lost takes effect within this time: a change of
+/// reservations is decided within two seconds of being asked for, or never.
 const LATE_MAX: Duration = Duration::from_secs(3);
-/// So often it is looked whether something changes after the writers were fenced off: for a moment, or for long enough that nodes are lost and
-/// come back meanwhile.
+/// So often it is looked whether something changes after the writers were fenced off: for a moment, or for
+/// long enough that nodes are lost and come back meanwhile.
 const LOOKS: [u64; 4] = [5, 5, 60, 150];
 /// One command of a writer in so many is a read.
 const READS_ONE_IN: u64 = 4;
 /// Commands that a writer has under way at once.
 const DEPTH: usize = 4;
-/// A writer gives up its registration and asks for it anew after so many writes each, so that changes of reservations meet each other.
+/// A writer gives up its registration and asks for it anew after so many writes each, so that changes of
+/// reservations meet each other.
 const REGISTERED_WRITES: u64 = 4;
 
 fn surviving(key: u64) -> PersistentReserveOut {

@@ -1,5 +1,6 @@
-//! Hosts that share blocks without any agreement, each through one node: reads and writes of one to four blocks that overlap, some
-//! with FUA, flushes, WRITE SAME. What they see is linearizable, sector by sector (A1).
+//! Hosts that share blocks without any agreement, each through one node: reads and writes of one to four
+//! blocks that overlap, some with FUA, flushes, WRITE SAME. What they see is linearizable, sector by sector
+//! (A1).
 
 use std::cell::Cell;
 use std::net::SocketAddr;

@@ -41,13 +41,14 @@ impl Counts {
     }
 }
 
-/// Whether hosts hurry: what a fault does is seen only by who looks in that moment, and to look all the time would cost too much.
+/// Whether hosts hurry: what a fault does is seen only by who looks in that moment, and to look all the time
+/// would cost too much.
 #[derive(Clone, Default)]
 pub struct Hurry(Rc<Cell<Option<usize>>>);
 
 impl Hurry {
-    /// They do from now on. Of those that share blocks only those of one node, by its index, write: what the others wrote would wait, and they with it, for what is
-    /// held up meanwhile, and nobody would look.
+    /// They do from now on. Of those that share blocks only those of one node, by its index, write: what the
+    /// others wrote would wait, and they with it, for what is held up meanwhile, and nobody would look.
     pub fn begin(&self, writer: usize) {
         self.0.set(Some(writer));
     }
@@ -97,7 +98,8 @@ impl Common {
         self.wait(self.pause, rng).await;
     }
 
-    /// Waits before the next session, since the last one failed: a node that takes logins and no commands would have little else to do.
+    /// Waits before the next session, since the last one failed: a node that takes logins and no commands
+    /// would have little else to do.
     async fn recover(&self, rng: &mut Rng) {
         self.wait(LOG_IN_AGAIN, rng).await;
     }

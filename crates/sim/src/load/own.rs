@@ -1,5 +1,6 @@
-//! A host that has blocks for itself and uses all nodes at once: writes, UNMAP, WRITE SAME of zeros, flushes; then it reads. When a
-//! command has been answered nothing of an earlier one happens any more (`docs/why/multipath.md`), through whichever node (A12).
+//! A host that has blocks for itself and uses all nodes at once: writes, UNMAP, WRITE SAME of zeros, flushes;
+//! then it reads. When a command has been answered nothing of an earlier one happens any more
+//! (`docs/why/multipath.md`), through whichever node (A12).
 
 use std::ops::Range;
 
@@ -16,7 +17,8 @@ use crate::layout::SECTOR;
 /// Blocks of a command at most.
 const BLOCKS_MAX: u64 = 3;
 
-/// What a block may hold, sector by sector alike: the last of these is what was answered last, unless the others may still happen.
+/// What a block may hold, sector by sector alike: the last of these is what was answered last, unless the
+/// others may still happen.
 struct Block {
     certain: u64,
     /// Commands that may have taken effect.

@@ -1,5 +1,5 @@
-//! Hosts that register, each through one node, with another key again and again: what was answered of that is not undone by what others change at the
-//! same time, nor by a loss of power (A10).
+//! Hosts that register, each through one node, with another key again and again: what was answered of that is
+//! not undone by what others change at the same time, nor by a loss of power (A10).
 
 use std::net::SocketAddr;
 

@@ -1,10 +1,13 @@
-//! That a member gives a range for COMPARE AND WRITE only when nothing there is unsettled is one of two guards, of which either is enough: so no run of whole
-//! nodes would notice its absence. Shown by a model in all its interleavings.
+//! That a member gives a range for COMPARE AND WRITE only when nothing there is unsettled is one of two
+//! guards, of which either is enough: so no run of whole nodes would notice its absence. Shown by a model in
+//! all its interleavings.
 //!
-//! A coordinator was lost when its write W had reached member B and not member A. The two act in the next epoch, where B brings W to its end (R7). A host
-//! exchanges, through A, what was there before W by COMPARE AND WRITE. B gives its range when nothing there is unsettled, says the rule; but all that B says to A
-//! about a slice arrives in order, and B has sent W, when the epoch began, before it gives anything in it. So A has W before it compares, and reads it when it
-//! is valid. Either is enough, and without both the exchange steps over a write that was seen.
+//! A coordinator was lost when its write W had reached member B and not member A. The two act in the next
+//! epoch, where B brings W to its end (R7). A host exchanges, through A, what was there before W by COMPARE
+//! AND WRITE. B gives its range when nothing there is unsettled, says the rule; but all that B says to A
+//! about a slice arrives in order, and B has sent W, when the epoch began, before it gives anything in it. So
+//! A has W before it compares, and reads it when it is valid. Either is enough, and without both the exchange
+//! steps over a write that was seen.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +125,8 @@ impl State {
     }
 }
 
-/// What has a greater place in the order is taken; acknowledged is everything (R2, R3). Of two members the coordinator knows by one word that all have it.
+/// What has a greater place in the order is taken; acknowledged is everything (R2, R3). Of two members the
+/// coordinator knows by one word that all have it.
 fn receive(member: &mut Member, message: Message) {
     match message {
         Message::Invalidate(value) => {

@@ -202,8 +202,8 @@ impl LeafCache {
         self.drop_oldest(u64::MAX);
     }
 
-    /// Gives up the leaves that were not used for longest, `bytes` of them at least if there are so many. Says
-    /// how much that was.
+    /// Gives up the leaves that were not used for longest, `bytes` of them at least if there are so many.
+    /// Says how much that was.
     fn drop_oldest(&mut self, bytes: u64) -> u64 {
         let before = self.held;
         while ((before - self.held) as u64) < bytes

@@ -1,8 +1,8 @@
 //! The memory that all logs of a node take together.
 //!
 //! What a log must have (the directory of its leaves, bits, its tables of changes) it takes; leaves get what
-//! is left. As long as there is some, a log keeps what it has read. When there is none, it gives up a leaf for
-//! each that it reads, and is entitled to a *share* in proportion to its map: one that has less has those
+//! is left. As long as there is some, a log keeps what it has read. When there is none, it gives up a leaf
+//! for each that it reads, and is entitled to a *share* in proportion to its map: one that has less has those
 //! give leaves up that have more.
 
 use std::cell::Cell;

@@ -456,8 +456,8 @@ impl Running {
         (entries as usize).clamp(tuning.changes_min, tuning.changes_max)
     }
 
-    /// Bytes of memory that the log must have. The tables of changes count as if they were full: nobody counts
-    /// again while they grow.
+    /// Bytes of memory that the log must have. The tables of changes count as if they were full: nobody
+    /// counts again while they grow.
     fn required_memory(&self, tuning: &LogTuning) -> u64 {
         let entries = self.changes_max(tuning) + self.leaves.len();
         let bits: usize = self.segments.used.values().map(|used| used.bits.len() * 8 + ENTRY_BYTES).sum();

@@ -1,7 +1,8 @@
 //! Adding a disk to a pool, while it is in use.
 //!
-//! The new disk says that it belongs to the pool before the catalogue names it: after a cut at any point the newest
-//! catalogue decides whether it does, and all disks that it names can be opened. See `docs/why/pool.md`.
+//! The new disk says that it belongs to the pool before the catalogue names it: after a cut at any point the
+//! newest catalogue decides whether it does, and all disks that it names can be opened. See
+//! `docs/why/pool.md`.
 
 use std::rc::Rc;
 
@@ -59,7 +60,8 @@ impl Inner {
         let layout = self.layout().with(Rc::clone(&disk), DiskId::random(), geometry);
         let added = self.take_in(layout).await;
         if added.is_err() && self.writable().is_ok() {
-            // Nothing names it: it is to look as it did, so that it can be added again. What counts is why it was not.
+            // Nothing names it: it is to look as it did, so that it can be added again. What counts is why it
+            // was not.
             let _ = clear_metadata(&disk, &geometry).await;
         }
         added

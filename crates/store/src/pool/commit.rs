@@ -1,8 +1,8 @@
 //! Making a change durable: the only place where a pool's metadata is written.
 //!
-//! A new generation of the catalogue goes to the slots that hold the generation before the last, on both ends of the
-//! metadata disks, and is flushed; then superblocks promise it, and are flushed. Whatever is cut off: a slot with the
-//! last generation is never written to, and no superblock promises what is not there.
+//! A new generation of the catalogue goes to the slots that hold the generation before the last, on both ends
+//! of the metadata disks, and is flushed; then superblocks promise it, and are flushed. Whatever is cut off:
+//! a slot with the last generation is never written to, and no superblock promises what is not there.
 
 use std::rc::Rc;
 
@@ -35,8 +35,8 @@ impl Inner {
         self.commit_on(self.layout(), catalog, superblocks, 0).await
     }
 
-    /// As [`Inner::commit`], and makes `layout` the pool's disks: those it has, and perhaps more behind them. At least `room`
-    /// bytes are to be left in the metadata area.
+    /// As [`Inner::commit`], and makes `layout` the pool's disks: those it has, and perhaps more behind them.
+    /// At least `room` bytes are to be left in the metadata area.
     pub(super) async fn commit_on(
         &self,
         layout: Rc<Layout>,
@@ -86,7 +86,8 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let written = match self.write_slots(layout, generation, slot).await {
             Err(error) if is_full(&error) => {
-                // Nothing promises this generation, and the next attempt writes it again, over what there is of it now.
+                // Nothing promises this generation, and the next attempt writes it again, over what there is
+                // of it now.
                 tracing::warn!(pool = %self.id, "the file system under the pool is full: a metadata change was not made");
                 return Err(error);
             }

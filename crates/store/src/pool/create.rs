@@ -187,7 +187,8 @@ async fn content_of(disk: &Disk, path: &Path) -> Result<Content, StoreError> {
     })
 }
 
-/// Looks at disks that a pool could get, and refuses those that it could not. Nothing is written, and no file is made.
+/// Looks at disks that a pool could get, and refuses those that it could not. Nothing is written, and no file
+/// is made.
 pub(super) async fn look_at(disks: &[NewDisk], wipe: bool) -> Result<Vec<LookedAt>, StoreError> {
     // All stay open until the last one is: one that is named twice is in use.
     let mut open = Vec::new();
@@ -266,8 +267,8 @@ impl Host {
     }
 }
 
-/// Overwrites with zeros all that will be metadata: what was there is forgotten, and a sparse file has the space from now
-/// on, so that a full file system cannot fail a change.
+/// Overwrites with zeros all that will be metadata: what was there is forgotten, and a sparse file has the
+/// space from now on, so that a full file system cannot fail a change.
 pub(super) async fn clear_metadata(disk: &PoolDisk, geometry: &Geometry) -> Result<(), StoreError> {
     let zeros = Buf::zeroed(CLEAR_BYTES as usize).share();
     let failed = |source| StoreError::Disk { path: disk.path().to_owned(), source };

@@ -1,10 +1,10 @@
 //! A pool: disks that together hold volumes, and describe themselves.
 //!
-//! What must never happen: an acknowledged change is lost, a volume shows another's data, two servers write one
-//! pool. How the three are kept is in `docs/why/pool.md`.
+//! What must never happen: an acknowledged change is lost, a volume shows another's data, two servers write
+//! one pool. How the three are kept is in `docs/why/pool.md`.
 //!
-//! A pool lives on one core. Its changes are made one after the other, each as a new generation of the catalogue
-//! ([`commit`]); the data path does not wait for them.
+//! A pool lives on one core. Its changes are made one after the other, each as a new generation of the
+//! catalogue ([`commit`]); the data path does not wait for them.
 
 mod add_disk;
 mod commit;
@@ -46,8 +46,8 @@ pub use open::{FoundPool, OpenPool, Probe, ProbedContents, probe};
 pub use volumes::{VolumeInfo, VolumeSpec};
 pub use zeroing::{Zeroing, ZeroingWatch};
 
-/// Disks of a pool that have a copy of the metadata, both ends each: the first ones. Three, so that two may be
-/// damaged, and not all, so that a change does not become slower with each disk.
+/// Disks of a pool that have a copy of the metadata, both ends each: the first ones. Three, so that two may
+/// be damaged, and not all, so that a change does not become slower with each disk.
 const METADATA_DISKS: usize = 3;
 
 /// Memory of the logs of a pool that shares none with other pools.
@@ -74,7 +74,8 @@ struct Inner {
     change_ended: Notify,
     /// An export has begun, which waits for the changes under way and lets no other begin.
     closing: Cell<bool>,
-    /// Whoever remembers how far the pool has come has agreed to what it is, since it was opened: see [`Pool::is_vouched_for`].
+    /// Whoever remembers how far the pool has come has agreed to what it is, since it was opened: see
+    /// [`Pool::is_vouched_for`].
     vouched_for: Cell<bool>,
     /// Disks that were set back, as seen when the pool was opened.
     older_disks: Vec<PathBuf>,
@@ -98,13 +99,14 @@ impl Drop for Inner {
 struct State {
     /// Of the catalogue.
     generation: u64,
-    /// The superblocks of all disks are of this generation at least, since the pool was opened; what the catalogue says of that while nothing was written.
+    /// The superblocks of all disks are of this generation at least, since the pool was opened; what the
+    /// catalogue says of that while nothing was written.
     sealed: u64,
     /// What is durable.
     catalog: Catalog,
     metadata: MetadataState,
-    /// Free extents. Taken ones belong to volumes of the catalogue, to one that is being made or grown, or to one
-    /// whose space is being zeroed after it was deleted.
+    /// Free extents. Taken ones belong to volumes of the catalogue, to one that is being made or grown, or to
+    /// one whose space is being zeroed after it was deleted.
     allocator: Allocator,
     /// What lives as long as a volume is in the catalogue.
     volumes: BTreeMap<VolumeId, Live>,
@@ -126,8 +128,8 @@ struct Live {
 pub enum MetadataState {
     /// They can.
     Writable,
-    /// Writing the metadata failed: nobody knows what is on the disks, so nothing more is written until the pool
-    /// has been reopened. Volumes go on.
+    /// Writing the metadata failed: nobody knows what is on the disks, so nothing more is written until the
+    /// pool has been reopened. Volumes go on.
     Failed,
     /// The pool was exported: whoever still has it must not write.
     Exported,
@@ -165,13 +167,14 @@ impl Pool {
     /// Makes a pool of `disks`, and opens it.
     ///
     /// # Errors
-    /// A disk that cannot be opened, is too small, or holds something ([`StoreError::NotEmpty`]); options that
-    /// cannot be.
+    /// A disk that cannot be opened, is too small, or holds something ([`StoreError::NotEmpty`]); options
+    /// that cannot be.
     pub async fn create(disks: Vec<NewDisk>, options: CreateOptions) -> Result<Pool, StoreError> {
         create::create(disks, options).await
     }
 
-    /// Whether [`Pool::create`] could make a pool so, as far as that is seen without doing it, and what it would overwrite. Nothing is written.
+    /// Whether [`Pool::create`] could make a pool so, as far as that is seen without doing it, and what it
+    /// would overwrite. Nothing is written.
     ///
     /// # Errors
     /// As [`Pool::create`].
@@ -194,8 +197,8 @@ impl Pool {
     /// Opens the pool of all these disks, in any order.
     ///
     /// # Errors
-    /// With the reason and what to do: a disk is missing, damaged, foreign, of another version or pool; another
-    /// server uses the pool.
+    /// With the reason and what to do: a disk is missing, damaged, foreign, of another version or pool;
+    /// another server uses the pool.
     pub async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, StoreError> {
         open::open(paths, options).await
     }
@@ -222,8 +225,8 @@ impl Pool {
         self.0.state.borrow().catalog.mark
     }
 
-    /// Sets how far the pool has come: durable when done. With `set_back` the pool was found to be older than somebody remembers, and what its copies
-    /// hold is `CopyState::SetBack` in the same change.
+    /// Sets how far the pool has come: durable when done. With `set_back` the pool was found to be older than
+    /// somebody remembers, and what its copies hold is `CopyState::SetBack` in the same change.
     ///
     /// # Errors
     /// What writing the metadata met.
@@ -237,12 +240,14 @@ impl Pool {
         self.0.vouched_for.get()
     }
 
-    /// Its copies may be used: whoever remembers how far the pool had come has been asked, and knows how far it is now.
+    /// Its copies may be used: whoever remembers how far the pool had come has been asked, and knows how far
+    /// it is now.
     pub fn vouch_for(&self) {
         self.0.vouched_for.set(true);
     }
 
-    /// Disks that held less than the others when the pool was opened: they were set back, and its copies are `CopyState::SetBack`.
+    /// Disks that held less than the others when the pool was opened: they were set back, and its copies are
+    /// `CopyState::SetBack`.
     pub fn older_disks(&self) -> &[PathBuf] {
         &self.0.older_disks
     }
@@ -271,18 +276,20 @@ impl Pool {
         to_the_end(async move { inner.rename(name).await }).await
     }
 
-    /// Adds a disk to the pool, while it is in use. Then give the cores the new disk ([`SharedDisks::attach_added`]).
-    /// Volumes stay where they are; new ones, and what volumes grow by, go where most is left.
+    /// Adds a disk to the pool, while it is in use. Then give the cores the new disk
+    /// ([`SharedDisks::attach_added`]). Volumes stay where they are; new ones, and what volumes grow by, go
+    /// where most is left.
     ///
     /// # Errors
-    /// A disk that cannot be opened, is too small, or holds something ([`StoreError::NotEmpty`]); the pool has as many as it
-    /// can; or what writing met.
+    /// A disk that cannot be opened, is too small, or holds something ([`StoreError::NotEmpty`]); the pool
+    /// has as many as it can; or what writing met.
     pub async fn add_disk(&self, disk: NewDisk, wipe: bool) -> Result<(), StoreError> {
         let inner = Rc::clone(&self.0);
         to_the_end(async move { inner.add_disk(disk, wipe).await }).await
     }
 
-    /// Whether [`Pool::add_disk`] could add a disk, as far as that is seen without doing it, and what it would overwrite. Nothing is written.
+    /// Whether [`Pool::add_disk`] could add a disk, as far as that is seen without doing it, and what it
+    /// would overwrite. Nothing is written.
     ///
     /// # Errors
     /// As [`Pool::add_disk`].
@@ -310,8 +317,8 @@ impl Pool {
     }
 }
 
-/// Runs `change` to its end, even if the caller stops waiting for it: half a change would leave I/O under way to
-/// places that the next change believes to be free.
+/// Runs `change` to its end, even if the caller stops waiting for it: half a change would leave I/O under way
+/// to places that the next change believes to be free.
 async fn to_the_end<T: 'static>(change: impl Future<Output = T> + 'static) -> T {
     let (ended, result) = rt::sync::oneshot();
     rt::spawn(async move { ended.send(change.await) }).detach();

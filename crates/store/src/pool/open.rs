@@ -28,7 +28,8 @@ pub struct OpenPool {
     pub force: bool,
     /// The memory for RAM volumes, shared with the node's other pools.
     pub ram: RamBudget,
-    /// A disk that was perhaps added ([`Pool::add_disk`] was cut off): it belongs to the pool if the pool says so.
+    /// A disk that was perhaps added ([`Pool::add_disk`] was cut off): it belongs to the pool if the pool
+    /// says so.
     pub joining: Option<PathBuf>,
 }
 
@@ -144,7 +145,8 @@ struct Assembled {
     catalog: Catalog,
 }
 
-/// Opens all of a pool's disks, and looks whether they are all there and the pool is ours to open. Nothing is written.
+/// Opens all of a pool's disks, and looks whether they are all there and the pool is ours to open. Nothing is
+/// written.
 async fn assemble(paths: &[PathBuf], options: &OpenPool) -> Result<Assembled, StoreError> {
     let mut members = Vec::new();
     for path in paths {
@@ -218,9 +220,10 @@ impl Member {
     }
 }
 
-/// Reads all copies of the superblock. One that is damaged was being written when the power failed, so that the generation before counts. But where the disk
-/// reads neither copy of a generation nobody knows whether that is the newest: who took the one before for it would forget what is in the newest, and give
-/// its space away. Says, too, whether one is damaged.
+/// Reads all copies of the superblock. One that is damaged was being written when the power failed, so that
+/// the generation before counts. But where the disk reads neither copy of a generation nobody knows whether
+/// that is the newest: who took the one before for it would forget what is in the newest, and give its space
+/// away. Says, too, whether one is damaged.
 async fn newest_superblock(disk: &Disk, path: &Path) -> Result<(Superblock, bool), StoreError> {
     let size = disk.size() / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES;
     let mut newest: Option<Superblock> = None;

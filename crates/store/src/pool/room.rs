@@ -24,8 +24,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Sets space aside for all that has had it since the pool was made, and has lost it if its file was copied without what is zero. A pool
-    /// that finds none is opened nevertheless: what it holds can be read.
+    /// Sets space aside for all that has had it since the pool was made, and has lost it if its file was
+    /// copied without what is zero. A pool that finds none is opened nevertheless: what it holds can be read.
     pub(super) async fn allocate_again(&self, catalog: &Catalog) {
         if let Err(error) = self.try_allocate_again(catalog).await {
             let error = &error as &dyn std::error::Error;

@@ -1,6 +1,6 @@
-//! Power cuts: a pool's life is recorded, and cut at every point with subsets of what was not flushed. After each
-//! cut the pool opens, shows what was acknowledged or one change more, and no volume shows anything but what was
-//! written to it. The canaries show that a missing flush would be noticed.
+//! Power cuts: a pool's life is recorded, and cut at every point with subsets of what was not flushed. After
+//! each cut the pool opens, shows what was acknowledged or one change more, and no volume shows anything but
+//! what was written to it. The canaries show that a missing flush would be noticed.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,7 +133,8 @@ const LIFE_WITH_MORE: &[Act] = &[
     Act::Create('c', 2 * EXTENT),
 ];
 
-/// A life in which the pool gets copies, and extents change hands between them, their maps and volumes that are none.
+/// A life in which the pool gets copies, and extents change hands between them, their maps and volumes that
+/// are none.
 const LIFE_OF_COPIES: &[Act] = &[
     Act::Create('a', 2 * EXTENT),
     Act::Write('a', 1, 5, Durability::Durable),
@@ -472,8 +473,8 @@ fn generation_at(image: &DiskImage, offset: u64) -> Option<u64> {
     header.starts_with(b"URSAMETA").then(|| u64::from_le_bytes(header[32..40].try_into().unwrap()))
 }
 
-/// Somebody opens the pool without the disk that was being added, and changes it: with that disk it either shows the change or
-/// is refused.
+/// Somebody opens the pool without the disk that was being added, and changes it: with that disk it either
+/// shows the change or is refused.
 fn judge_without(cut: &Cut, life: Life) {
     let world = World::new(14);
     let node = machine(&world, cut.images.clone());
@@ -650,7 +651,8 @@ fn rot_in_one_place_is_survived() {
     }
 }
 
-/// Where nothing of the newest generation can be read the pool does not go back to the one before: it opens when the disk reads again.
+/// Where nothing of the newest generation can be read the pool does not go back to the one before: it opens
+/// when the disk reads again.
 #[test]
 fn what_cannot_be_read_is_not_forgotten() {
     let world = World::new(1);

@@ -27,18 +27,21 @@ pub struct VolumeSpec {
     pub kind: VolumeKind,
     /// The logical block.
     pub block_size: BlockSize,
-    /// log2 of logical blocks in a physical block: 3 for 512e, 0 where they are the same. Only kept for the node.
+    /// log2 of logical blocks in a physical block: 3 for 512e, 0 where they are the same. Only kept for the
+    /// node.
     pub physical_exponent: u8,
     /// The size: a multiple of the block.
     pub capacity: ByteLen,
-    /// Over how many slices it is striped, for ever; a power of two. `None`: one a core, fewer if it is small.
+    /// Over how many slices it is striped, for ever; a power of two. `None`: one a core, fewer if it is
+    /// small.
     pub slices: Option<u16>,
     /// When it is made, in seconds since 1970.
     pub created: u64,
-    /// Who it is; `None`: somebody new. All copies of a volume are the same, on all nodes: that is how hosts know it.
+    /// Who it is; `None`: somebody new. All copies of a volume are the same, on all nodes: that is how hosts
+    /// know it.
     pub id: Option<VolumeId>,
-    /// Which copy of a volume it is, if a cluster's record has the volume, or is about to. All but a sole one keep a
-    /// dirty map for each slice.
+    /// Which copy of a volume it is, if a cluster's record has the volume, or is about to. All but a sole one
+    /// keep a dirty map for each slice.
     pub copy: Option<CopyOf>,
 }
 
@@ -163,12 +166,13 @@ impl Pool {
         to_the_end(async move { inner.enlarge(id, grow, &watch).await }).await
     }
 
-    /// Makes a volume a copy. Unless that is a sole one, which may become another later, it has a dirty map for each
-    /// slice from now on, in which no bit is set. Then give the slices that are open their new specifications
-    /// ([`Slice::grow`](crate::Slice::grow)).
+    /// Makes a volume a copy. Unless that is a sole one, which may become another later, it has a dirty map
+    /// for each slice from now on, in which no bit is set. Then give the slices that are open their new
+    /// specifications ([`Slice::grow`](crate::Slice::grow)).
     ///
     /// # Errors
-    /// [`StoreError::AlreadyACopy`] if it has a dirty map, no space for the map, or what writing the metadata met.
+    /// [`StoreError::AlreadyACopy`] if it has a dirty map, no space for the map, or what writing the metadata
+    /// met.
     pub async fn make_copy(&self, id: VolumeId, copy: CopyOf) -> Result<VolumeInfo, StoreError> {
         let inner = Rc::clone(&self.0);
         let become_copy = move |volume: &mut VolumeEntry| become_copy(id, volume, copy);
@@ -223,7 +227,8 @@ impl Pool {
         .await
     }
 
-    /// Says what the content of a copy with a dirty map is worth from now on, and its slot. Durable when done.
+    /// Says what the content of a copy with a dirty map is worth from now on, and its slot. Durable when
+    /// done.
     ///
     /// # Errors
     /// [`StoreError::NotACopy`]: it has none; [`StoreError::SlotInvalid`]; or what writing the metadata met.
@@ -241,8 +246,8 @@ impl Pool {
         .await
     }
 
-    /// Keeps the state of a volume's logical unit (reservations, mode pages): bytes that mean nothing here. Durable
-    /// when done.
+    /// Keeps the state of a volume's logical unit (reservations, mode pages): bytes that mean nothing here.
+    /// Durable when done.
     ///
     /// # Errors
     /// [`StoreError::LuStateTooLarge`], [`StoreError::MetadataFull`], or what writing the metadata met.
@@ -269,12 +274,12 @@ impl Pool {
         Ok(self.0.entry(id)?.lu_state.clone())
     }
 
-    /// The slices of a volume that `core` of `cores` serves: slice `i` belongs to core `i % cores`. To be opened
-    /// there, once.
+    /// The slices of a volume that `core` of `cores` serves: slice `i` belongs to core `i % cores`. To be
+    /// opened there, once.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchVolume`]; [`StoreError::Exported`]; [`StoreError::NoMemory`] for a RAM volume of an opened pool whose memory is not
-    /// there.
+    /// [`StoreError::NoSuchVolume`]; [`StoreError::Exported`]; [`StoreError::NoMemory`] for a RAM volume of
+    /// an opened pool whose memory is not there.
     pub fn volume_slices(
         &self,
         id: VolumeId,
@@ -331,8 +336,8 @@ fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
     }
 }
 
-/// What the reservations of thick volumes may still take. A slot has room for them beside all the extents that the pool was
-/// made with; of the extents of disks that were added no more are given out than leave it.
+/// What the reservations of thick volumes may still take. A slot has room for them beside all the extents
+/// that the pool was made with; of the extents of disks that were added no more are given out than leave it.
 fn room_for_lu_states(catalog: &Catalog) -> u64 {
     let thick = catalog.volumes.values().filter(|volume| volume.kind == VolumeKind::Thick);
     thick.map(|volume| SLOT_LU_STATE_BYTES.saturating_sub(volume.lu_state.len() as u64)).sum()
@@ -374,8 +379,8 @@ fn check_capacity(capacity: ByteLen, block_size: BlockSize) -> Result<(), StoreE
     if fits { Ok(()) } else { Err(StoreError::CapacityInvalid(capacity)) }
 }
 
-/// Over how many slices a volume is striped if nobody says: one a core, but not more than it has pieces of `piece`
-/// bytes, so that none takes space that it cannot use.
+/// Over how many slices a volume is striped if nobody says: one a core, but not more than it has pieces of
+/// `piece` bytes, so that none takes space that it cannot use.
 fn slices_for(cores: usize, capacity: ByteLen, piece: u64) -> u16 {
     let mut slices = u16::try_from(cores.next_power_of_two()).unwrap_or(SLICES_MAX).min(SLICES_MAX);
     while slices > 1 && u64::from(slices) * piece > capacity.0 {
@@ -641,8 +646,8 @@ impl Inner {
         runs.iter().for_each(|run| state.allocator.put(*run));
     }
 
-    /// Commits; gives the extents back if nothing was written. If something was, they stay taken until the pool is
-    /// reopened, because the disks may or may not say that they are.
+    /// Commits; gives the extents back if nothing was written. If something was, they stay taken until the
+    /// pool is reopened, because the disks may or may not say that they are.
     pub(super) async fn commit_or_put_back(
         &self,
         catalog: Catalog,

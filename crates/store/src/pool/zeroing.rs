@@ -1,5 +1,5 @@
-//! Space that a volume gets, or has left, is made to read as zeros. Where the disk cannot do that by itself the zeros are written, which takes as
-//! long as that much data: whoever waits is told how far it is.
+//! Space that a volume gets, or has left, is made to read as zeros. Where the disk cannot do that by itself
+//! the zeros are written, which takes as long as that much data: whoever waits is told how far it is.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,8 +11,8 @@ use super::commit::{self, Step};
 use crate::error::StoreError;
 use crate::extent::ExtentRun;
 
-/// What a disk is asked for at a time, in bytes: a slow one that has to write the zeros does that in some seconds, and a large volume on one that
-/// need not is not thousands of requests.
+/// What a disk is asked for at a time, in bytes: a slow one that has to write the zeros does that in some
+/// seconds, and a large volume on one that need not is not thousands of requests.
 const PIECE_BYTES: u64 = 128 << 20;
 
 /// How far the zeroing is that belongs to a change of a volume.
@@ -28,7 +28,8 @@ pub struct Zeroing {
     pub moved: Instant,
 }
 
-/// Where it is told how far the zeroing is. Cheap to clone: one clone goes with the change, another one is looked at.
+/// Where it is told how far the zeroing is. Cheap to clone: one clone goes with the change, another one is
+/// looked at.
 #[derive(Clone, Debug, Default)]
 pub struct ZeroingWatch(Rc<Cell<Option<Zeroing>>>);
 

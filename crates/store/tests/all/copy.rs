@@ -53,8 +53,8 @@ async fn load(slice: &Slice) -> Result<DirtyMap, Damaged> {
     Ok(map)
 }
 
-/// A dirty map as a copy keeps it: bits that were said to be durable survive a power cut; a page that was cut off in its write is
-/// whole, as it was, or known to be damaged.
+/// A dirty map as a copy keeps it: bits that were said to be durable survive a power cut; a page that was cut
+/// off in its write is whole, as it was, or known to be damaged.
 #[test]
 fn bits_that_are_durable_survive_a_power_cut() {
     let others = Slots::from_bits(0b0101);

@@ -1,5 +1,5 @@
-//! Many who make, fill, grow and delete volumes of one pool at the same time: extents change hands while I/O is under
-//! way, and nobody ever sees another's bytes.
+//! Many who make, fill, grow and delete volumes of one pool at the same time: extents change hands while I/O
+//! is under way, and nobody ever sees another's bytes.
 
 use std::rc::Rc;
 

@@ -232,8 +232,8 @@ fn foreign_files_are_refused() {
     });
 }
 
-/// A volume a virtual machine. Each change writes the whole catalogue: it must not be felt. (On the machine where this
-/// was written: 0.5 ms for the first volumes, 0.7 ms for the thousandth, 3 ms to open the pool.)
+/// A volume a virtual machine. Each change writes the whole catalogue: it must not be felt. (On the machine
+/// where this was written: 0.5 ms for the first volumes, 0.7 ms for the thousandth, 3 ms to open the pool.)
 #[test]
 fn a_thousand_volumes_stay_quick() {
     let directory = Directory::new("thousand");

@@ -36,7 +36,8 @@ enum Op {
         blocks: u64,
         durable: bool,
     },
-    /// Writes of one block each, all at the same time, to consecutive blocks; those with a bit in `zeroed` are zeroed instead.
+    /// Writes of one block each, all at the same time, to consecutive blocks; those with a bit in `zeroed`
+    /// are zeroed instead.
     WriteTogether {
         volume: prop::sample::Index,
         at: prop::sample::Index,

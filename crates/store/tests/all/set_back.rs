@@ -27,7 +27,8 @@ fn images(world: &World, node: NodeId, disks: usize) -> Vec<DiskImage> {
     (0..disks).map(|disk| world.disk_image(node, path(disk))).collect()
 }
 
-/// What an opened pool says: how far it has come, what its copy is worth, and how many of its disks were set back.
+/// What an opened pool says: how far it has come, what its copy is worth, and how many of its disks were set
+/// back.
 fn opened(world: &World, node: NodeId, disks: usize) -> (u64, CopyState, usize) {
     world.block_on(node, CORE, move || async move {
         let pool = Pool::open(&paths(disks), opening(1)).await.unwrap();

@@ -1,5 +1,5 @@
-//! Volumes with blocks smaller than the disk's: several of their blocks share one of the disk's, and what is done to one of them
-//! must not undo what is done to its neighbours.
+//! Volumes with blocks smaller than the disk's: several of their blocks share one of the disk's, and what is
+//! done to one of them must not undo what is done to its neighbours.
 
 use std::rc::Rc;
 
@@ -15,7 +15,8 @@ const DISK_BLOCK: u64 = 4096;
 /// Disk blocks that everybody works on.
 const SHARED: u64 = 2;
 
-/// UNMAP beside writes of the same block of the disk: zeroing a part of it reads, changes and writes it back as a write does.
+/// UNMAP beside writes of the same block of the disk: zeroing a part of it reads, changes and writes it back
+/// as a write does.
 #[test]
 fn zeroing_a_part_of_a_disk_block_does_not_undo_writes_beside_it() {
     for seed in 0..20 {

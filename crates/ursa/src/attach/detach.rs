@@ -1,7 +1,8 @@
 //! The end of an attachment: a signal, or somebody who takes away what is shown.
 //!
-//! What is in use is not taken away: a loop device on it would fail, and a file system there be damaged. The signal is
-//! remembered instead, and the file or device goes when its last user has gone; a second signal takes it away at once.
+//! What is in use is not taken away: a loop device on it would fail, and a file system there be damaged. The
+//! signal is remembered instead, and the file or device goes when its last user has gone; a second signal
+//! takes it away at once.
 
 use std::io;
 use std::time::Duration;
@@ -28,8 +29,8 @@ pub(super) trait Shown {
     /// Tells people that it stays, and how they learn by whom it is used.
     fn tell_in_use(&self);
 
-    /// How long the kernel may take to say that it is gone, before that is taken for granted. `None`: what was written last is written
-    /// meanwhile, so that only another signal ends the wait.
+    /// How long the kernel may take to say that it is gone, before that is taken for granted. `None`: what
+    /// was written last is written meanwhile, so that only another signal ends the wait.
     fn goodbye_limit(&self) -> Option<Duration>;
 }
 
@@ -54,7 +55,8 @@ impl Watch {
         Ok(Watch { signals, runtime })
     }
 
-    /// Says that it is ready, then waits for the end and brings it about. `over` comes when the kernel has taken leave.
+    /// Says that it is ready, then waits for the end and brings it about. `over` comes when the kernel has
+    /// taken leave.
     pub(super) fn wait(
         self,
         shown: &impl Shown,

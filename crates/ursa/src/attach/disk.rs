@@ -1,7 +1,7 @@
 //! A unit as bytes: what a file's users ask for, in commands that the unit takes.
 //!
-//! Nothing is kept here: a write has reached the unit when it is answered, and a read asks the unit. What is not a whole block is
-//! read, changed and written as one (`turns` keeps others away meanwhile).
+//! Nothing is kept here: a write has reached the unit when it is answered, and a read asks the unit. What is
+//! not a whole block is read, changed and written as one (`turns` keeps others away meanwhile).
 
 use base::{BlockCount, BlockSize, Buf, Chain, Lba, LbaRange};
 use initiator::Multipath;
@@ -14,7 +14,8 @@ use super::turns::Turns;
 /// Bytes of one command at most, whatever the unit would take: what the kernel asks for in one request.
 pub(super) const COMMAND_BYTES_MAX: u32 = 1 << 20;
 
-/// Blocks of one WRITE SAME at most, where the unit names no limit: what 16 bits can say, which all targets take.
+/// Blocks of one WRITE SAME at most, where the unit names no limit: what 16 bits can say, which all targets
+/// take.
 const WRITE_SAME_BLOCKS_MAX: u64 = 65_535;
 
 /// VPD pages Block Limits and Logical Block Provisioning (SBC-3 6.6.4, 6.6.5).
@@ -22,7 +23,8 @@ const BLOCK_LIMITS: u8 = 0xb0;
 const PROVISIONING: u8 = 0xb2;
 const PAGE_LEN: u16 = 64;
 
-/// DATA PROTECT; with this code: no space is left for a write (SBC-3 4.7.3.6); else the unit is write protected.
+/// DATA PROTECT; with this code: no space is left for a write (SBC-3 4.7.3.6); else the unit is write
+/// protected.
 const DATA_PROTECT: u8 = 0x07;
 const SPACE_ALLOCATION_FAILED: u16 = 0x2707;
 
@@ -44,13 +46,15 @@ struct Limits {
     unmapped_reads_zeros: bool,
     /// A WRITE SAME may unmap.
     unmaps: bool,
-    /// Blocks that a request is best a multiple of, is best as long as, and that are unmapped together: 0 where it does not say.
+    /// Blocks that a request is best a multiple of, is best as long as, and that are unmapped together: 0
+    /// where it does not say.
     granularity: u64,
     optimal: u64,
     unmap_granularity: u64,
 }
 
-/// What the unit is for who makes a block device of it. All in bytes, powers of two but for `size`, `transfer` and `write_same`.
+/// What the unit is for who makes a block device of it. All in bytes, powers of two but for `size`,
+/// `transfer` and `write_same`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
     /// The capacity, as last heard.
@@ -188,7 +192,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Whole blocks that hold `data` at `offset`, and around it what is there now. The blocks are the caller's meanwhile.
+    /// Whole blocks that hold `data` at `offset`, and around it what is there now. The blocks are the
+    /// caller's meanwhile.
     async fn with_surroundings(&self, blocks: LbaRange, offset: u64, data: &[u8]) -> Result<Buf, DiskError> {
         let size = self.block_size();
         let (start, block) = ((blocks.start * size).0, size.bytes() as usize);
@@ -211,7 +216,8 @@ impl Disk {
 
     /// Makes it read as zeros; with `unmap` the unit may give the space back.
     ///
-    /// Not by UNMAP, which is a mere hint: WRITE SAME leaves zeros whatever the unit does about the space (SBC-3 4.7.3.4.4).
+    /// Not by UNMAP, which is a mere hint: WRITE SAME leaves zeros whatever the unit does about the space
+    /// (SBC-3 4.7.3.4.4).
     pub(super) async fn zero(&self, offset: u64, len: u64, unmap: bool) -> Result<(), DiskError> {
         let size = self.block_size();
         let block = u64::from(size.bytes());
@@ -256,7 +262,8 @@ impl Disk {
         Ok(self.unit.flush().await?)
     }
 
-    /// The first byte from `offset` on that is data, or that is in a hole; the end of the unit is the end of the last data.
+    /// The first byte from `offset` on that is data, or that is in a hole; the end of the unit is the end of
+    /// the last data.
     pub(super) async fn seek(&self, offset: u64, data: bool) -> Result<Option<u64>, DiskError> {
         let (size, block) = (self.size(), self.block_size());
         if offset >= size {
@@ -336,7 +343,8 @@ impl Limits {
 
     fn geometry(&self, size: u64, block: BlockSize) -> Geometry {
         let one = block.bytes();
-        // Blocks in bytes: a power of two, no more than a command carries, and one block where the unit does not say.
+        // Blocks in bytes: a power of two, no more than a command carries, and one block where the unit does
+        // not say.
         let rounded = |blocks: u64| {
             let most = u64::from(COMMAND_BYTES_MAX);
             let bytes = blocks.saturating_mul(u64::from(one)).clamp(u64::from(one), most);

@@ -1,8 +1,9 @@
 //! The file system that has one file: `disk`.
 //!
-//! The kernel asks on a thread of its own (`fuser`'s); every question goes to the core that has the unit, and is answered from
-//! there when the unit has answered. The file is used past the kernel's page cache (`FOPEN_DIRECT_IO`): what one host writes, another one
-//! reads, and an fsync has nothing to write but what the unit itself caches. Writes of different parts go on side by side.
+//! The kernel asks on a thread of its own (`fuser`'s); every question goes to the core that has the unit, and
+//! is answered from there when the unit has answered. The file is used past the kernel's page cache
+//! (`FOPEN_DIRECT_IO`): what one host writes, another one reads, and an fsync has nothing to write but what
+//! the unit itself caches. Writes of different parts go on side by side.
 
 use std::ffi::OsStr;
 use std::future::Future;
@@ -30,7 +31,8 @@ const FILE: INodeNo = INodeNo(2);
 /// How long the kernel may believe a size: a unit that has grown is seen after this.
 const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
 
-/// Requests that nobody waits for (asynchronous ones, of a loop device with direct I/O, say) which the kernel lets be under way.
+/// Requests that nobody waits for (asynchronous ones, of a loop device with direct I/O, say) which the kernel
+/// lets be under way.
 const BACKGROUND_MAX: u16 = 128;
 
 /// lseek(2).
@@ -51,7 +53,8 @@ impl File {
         File { core, owner, read_only, began: SystemTime::now() }
     }
 
-    /// Does something with the disk. If the core is gone, the request is dropped with its reply, which answers with EIO.
+    /// Does something with the disk. If the core is gone, the request is dropped with its reply, which
+    /// answers with EIO.
     fn ask<F: Future<Output = ()> + 'static>(&self, function: impl FnOnce(Rc<Disk>) -> F + Send + 'static) {
         drop(self.core.call(CoreId(0), move || async move {
             if let Some(disk) = runtime::disk() {

@@ -1,9 +1,10 @@
 //! `ursa attach`: a unit as a file or as a block device of this host.
 //!
-//! For hosts whose kernel has no SCSI: `disk` in a FUSE mount is as long as the unit, and `losetup` makes a block device of it; or the
-//! kernel's ublk makes a block device without more ado. A core of our runtime (`runtime`) has the sessions and does what is asked
-//! (`disk`); the main thread waits for signals (`detach`). The kernel asks for a file on the thread that `fuser` has (`file`), and for a
-//! block device on the core itself (`ublk`).
+//! For hosts whose kernel has no SCSI: `disk` in a FUSE mount is as long as the unit, and `losetup` makes a
+//! block device of it; or the kernel's ublk makes a block device without more ado. A core of our runtime
+//! (`runtime`) has the sessions and does what is asked (`disk`); the main thread waits for signals
+//! (`detach`). The kernel asks for a file on the thread that `fuser` has (`file`), and for a block device on
+//! the core itself (`ublk`).
 
 mod detach;
 mod disk;
@@ -178,8 +179,8 @@ impl Attach {
         if !is_over {
             return ended.and(core.leave());
         }
-        // All requests have ended with the device. What is left of it goes before the unit is flushed and logged out of, which takes its time:
-        // its number may be somebody else's by then.
+        // All requests have ended with the device. What is left of it goes before the unit is flushed and
+        // logged out of, which takes its time: its number may be somebody else's by then.
         device.delete();
         ended.and(core.stop())
     }

@@ -145,8 +145,8 @@ impl Drop for Place {
     }
 }
 
-/// Whether there is a file system whose process is gone. Its directory is asked for what is in it, because the kernel may still know its
-/// attributes.
+/// Whether there is a file system whose process is gone. Its directory is asked for what is in it, because
+/// the kernel may still know its attributes.
 fn is_dead(path: &Path) -> bool {
     let first = fs::read_dir(path).and_then(|mut entries| entries.next().transpose());
     first.is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))

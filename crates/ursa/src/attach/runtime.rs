@@ -107,8 +107,8 @@ impl Core {
         self.closed.recv().unwrap_or(Ok(()))
     }
 
-    /// As [`Core::stop`], but leaves the core's thread to the end of the process: it cannot end as long as the kernel may still have requests
-    /// for it.
+    /// As [`Core::stop`], but leaves the core's thread to the end of the process: it cannot end as long as
+    /// the kernel may still have requests for it.
     pub(super) fn leave(self) -> Result<(), AttachError> {
         self.stop.send(());
         self.closed.recv().unwrap_or(Err(AttachError::Crashed))

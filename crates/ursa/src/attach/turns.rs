@@ -1,5 +1,5 @@
-//! Changes of the same blocks take turns, in the order in which they came: a change of a part of a block reads it first, and
-//! must not bring back what another one has replaced meanwhile.
+//! Changes of the same blocks take turns, in the order in which they came: a change of a part of a block
+//! reads it first, and must not bring back what another one has replaced meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

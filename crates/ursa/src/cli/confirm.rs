@@ -26,7 +26,8 @@ impl Confirm {
         self.dry_run
     }
 
-    /// Whether to go on with what no single call of the node does. `what` is a sentence without a full stop; only if it `destroys` something it is asked about.
+    /// Whether to go on with what no single call of the node does. `what` is a sentence without a full stop;
+    /// only if it `destroys` something it is asked about.
     ///
     /// # Errors
     /// [`CliError::Declined`], [`CliError::Unconfirmed`].
@@ -40,8 +41,9 @@ impl Confirm {
         ask(&format!("{what}. "))
     }
 
-    /// Whether to go on with `what`, as in "Delete volume db". If it `destroys` something or takes it away, the node says before what it would do, and that is
-    /// asked about; with `--dry-run` it is shown, and that is all.
+    /// Whether to go on with `what`, as in "Delete volume db". If it `destroys` something or takes it away,
+    /// the node says before what it would do, and that is asked about; with `--dry-run` it is shown, and that
+    /// is all.
     ///
     /// # Errors
     /// As [`Confirm::go_on`]; and what the node refuses, as it would refuse to do it.

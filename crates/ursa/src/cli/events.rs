@@ -20,7 +20,8 @@ const PAGE: usize = 1000;
 const ASK_ALL_EVERY: Duration = Duration::from_secs(2);
 /// And how many at a time.
 const PAGE_OF_ALL: usize = 200;
-/// Events of all nodes that are remembered, since they come again: of some pages, so that those of a node that was missing for a while are known when it is back.
+/// Events of all nodes that are remembered, since they come again: of some pages, so that those of a node
+/// that was missing for a while are known when it is back.
 const TOLD_MAX: usize = 8 * PAGE_OF_ALL;
 
 /// Which events.
@@ -161,7 +162,8 @@ impl Told {
         self.0.push_back(event);
     }
 
-    /// Whether it was told: by the same node, or, if it is the cluster's, by another one, which is the first of those that tell it once all have answered.
+    /// Whether it was told: by the same node, or, if it is the cluster's, by another one, which is the first
+    /// of those that tell it once all have answered.
     fn has(&self, event: &Event) -> bool {
         self.0.iter().rev().any(|told| told.is_same_as(event))
     }

@@ -1,4 +1,5 @@
-//! The command line: a noun, then a verb. Everything but `serve`, `host-setup`, `completion` and `man` is a request to a node.
+//! The command line: a noun, then a verb. Everything but `serve`, `host-setup`, `completion` and `man` is a
+//! request to a node.
 
 mod address;
 mod apply;

@@ -120,9 +120,9 @@ pub enum Command {
     ///
     /// For a node that was removed or given up, or whose copy of the cluster's record is damaged; refused if
     /// it takes part in its cluster. Pools stay, and volumes that only this node has ever had a copy of are
-    /// served; other copies stay in their pools and are not served. The certificates and the record are moved to cluster.left in the data
-    /// directory. Afterwards the node can join a cluster as a new node. The other nodes are not notified:
-    /// remove it there with `ursa node remove`.
+    /// served; other copies stay in their pools and are not served. The certificates and the record are moved
+    /// to cluster.left in the data directory. Afterwards the node can join a cluster as a new node. The other
+    /// nodes are not notified: remove it there with `ursa node remove`.
     Leave {
         /// Confirm that this node forgets its cluster
         #[arg(long, required = true)]

@@ -254,7 +254,8 @@ fn absolute(paths: &[PathBuf], of: OfNode) -> Result<Vec<String>, CliError> {
     paths.iter().map(|path| absolute_path(path, of)).collect()
 }
 
-/// The node may run in another directory; what is meant on the machine of another node is not guessed from where we are.
+/// The node may run in another directory; what is meant on the machine of another node is not guessed from
+/// where we are.
 fn absolute_path(path: &Path, of: OfNode) -> Result<String, CliError> {
     let absolute = match of.node {
         Some(node) if path.is_relative() => return Err(CliError::PathThere(path.to_owned(), node)),
@@ -339,7 +340,8 @@ fn one(pool: &Pool) -> String {
         + &overcommit.unwrap_or_default()
 }
 
-/// What a pool's forecast says; nothing where there is none, or the node cannot tell now: the pool is shown all the same.
+/// What a pool's forecast says; nothing where there is none, or the node cannot tell now: the pool is shown
+/// all the same.
 fn forecast_of(client: &Client, pool: &str, of: OfNode) -> String {
     let node = of.node.map(|node| node.to_string());
     let forecasts = client.forecasts(node.as_deref()).map(|list| list.items).unwrap_or_default();

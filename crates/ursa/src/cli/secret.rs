@@ -1,5 +1,5 @@
-//! CHAP secrets, and passwords: from a file, from standard input or typed in. Never from the arguments, which every user of the
-//! machine can read.
+//! CHAP secrets, and passwords: from a file, from standard input or typed in. Never from the arguments, which
+//! every user of the machine can read.
 
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Tells neighbours on a network where an address is now: by ARP (RFC 826, RFC 5227 2.3), and by neighbour advertisements (RFC 4861 7.2.6).
+//! Tells neighbours on a network where an address is now: by ARP (RFC 826, RFC 5227 2.3), and by neighbour
+//! advertisements (RFC 4861 7.2.6).
 //!
 //! Linux does so by itself only when a device comes up.
 
@@ -20,7 +21,8 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// An Ethernet address.
 type Hardware = [u8; 6];
 
-/// Tells all neighbours on the device's network that the address is here. On a device without such neighbours (loopback, a tunnel) there is nobody to tell.
+/// Tells all neighbours on the device's network that the address is here. On a device without such neighbours
+/// (loopback, a tunnel) there is nobody to tell.
 pub(super) fn announce(device: &str, address: IpAddr) -> io::Result<()> {
     let of_device = |what: &str| -> io::Result<String> {
         Ok(std::fs::read_to_string(format!("/sys/class/net/{device}/{what}"))?.trim().to_owned())
@@ -96,7 +98,8 @@ fn send_arp(index: u32, message: &[u8; 28]) -> io::Result<()> {
         sll_halen: 6,
         sll_addr: [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0],
     };
-    // SAFETY: both pointers are to values that live until the call returns, and each is given with its own size; `sockaddr_ll` is what AF_PACKET takes.
+    // SAFETY: both pointers are to values that live until the call returns, and each is given with its own
+    // size; `sockaddr_ll` is what AF_PACKET takes.
     let sent = unsafe {
         libc::sendto(
             socket.as_raw_fd(),

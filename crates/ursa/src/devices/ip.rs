@@ -49,8 +49,8 @@ struct Place {
     is_ours: bool,
 }
 
-/// No node has an address stay for longer, in seconds: what stays longer was set by somebody else, for good, by DHCP or by IPv6 itself (SLAAC). A second more, should
-/// a kernel round up.
+/// No node has an address stay for longer, in seconds: what stays longer was set by somebody else, for good,
+/// by DHCP or by IPv6 itself (SLAAC). A second more, should a kernel round up.
 const OURS_SECONDS_MAX: u64 = HOLD_LENGTH.as_secs() + 1;
 
 /// Puts an address on its device, or has it stay there, until then or up to a second less; gives the device.
@@ -94,8 +94,8 @@ fn seconds_until(until: Instant, now: Instant) -> Result<u64, String> {
     }
 }
 
-/// Takes an address off the device that has it. Where none has it, or there is no `ip` that could have put it there, nothing is to be done; nor is one that
-/// no node has put there.
+/// Takes an address off the device that has it. Where none has it, or there is no `ip` that could have put it
+/// there, nothing is to be done; nor is one that no node has put there.
 ///
 /// # Errors
 /// What is wrong, and what to do.
@@ -160,7 +160,8 @@ fn start(arguments: &[&str]) -> io::Result<Child> {
     }
 }
 
-/// What it has printed, when it has ended well. A machine's list of addresses may be longer than a pipe holds, so it is read meanwhile.
+/// What it has printed, when it has ended well. A machine's list of addresses may be longer than a pipe
+/// holds, so it is read meanwhile.
 fn ended(arguments: &str, started: io::Result<Child>) -> Result<String, String> {
     let failed = |why: &dyn std::fmt::Display| format!("`ip {arguments}`: {why}");
     let mut child = started.map_err(|error| match error.kind() {

@@ -1,7 +1,9 @@
-//! Floating portal addresses on this machine's network devices: `ip` puts them on and takes them off, and neighbours are told.
+//! Floating portal addresses on this machine's network devices: `ip` puts them on and takes them off, and
+//! neighbours are told.
 //!
-//! A thread of its own does it, one thing after the other: it waits for other processes, which neither the cores nor the control thread may. It needs the right
-//! CAP_NET_ADMIN, and CAP_NET_RAW to tell neighbours; a node without them serves, and leaves addresses to others.
+//! A thread of its own does it, one thing after the other: it waits for other processes, which neither the
+//! cores nor the control thread may. It needs the right CAP_NET_ADMIN, and CAP_NET_RAW to tell neighbours; a
+//! node without them serves, and leaves addresses to others.
 
 mod announce;
 mod ip;
@@ -12,7 +14,8 @@ use std::time::{Duration, Instant};
 use node::floating::{AddressOn, AddressWork, Devices};
 use rt::sync::{Sender, oneshot};
 
-/// What is to be done, since when, and who waits for it: an address stays for so long from when it was handed over, however long other work takes before it.
+/// What is to be done, since when, and who waits for it: an address stays for so long from when it was handed
+/// over, however long other work takes before it.
 type Given = (AddressWork, Instant, Sender<Result<(), String>>);
 
 /// The way to this machine's network devices.
@@ -38,8 +41,8 @@ pub fn devices() -> std::io::Result<Devices> {
     }))
 }
 
-/// Takes addresses off whose node is dead, all at once, and waits for that no longer than this. What is not off by then may be a moment later; what cannot be taken off,
-/// its kernel takes off.
+/// Takes addresses off whose node is dead, all at once, and waits for that no longer than this. What is not
+/// off by then may be a moment later; what cannot be taken off, its kernel takes off.
 pub fn take_off_all(addresses: &[AddressOn], limit: Duration) {
     let (at_work, nobody) = mpsc::channel::<()>();
     for on in addresses {

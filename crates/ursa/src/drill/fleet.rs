@@ -35,7 +35,8 @@ const LINKS_LIMIT: Duration = Duration::from_secs(70);
 /// Until a new volume is in sync on all of its nodes.
 const VOLUME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Below Linux's range for outgoing connections (32768 on), so that no connection takes a port before the node has it.
+/// Below Linux's range for outgoing connections (32768 on), so that no connection takes a port before the
+/// node has it.
 const PORTS_FIRST: u32 = 20_000;
 const PORTS: u32 = 12_000;
 
@@ -60,7 +61,8 @@ pub struct Shape {
     pub beats_apart: bool,
     /// One more node, which only votes.
     pub witness: bool,
-    /// What is said across a cut is lost, and its connections with it; otherwise it arrives when the cut is mended.
+    /// What is said across a cut is lost, and its connections with it; otherwise it arrives when the cut is
+    /// mended.
     pub lossy: bool,
     /// The volume is in memory.
     pub ram: bool,
@@ -271,7 +273,8 @@ impl Fleet {
         kill_at_once(&mut self.nodes);
     }
 
-    /// Starts a node that has lost its disks, gives it a pool of new ones, and has its copy made anew from the others.
+    /// Starts a node that has lost its disks, gives it a pool of new ones, and has its copy made anew from
+    /// the others.
     ///
     /// # Errors
     /// Something does not work, or not in time.

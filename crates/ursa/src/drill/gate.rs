@@ -1,7 +1,8 @@
 //! Stands between two nodes and can keep what they say to each other.
 //!
-//! What is kept is not lost: it goes on when the gate opens, as on a network whose cable was pulled and put back. At a lossy gate it is
-//! lost, and its connection with it, as where a firewall has forgotten who spoke to whom.
+//! What is kept is not lost: it goes on when the gate opens, as on a network whose cable was pulled and put
+//! back. At a lossy gate it is lost, and its connection with it, as where a firewall has forgotten who spoke
+//! to whom.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

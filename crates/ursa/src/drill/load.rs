@@ -119,8 +119,9 @@ fn options(policy: Policy) -> MultipathOptions {
         login: Options { timeouts, ..Options::default() },
         policy,
         queue_for: QUEUE_FOR,
-        // As dm-multipath does it: what was under way on a path that is lost is sent again at once. What an earlier copy of a
-        // write could still do is for the volume's nodes to prevent, and the check of what is read finds it.
+        // As dm-multipath does it: what was under way on a path that is lost is sent again at once. What an
+        // earlier copy of a write could still do is for the volume's nodes to prevent, and the check of what
+        // is read finds it.
         quiesce: Duration::ZERO,
         ..MultipathOptions::default()
     }

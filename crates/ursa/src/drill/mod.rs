@@ -1,8 +1,10 @@
-//! `ursa drill`: a cluster of processes of our own, a load whose data is checked, a fault, and what came of it.
+//! `ursa drill`: a cluster of processes of our own, a load whose data is checked, a fault, and what came of
+//! it.
 //!
-//! Three parties: processes of nodes ([`fleet`]), a core that has the load ([`load`]), and threads that ask nodes what they see ([`watch`]). The main
-//! thread does harm and undoes it ([`scenario`]), writes down what happens ([`timeline`]) and judges ([`verdict`]). The load, the watch, the time line and the
-//! verdict know nothing of processes: they would do for a cluster that is not our own, too.
+//! Three parties: processes of nodes ([`fleet`]), a core that has the load ([`load`]), and threads that ask
+//! nodes what they see ([`watch`]). The main thread does harm and undoes it ([`scenario`]), writes down what
+//! happens ([`timeline`]) and judges ([`verdict`]). The load, the watch, the time line and the verdict know
+//! nothing of processes: they would do for a cluster that is not our own, too.
 
 mod fleet;
 mod gate;

@@ -6,26 +6,31 @@ use serde::Serialize;
 use super::fleet::{Member, VOLUME};
 use super::scenario::Harmed;
 
-/// What may be on its way when a copy joins, and is given again then: 16 regions of the only slice that nodes of one core make.
+/// What may be on its way when a copy joins, and is given again then: 16 regions of the only slice that nodes
+/// of one core make.
 const IN_FLIGHT_BYTES: u64 = 1 << 20;
 
 /// What was to be brought, and what was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Moved {
-    /// Bytes of the regions that the copy missed when its node came back; absent if nobody was there to say, or if the others never went on without it.
+    /// Bytes of the regions that the copy missed when its node came back; absent if nobody was there to say,
+    /// or if the others never went on without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dirty_bytes: Option<u64>,
-    /// Bytes of the regions that hosts' writes have added to what is to be given, from then on until all was in sync: regions that were equal, that were given already, or
-    /// that were on their way. Counted by the nodes.
+    /// Bytes of the regions that hosts' writes have added to what is to be given, from then on until all was
+    /// in sync: regions that were equal, that were given already, or that were on their way. Counted by the
+    /// nodes.
     pub dirtied_bytes: u64,
-    /// Bytes of the regions that syncs have brought up to date: also of those that were found to be equal, or zeros, of which nothing is sent.
+    /// Bytes of the regions that syncs have brought up to date: also of those that were found to be equal, or
+    /// zeros, of which nothing is sent.
     pub synced_bytes: u64,
     /// Bytes of data that syncs have sent.
     pub sent_bytes: u64,
 }
 
 impl Moved {
-    /// The most that syncs may send: what was missed and what hosts have added to it, a twentieth more, and what was on its way when the copy joined.
+    /// The most that syncs may send: what was missed and what hosts have added to it, a twentieth more, and
+    /// what was on its way when the copy joined.
     pub fn sent_max(&self) -> Option<u64> {
         let dirty = self.dirty_bytes? + self.dirtied_bytes;
         Some(dirty + dirty / 20 + IN_FLIGHT_BYTES)

@@ -77,7 +77,8 @@ impl Scenario {
         self == Scenario::CutHeartbeats
     }
 
-    /// Nodes with a copy, without one, and whether there is a witness, if it cannot be done to any other cluster.
+    /// Nodes with a copy, without one, and whether there is a witness, if it cannot be done to any other
+    /// cluster.
     pub fn cluster(self) -> Option<(u8, u8, bool)> {
         match self {
             Scenario::LoseQuorum => Some((2, 3, false)),

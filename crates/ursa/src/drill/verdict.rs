@@ -19,12 +19,13 @@ pub struct Limits {
     pub recovery: Duration,
 }
 
-/// A request waits no longer than this because of something that is no stall: a busy machine, or connections that end.
+/// A request waits no longer than this because of something that is no stall: a busy machine, or connections
+/// that end.
 pub const NO_STALL: Duration = Duration::from_millis(250);
 
 impl Default for Limits {
-    /// What the design promises: a lease of a second, and what it takes to agree. After the loss of all: what nodes take to start,
-    /// to know that nobody promised anything any more, and a client to come back.
+    /// What the design promises: a lease of a second, and what it takes to agree. After the loss of all: what
+    /// nodes take to start, to know that nobody promised anything any more, and a client to come back.
     fn default() -> Limits {
         Limits { stall: Duration::from_millis(1_500), recovery: Duration::from_secs(15) }
     }
@@ -53,7 +54,8 @@ pub struct Found<'a> {
     pub moved: &'a Moved,
     /// So many bytes had to be, because a copy was made anew.
     pub all_of: Option<u64>,
-    /// If no copy was to notice anything: when the first one was taken out, in milliseconds after the harm, if one was.
+    /// If no copy was to notice anything: when the first one was taken out, in milliseconds after the harm,
+    /// if one was.
     pub spared: Option<Option<i64>>,
     /// Whether the copies are equal.
     pub verification: &'a Result<Verification, ClientError>,

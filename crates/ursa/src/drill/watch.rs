@@ -1,4 +1,5 @@
-//! What the nodes say of the volume, asked again and again, each by a thread of its own: one that stands still delays none of the others.
+//! What the nodes say of the volume, asked again and again, each by a thread of its own: one that stands
+//! still delays none of the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

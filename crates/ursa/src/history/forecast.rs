@@ -1,11 +1,14 @@
-//! When a pool is full if it goes on as in the time that was kept: a straight line, and how much that may be wrong.
+//! When a pool is full if it goes on as in the time that was kept: a straight line, and how much that may be
+//! wrong.
 //!
-//! The time is divided into equal parts. What was added in each of them on average says what to expect; how different they were, how far to trust that (Student's t).
+//! The time is divided into equal parts. What was added in each of them on average says what to expect; how
+//! different they were, how far to trust that (Student's t).
 
 /// The time is divided into so many parts.
 const PARTS_MIN: u64 = 4;
 const PARTS_MAX: u64 = 7;
-/// Four of five times the true mean is within so many standard errors, by how many parts there are: from [`PARTS_MIN`] on.
+/// Four of five times the true mean is within so many standard errors, by how many parts there are: from
+/// [`PARTS_MIN`] on.
 const LIKELY: [f64; (PARTS_MAX - PARTS_MIN + 1) as usize] = [1.64, 1.53, 1.48, 1.44];
 
 const HOUR: u64 = 3600;

@@ -1,10 +1,13 @@
-//! What a node has done in the last seven days, kept in two files of bounded length in its data directory: for its console.
+//! What a node has done in the last seven days, kept in two files of bounded length in its data directory:
+//! for its console.
 //!
-//! One thread at the lowest priority writes and reads them, since a disk may take its time; nobody waits for it but who asks for history. What cannot be kept is missing
-//! later, and the node's log says why: nothing else depends on it. Nothing is flushed: a power cut takes some rows, each of which has a checksum.
+//! One thread at the lowest priority writes and reads them, since a disk may take its time; nobody waits for
+//! it but who asks for history. What cannot be kept is missing later, and the node's log says why: nothing
+//! else depends on it. Nothing is flushed: a power cut takes some rows, each of which has a checksum.
 //!
-//! Bounded: [`FINE`] and [`COARSE`] together are 12 MiB on the disk, whatever the node has. Of volumes nothing is kept one by one: a thousand of them would take 13 times as
-//! much as everything else. That is what Prometheus is for.
+//! Bounded: [`FINE`] and [`COARSE`] together are 12 MiB on the disk, whatever the node has. Of volumes
+//! nothing is kept one by one: a thousand of them would take 13 times as much as everything else. That is
+//! what Prometheus is for.
 
 mod forecast;
 mod ring;
@@ -74,7 +77,8 @@ impl Window {
         let from = from.max(to.saturating_sub(COARSE.seconds())).min(to.saturating_sub(1));
         let is_fine = from + FINE.seconds() >= now && to - from < points * u64::from(COARSE.step);
         let least = u64::from(if is_fine { FINE.step } else { COARSE.step });
-        // Steps begin at their multiples, so that the same ones are there when it is asked again: that may take one more.
+        // Steps begin at their multiples, so that the same ones are there when it is asked again: that may
+        // take one more.
         let step = (to - from).div_ceil(points - 1).max(1).next_multiple_of(least);
         Window {
             from: from / step * step,

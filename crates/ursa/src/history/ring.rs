@@ -1,8 +1,10 @@
 //! A file of rows, one for each step of time, where the newest take the place of the oldest.
 //!
-//! A row's place follows from its time alone, and each row says by itself which time it is of, with a checksum. So nothing else has to be
-//! kept, and nothing can be lost but rows: what a crash has torn, a damaged file or a shorter one has, is as if it had never been written. It is the same where the clock is set: what
-//! was skipped is not there, and what was written by a clock that was ahead is written again as its time comes.
+//! A row's place follows from its time alone, and each row says by itself which time it is of, with a
+//! checksum. So nothing else has to be kept, and nothing can be lost but rows: what a crash has torn, a
+//! damaged file or a shorter one has, is as if it had never been written. It is the same where the clock is
+//! set: what was skipped is not there, and what was written by a clock that was ahead is written again as its
+//! time comes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};

@@ -1,4 +1,5 @@
-//! What is kept of one stretch of time: a row, its bytes (`docs/formats/history.md`), and the mean of several.
+//! What is kept of one stretch of time: a row, its bytes (`docs/formats/history.md`), and the mean of
+//! several.
 
 use std::collections::BTreeMap;
 

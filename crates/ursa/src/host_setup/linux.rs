@@ -1,4 +1,5 @@
-//! Linux hosts: open-iscsi, dm-multipath, udev. The text is a shell script, so that all of it, or a part, can be pasted.
+//! Linux hosts: open-iscsi, dm-multipath, udev. The text is a shell script, so that all of it, or a part, can
+//! be pasted.
 
 use super::Setup;
 use super::words::{SHELL_BEGIN, SHELL_END, shell_word, with_port};

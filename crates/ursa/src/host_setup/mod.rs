@@ -83,7 +83,8 @@ impl Setup {
     }
 }
 
-/// Where hosts log in to use a volume; none where a node listens on all of its addresses, and no cluster's record says which these are.
+/// Where hosts log in to use a volume; none where a node listens on all of its addresses, and no cluster's
+/// record says which these are.
 pub fn portals_of(client: &Client, volume: &Volume) -> Vec<String> {
     let cluster = client.cluster_nodes().unwrap_or_default();
     let floating = if cluster.is_empty() { Vec::new() } else { client.addresses().unwrap_or_default() };

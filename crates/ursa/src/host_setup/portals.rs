@@ -19,7 +19,8 @@ pub struct Nodes<'a> {
     pub here: &'a [String],
 }
 
-/// The portals of all nodes that have one of these volumes, node by node, then the floating addresses that such a node may have. Without a volume: of all nodes.
+/// The portals of all nodes that have one of these volumes, node by node, then the floating addresses that
+/// such a node may have. Without a volume: of all nodes.
 pub fn portals<'a>(volumes: impl IntoIterator<Item = &'a Volume>, nodes: Nodes<'_>) -> Vec<String> {
     if nodes.cluster.is_empty() {
         return nodes.here.to_vec();

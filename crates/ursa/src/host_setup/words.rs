@@ -1,4 +1,5 @@
-//! What goes into the texts: names and addresses that are pasted into shells, so that nothing in them may mean anything there.
+//! What goes into the texts: names and addresses that are pasted into shells, so that nothing in them may
+//! mean anything there.
 
 /// A text cannot be a word of a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,7 +12,8 @@ pub enum UnfitWord {
     User(String),
 }
 
-/// An iSCSI name, an NAA name, or an address with or without a port: of characters that mean nothing to a shell.
+/// An iSCSI name, an NAA name, or an address with or without a port: of characters that mean nothing to a
+/// shell.
 ///
 /// # Errors
 /// [`UnfitWord::Plain`].
@@ -34,8 +36,8 @@ pub fn user(text: &str) -> Result<String, UnfitWord> {
     }
 }
 
-/// Goes before a question, and [`SHELL_END`] after all that follows: a shell reads a group before it runs any of it, so that nothing
-/// that was pasted with the question is taken for its answer.
+/// Goes before a question, and [`SHELL_END`] after all that follows: a shell reads a group before it runs any
+/// of it, so that nothing that was pasted with the question is taken for its answer.
 pub(super) const SHELL_BEGIN: &str = "\
 { # The shell reads up to the closing brace before it runs anything, so the prompt does not swallow pasted lines.
 ";

@@ -1,7 +1,9 @@
-//! The certificate that the API shows to other machines: one that was given, or one that the node makes and keeps.
+//! The certificate that the API shows to other machines: one that was given, or one that the node makes and
+//! keeps.
 //!
-//! It is not the one by which nodes know each other: that one names a node of a cluster, and a browser wants the name or the address that it was told. Nobody has signed it; whoever uses it
-//! compares its fingerprint, which the node says at its start.
+//! It is not the one by which nodes know each other: that one names a node of a cluster, and a browser wants
+//! the name or the address that it was told. Nobody has signed it; whoever uses it compares its fingerprint,
+//! which the node says at its start.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -59,7 +61,8 @@ pub enum CertificateError {
 }
 
 impl Certificate {
-    /// The one in these files; without, the node's own, which is made anew when its names or addresses are others.
+    /// The one in these files; without, the node's own, which is made anew when its names or addresses are
+    /// others.
     ///
     /// # Errors
     /// See [`CertificateError`].

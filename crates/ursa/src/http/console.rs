@@ -1,7 +1,7 @@
 //! The web console: files that are part of the program (`build.rs` puts them there, compressed).
 //!
-//! They are the same for everybody and hold nothing of the node, so they need no login. The page may run the scripts
-//! that came with it and talk to the node that it came from, and nothing else.
+//! They are the same for everybody and hold nothing of the node, so they need no login. The page may run the
+//! scripts that came with it and talk to the node that it came from, and nothing else.
 
 use axum::Router;
 use axum::http::header::{

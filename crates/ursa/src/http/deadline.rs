@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 
 use super::refusal::Refusal;
 
-/// How long a request may take. The node answers for a change that takes long itself, and says what it waits for; a request
-/// makes two of them at most.
+/// How long a request may take. The node answers for a change that takes long itself, and says what it waits
+/// for; a request makes two of them at most.
 pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(120);
 
 const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < REQUEST_DEADLINE.as_secs());

@@ -68,7 +68,8 @@ pub(super) struct Asked {
 /// Refuses a request that asks what would be done of a call that does not say so.
 ///
 /// # Errors
-/// 422 `dry_run_not_possible`; 400 for what is neither true nor false, and for a parameter whose name is written with `%`: it might be this one.
+/// 422 `dry_run_not_possible`; 400 for what is neither true nor false, and for a parameter whose name is
+/// written with `%`: it might be this one.
 pub(super) fn check(request: &Request, route: &str) -> Result<(), Refusal> {
     let pairs = request.uri().query().unwrap_or_default().split('&');
     if let Some(name) = pairs.filter_map(|pair| pair.split('=').next()).find(|name| name.contains('%')) {

@@ -1,14 +1,22 @@
-//! Errands: changes of volumes that this node has no copy of, and what is asked of another node's pools, sessions and jobs. A node that has the volume, with a copy or alone, or the one that is named,
-//! carries them out, and its answer is given.
+//! Errands: changes of volumes that this node has no copy of, and what is asked of another node's pools,
+//! sessions and jobs. A node that has the volume, with a copy or alone, or the one that is named, carries
+//! them out, and its answer is given.
 //!
-//! The node that was asked lets in who asks and writes down what was done ([`super::access`]). The one that carries out takes an errand from a node of its cluster, over their link, and from nobody
-//! else. Only calls of [`OF_VOLUMES`], [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`] are carried out so. Their role is looked at again, so that a node that is out of date about a call gives no more rights than this one would.
+//! The node that was asked lets in who asks and writes down what was done ([`super::access`]). The one that
+//! carries out takes an errand from a node of its cluster, over their link, and from nobody else. Only calls
+//! of [`OF_VOLUMES`], [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`] are carried out so. Their role is looked
+//! at again, so that a node that is out of date about a call gives no more rights than this one would.
 //!
-//! Those of [`OF_NODES`] name disks and files of the machine that carries them out, and some are an administrator's: it takes the other one's word for who asks. Users and their roles are of the whole cluster,
-//! in its record, which every node may write: one that somebody has taken over can make itself an administrator there, and log in wherever it reaches the API. What is done so to a machine, or to a volume of
-//! it, is written down there, too: who looks after it finds it in its own audit log. A token that lets a node join says no more than that either: the record says who is of the cluster, and every node may write it. What this costs, and why: `docs/why/access.md`.
+//! Those of [`OF_NODES`] name disks and files of the machine that carries them out, and some are an
+//! administrator's: it takes the other one's word for who asks. Users and their roles are of the whole
+//! cluster, in its record, which every node may write: one that somebody has taken over can make itself an
+//! administrator there, and log in wherever it reaches the API. What is done so to a machine, or to a volume
+//! of it, is written down there, too: who looks after it finds it in its own audit log. A token that lets a
+//! node join says no more than that either: the record says who is of the cluster, and every node may write
+//! it. What this costs, and why: `docs/why/access.md`.
 //!
-//! Here is what errands are, and how a node carries them out; how the one that is asked passes them on: [`passing`].
+//! Here is what errands are, and how a node carries them out; how the one that is asked passes them on:
+//! [`passing`].
 
 mod passing;
 
@@ -74,7 +82,8 @@ const OF_NODES: [(&str, &str); 12] = [
 /// Calls that only a node with the cluster's authority carries out, whichever that is.
 const OF_AUTHORITY: [(&str, &str); 1] = [("POST", "/v1/cluster/tokens")];
 
-/// Calls about a job: if it is a node's own, the node that its id names carries them out ([`super::jobs::id`]).
+/// Calls about a job: if it is a node's own, the node that its id names carries them out
+/// ([`super::jobs::id`]).
 const OF_JOBS: [(&str, &str); 4] = [
     ("GET", "/v1/jobs/{id}"),
     ("DELETE", "/v1/jobs/{id}"),

@@ -1,8 +1,10 @@
 //! What a connection must be before it is asked who is behind it ([`super::access`]).
 //!
-//! From other machines only TLS is answered. A browser runs scripts of strangers. One may name this address outright (then the browser says where it comes
-//! from: `Origin`, `Sec-Fetch-Site`), or its own host's name may resolve to 127.0.0.1 (DNS rebinding: then `Host` has that name). So without TLS the peer and
-//! the `Host` must be loopback, and with or without it a browser's request must come from a page of ours. Under another host's name there is no cookie of ours.
+//! From other machines only TLS is answered. A browser runs scripts of strangers. One may name this address
+//! outright (then the browser says where it comes from: `Origin`, `Sec-Fetch-Site`), or its own host's name
+//! may resolve to 127.0.0.1 (DNS rebinding: then `Host` has that name). So without TLS the peer and the
+//! `Host` must be loopback, and with or without it a browser's request must come from a page of ours. Under
+//! another host's name there is no cookie of ours.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -45,7 +47,8 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
             refusal.into_response()
         }
     };
-    // An answer has names in it that somebody chose: no browser is to take it for something else than it says it is.
+    // An answer has names in it that somebody chose: no browser is to take it for something else than it says
+    // it is.
     response.headers_mut().entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
     response
 }
@@ -83,7 +86,8 @@ fn judge(peer: Option<Peer>, method: &Method, uri: &Uri, headers: &HeaderMap) ->
     Ok(())
 }
 
-/// Whether somebody has followed a link to the console: the page that had it sees nothing of the answer, and the console's files are the same for everybody.
+/// Whether somebody has followed a link to the console: the page that had it sees nothing of the answer, and
+/// the console's files are the same for everybody.
 fn opens_console(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     let reads = *method == Method::GET || *method == Method::HEAD;
     let navigates = single(headers, "sec-fetch-mode") == Some("navigate")

@@ -125,7 +125,8 @@ fn would_change(before: &HostGroup, after: &HostGroup, luns: usize) -> Vec<Strin
     steps
 }
 
-/// Who belongs to a host group by its names, or by its addresses, and whether somebody does no more. None of them is any.
+/// Who belongs to a host group by its names, or by its addresses, and whether somebody does no more. None of
+/// them is any.
 fn members(kind: &str, before: &[String], after: &[String]) -> (Vec<String>, bool) {
     let without = |all: &[String], others: &[String]| -> Vec<String> {
         all.iter().filter(|one| !others.contains(one)).cloned().collect()

@@ -23,7 +23,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Json<T>, Refusal> {
-        // A page of another site cannot send this type without being asked first, and there is no answer to that.
+        // A page of another site cannot send this type without being asked first, and there is no answer to
+        // that.
         if !is_json(request.headers()) {
             let detail = "the request body must be JSON, with Content-Type: application/json";
             return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));

@@ -1,7 +1,9 @@
-//! Inquiries: what other nodes ask this one for that is the HTTP interface's own, its events and its audit log.
+//! Inquiries: what other nodes ask this one for that is the HTTP interface's own, its events and its audit
+//! log.
 //!
-//! Core 0, where a question comes in, hands it over. It is answered on the control plane's thread, where files may be read, and many events become JSON, while hosts are served. The node that asks has let in who wants to
-//! know: of the audit log an administrator.
+//! Core 0, where a question comes in, hands it over. It is answered on the control plane's thread, where
+//! files may be read, and many events become JSON, while hosts are served. The node that asks has let in who
+//! wants to know: of the audit log an administrator.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +19,8 @@ use super::{audit, events};
 /// Questions that wait: each node asks for what somebody looks at.
 const WAITING_MAX: usize = 64;
 
-/// Questions whose answer is read from the audit log at a time: each takes a thread, for as long as its disk takes.
+/// Questions whose answer is read from the audit log at a time: each takes a thread, for as long as its disk
+/// takes.
 const READS_AT_ONCE_MAX: usize = 8;
 
 /// How long the answer may take: who asks gives up after [`SHOW_DEADLINE`], and is told before.

@@ -1,7 +1,8 @@
 //! What goes on now: once a second, for as long as somebody reads it.
 //!
-//! However many read, the cores are asked once: one task samples, all readers get what it has found; so does another node that asks what this one shows, and another
-//! task here asks the others. Nobody reads: nobody is asked.
+//! However many read, the cores are asked once: one task samples, all readers get what it has found; so does
+//! another node that asks what this one shows, and another task here asks the others. Nobody reads: nobody is
+//! asked.
 
 mod others;
 
@@ -39,7 +40,8 @@ pub(super) use self::others::ask_all;
 const EVERY: Duration = Duration::from_secs(1);
 /// How often it is asked what volumes are called: that looks at all of them.
 const NAMES_EVERY: Duration = Duration::from_secs(10);
-/// For how long it is sampled after another node has asked: it asks once a second as long as somebody reads there.
+/// For how long it is sampled after another node has asked: it asks once a second as long as somebody reads
+/// there.
 const ASKED_AGE_MAX: Duration = Duration::from_secs(5);
 /// A sample that is older says nothing of now.
 const SAMPLE_AGE_MAX: Duration = Duration::from_secs(3);

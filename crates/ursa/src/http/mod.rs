@@ -1,7 +1,8 @@
 //! The HTTP interface: JSON under `/v1`, described by `/v1/openapi.json`, `/metrics`, and the console at `/`.
 //!
-//! It holds no state of its own. A request becomes a call of the node's control on core 0, the plain types that come
-//! back become those of crate `api`. A change, once begun, goes on to its end even if whoever asked for it goes away.
+//! It holds no state of its own. A request becomes a call of the node's control on core 0, the plain types
+//! that come back become those of crate `api`. A change, once begun, goes on to its end even if whoever asked
+//! for it goes away.
 //!
 //! What may come in at all: see [`guard`]; who may do what: [`access`].
 
@@ -71,10 +72,12 @@ pub use self::state::State;
 pub use self::stream::Streams;
 pub use self::volumes::Elsewhere;
 
-/// The longest body of a request. The largest that makes sense is a host group with a thousand names of 223 bytes.
+/// The longest body of a request. The largest that makes sense is a host group with a thousand names of
+/// 223 bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// The longest body of who has not proved anything: a name, a password and the link's secret are less than 1 KiB.
+/// The longest body of who has not proved anything: a name, a password and the link's secret are less than
+/// 1 KiB.
 const STRANGERS_BODY_BYTES_MAX: usize = 16 << 10;
 
 /// All paths of the API.

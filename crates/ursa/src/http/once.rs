@@ -1,7 +1,9 @@
-//! A `POST` with an `Idempotency-Key` is carried out once: whoever has not got the answer sends it again, and gets that answer.
+//! A `POST` with an `Idempotency-Key` is carried out once: whoever has not got the answer sends it again, and
+//! gets that answer.
 //!
-//! Keys are a caller's own. The same key with another request is refused, so that a mistake is no answer to something else. What could not be carried out (5xx)
-//! is not remembered: it may be tried again. Secrets are not remembered either; nor is any of it beyond the node's life, or on other nodes.
+//! Keys are a caller's own. The same key with another request is refused, so that a mistake is no answer to
+//! something else. What could not be carried out (5xx) is not remembered: it may be tried again. Secrets are
+//! not remembered either; nor is any of it beyond the node's life, or on other nodes.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +27,8 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// The longest key: a UUID has 36 bytes.
 pub(super) const KEY_BYTES_MAX: usize = 128;
-/// Keys that are remembered, and for how long. With [`ANSWER_BYTES_MAX`] 16 MiB at the very most; an answer has some 1 KiB.
+/// Keys that are remembered, and for how long. With [`ANSWER_BYTES_MAX`] 16 MiB at the very most; an answer
+/// has some 1 KiB.
 const KEYS_MAX: usize = 1024;
 const VALID: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest answer that is remembered.

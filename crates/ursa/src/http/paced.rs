@@ -1,6 +1,7 @@
 //! A question that many may have: the node's first core is asked now and then, however many ask.
 //!
-//! An answer is never older than its question: who comes while the node is being asked waits for the next time, together with all others.
+//! An answer is never older than its question: who comes while the node is being asked waits for the next
+//! time, together with all others.
 
 use std::time::Duration;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How long a write may wait for the other end to take something. A browser on a bad line takes some bytes in that time.
+/// How long a write may wait for the other end to take something. A browser on a bad line takes some bytes in
+/// that time.
 pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A connection with [`WRITE_DEADLINE`].

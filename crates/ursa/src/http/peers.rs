@@ -1,7 +1,9 @@
 //! What other nodes of the cluster have, shown by the node that is asked.
 //!
-//! A node asks the others over their links, by which they know each other; nobody's secret is passed on. What is asked for is what a viewer may see, and
-//! whoever asked this node was let in as one; of the audit log, what an administrator may, who was let in as such. A node that does not answer in [`SHOW_DEADLINE`] is named: what it has is missing then, and that is said.
+//! A node asks the others over their links, by which they know each other; nobody's secret is passed on. What
+//! is asked for is what a viewer may see, and whoever asked this node was let in as one; of the audit log,
+//! what an administrator may, who was let in as such. A node that does not answer in [`SHOW_DEADLINE`] is
+//! named: what it has is missing then, and that is said.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -135,7 +137,8 @@ where
     Ok(List { items, missing })
 }
 
-/// What `own` says of this node, told whether it is one of these nodes, and what those that are other ones answer to their questions.
+/// What `own` says of this node, told whether it is one of these nodes, and what those that are other ones
+/// answer to their questions.
 ///
 /// # Errors
 /// A node that is none; those of `own`.

@@ -291,8 +291,8 @@ pub(super) async fn remains(
 
 /// Forgets a pool that cannot be used: one that is unavailable or read-only.
 ///
-/// Nothing on its disks is changed, and it can be imported again. Volumes of a read-only pool must not be mapped unless
-/// `unmap` is true, since initiators still see them.
+/// Nothing on its disks is changed, and it can be imported again. Volumes of a read-only pool must not be
+/// mapped unless `unmap` is true, since initiators still see them.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/forget", tag = "pools", operation_id = "forget_pool",
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),

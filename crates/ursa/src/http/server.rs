@@ -1,6 +1,7 @@
 //! Connections: accepted, bounded, and ended in an orderly way.
 //!
-//! One port takes both: the first byte says whether a client begins TLS. Who comes from another machine without it is told so by [`super::guard`].
+//! One port takes both: the first byte says whether a client begins TLS. Who comes from another machine
+//! without it is told so by [`super::guard`].
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -30,8 +31,10 @@ use super::guard::Peer;
 use super::patience::{Patience, WRITE_DEADLINE};
 use super::state::State;
 
-/// Connections at a time from this machine, and as many from others, who cannot keep this machine's command line out; more are closed, or wait if they are this machine's, [`WAITING_MAX`]. A
-/// console and some scripts need ten; each holds at most some 10 KiB of headers, 48 KiB of TLS and [`super::BODY_BYTES_MAX`] of body, so all together 135 MiB in the worst case.
+/// Connections at a time from this machine, and as many from others, who cannot keep this machine's command
+/// line out; more are closed, or wait if they are this machine's, [`WAITING_MAX`]. A console and some scripts
+/// need ten; each holds at most some 10 KiB of headers, 48 KiB of TLS and [`super::BODY_BYTES_MAX`] of body,
+/// so all together 135 MiB in the worst case.
 const CONNECTIONS_MAX: usize = 64;
 /// Connections of this machine that wait: each is a descriptor and nothing else. And for how long.
 const WAITING_MAX: usize = 256;
@@ -149,7 +152,8 @@ impl Server {
         }
     }
 
-    /// Room for a connection from this address, or a place to wait for it; `None`: there is neither. This machine's programs wait.
+    /// Room for a connection from this address, or a place to wait for it; `None`: there is neither. This
+    /// machine's programs wait.
     fn place_for(&self, address: IpAddr) -> Option<Place> {
         if address.is_loopback() {
             return Some(match Arc::clone(&self.of_this_machine).try_acquire_owned() {

@@ -1,7 +1,9 @@
-//! Streams of server-sent events (WHATWG HTML 9.2): answers that go on for as long as somebody reads them and may.
+//! Streams of server-sent events (WHATWG HTML 9.2): answers that go on for as long as somebody reads them and
+//! may.
 //!
-//! There are at most [`STREAMS_MAX`], so that they do not take all connections. Whoever does not read is let go, and so is who may not read any more: a token that
-//! was deleted, a session that is over. A stream is no use of a session: it ends with it.
+//! There are at most [`STREAMS_MAX`], so that they do not take all connections. Whoever does not read is let
+//! go, and so is who may not read any more: a token that was deleted, a session that is over. A stream is no
+//! use of a session: it ends with it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,14 +25,16 @@ use super::guard::Peer;
 use super::refusal::Refusal;
 use super::state::State;
 
-/// Streams of a node at a time, and of one user or token: of 64 connections from this machine some must be left for its command line.
+/// Streams of a node at a time, and of one user or token: of 64 connections from this machine some must be
+/// left for its command line.
 const STREAMS_MAX: usize = 48;
 const OF_CALLER_MAX: usize = 16;
 /// Messages that wait for a reader; then it is waited for.
 const WAITING_MAX: usize = 16;
 /// How long it is waited for.
 const READER_DEADLINE: Duration = Duration::from_secs(30);
-/// How often it is looked whether the reader may still read; something is sent then, so that both ends see a connection that is gone.
+/// How often it is looked whether the reader may still read; something is sent then, so that both ends see a
+/// connection that is gone.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 
 /// How many streams there are, by who reads them.
@@ -97,7 +101,8 @@ impl Messages {
         self.text(format!("{id}event: {kind}\ndata: {data}\n\n")).await
     }
 
-    /// Sends where the reader is, which it names as `Last-Event-ID` when it comes again. It has data, though none that say anything: some readers pass over messages without.
+    /// Sends where the reader is, which it names as `Last-Event-ID` when it comes again. It has data, though
+    /// none that say anything: some readers pass over messages without.
     ///
     /// # Errors
     /// [`Gone`]: the stream is over.

@@ -1,6 +1,8 @@
-//! `?node=N`: of which node a pool, a session or a volume is that a call is about; their names and numbers are a node's own. Volumes with copies are of the cluster: of these it says which node does it.
+//! `?node=N`: of which node a pool, a session or a volume is that a call is about; their names and numbers
+//! are a node's own. Volumes with copies are of the cluster: of these it says which node does it.
 //!
-//! The node that is asked passes such a call on ([`super::errands`]). Handlers look again (`Control::check_is_here`): what has the same name on another node is another thing.
+//! The node that is asked passes such a call on ([`super::errands`]). Handlers look again
+//! (`Control::check_is_here`): what has the same name on another node is another thing.
 
 use axum::extract::Query;
 use axum::http::Uri;

@@ -1,4 +1,5 @@
-//! Copies of volumes on several nodes: how far those are that are not in sync, and what nodes bring each other.
+//! Copies of volumes on several nodes: how far those are that are not in sync, and what nodes bring each
+//! other.
 
 use std::collections::BTreeMap;
 

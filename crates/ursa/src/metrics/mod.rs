@@ -1,9 +1,9 @@
 //! What a node has done, for Prometheus.
 //!
-//! Names follow its conventions: `ursa_` before ours, base units (seconds, bytes), `_total` on counters; what is in one of
-//! several states has a series for each, of which one is 1. Every number of series is bounded by what administrators have
-//! made: nodes, volumes, targets, pools, cores. Nothing is labelled by initiator or session. A volume has latency series
-//! only for kinds of operations that it has seen.
+//! Names follow its conventions: `ursa_` before ours, base units (seconds, bytes), `_total` on counters; what
+//! is in one of several states has a series for each, of which one is 1. Every number of series is bounded by
+//! what administrators have made: nodes, volumes, targets, pools, cores. Nothing is labelled by initiator or
+//! session. A volume has latency series only for kinds of operations that it has seen.
 //!
 //! What of it alert rules and dashboards in `deploy/` use is compared with what is written here by a test.
 
@@ -36,7 +36,8 @@ use node::Control;
 /// Prometheus' text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// For how long the cluster's record is waited for: less than the ten seconds after which Prometheus gives up.
+/// For how long the cluster's record is waited for: less than the ten seconds after which Prometheus gives
+/// up.
 const MEMBERS_DEADLINE: Duration = Duration::from_secs(2);
 
 /// `GET /metrics`.

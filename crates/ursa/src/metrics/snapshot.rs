@@ -52,7 +52,8 @@ pub(super) struct Snapshot {
     pub(super) stats: VolumeStats,
     /// The copies of volumes that have several, by the volume's name.
     pub(super) copies: Vec<(String, CopiesStatus)>,
-    /// In how many bytes copies are known to differ, of those volumes whose copies were compared through this node.
+    /// In how many bytes copies are known to differ, of those volumes whose copies were compared through this
+    /// node.
     pub(super) different: Vec<(String, u64)>,
     pub(super) replication: ReplicationStats,
     /// Names of all targets, in order.
@@ -70,7 +71,8 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// What can be made of it elsewhere is not made on the node's core, which has requests of hosts to answer.
+    /// What can be made of it elsewhere is not made on the node's core, which has requests of hosts to
+    /// answer.
     pub(super) async fn take(state: &State) -> Result<Snapshot, Refusal> {
         let Seen { mut volumes, known_to_differ, access, stats, rest } = state.call(Seen::look).await?;
         volumes.sort_by(|a, b| a.info.name.cmp(&b.info.name));

@@ -317,7 +317,8 @@ fn a_pool_that_is_not_open_is_down() {
     assert!(!text.contains("ursa_pool_free_bytes{"), "{text}");
 }
 
-/// What Prometheus asks of the text: a family's lines stand together behind its HELP and TYPE, and no series comes twice.
+/// What Prometheus asks of the text: a family's lines stand together behind its HELP and TYPE, and no series
+/// comes twice.
 #[test]
 fn a_thousand_busy_volumes_are_well_formed() {
     let mut stats = UnitStats::default();
@@ -347,6 +348,7 @@ fn a_thousand_busy_volumes_are_well_formed() {
             assert!(series.insert(name), "{line} comes twice");
         }
     }
-    // A capacity, whether it serves, and for each of three operations 22 buckets, the sum, the count and the bytes; one of no target.
+    // A capacity, whether it serves, and for each of three operations 22 buckets, the sum, the count and the
+    // bytes; one of no target.
     assert_eq!(series.len(), 1000 * (2 + 3 * (22 + 2 + 1)) + 1);
 }

@@ -1,5 +1,5 @@
-//! The text format of Prometheus, version 0.0.4: one family after the other, each with its HELP and TYPE and all of its
-//! samples together.
+//! The text format of Prometheus, version 0.0.4: one family after the other, each with its HELP and TYPE and
+//! all of its samples together.
 
 use std::fmt::{Display, Write};
 
@@ -50,8 +50,8 @@ impl Family<'_> {
         self.line("", labels, None, value);
     }
 
-    /// A histogram: for each bound in seconds how many took no longer, without a bound all of them; and their sum in
-    /// seconds. `buckets` are not cumulative, and the last has no bound.
+    /// A histogram: for each bound in seconds how many took no longer, without a bound all of them; and their
+    /// sum in seconds. `buckets` are not cumulative, and the last has no bound.
     pub(super) fn histogram(
         &mut self,
         labels: &Labels<'_>,

@@ -4,9 +4,10 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::cores::Cores;
 
-/// Keeps the calling thread, and all that it starts, off the processors that cores are pinned to: a processor that changes between a core and what is asked of its
-/// node has neither's memory in its caches, and hosts wait for that. Cores that the kernel places share their processors with all else, and so do pinned ones where this
-/// process may use no others.
+/// Keeps the calling thread, and all that it starts, off the processors that cores are pinned to: a processor
+/// that changes between a core and what is asked of its node has neither's memory in its caches, and hosts
+/// wait for that. Cores that the kernel places share their processors with all else, and so do pinned ones
+/// where this process may use no others.
 pub fn leave_cores_alone(cores: &Cores) {
     let (processors, pinned) = cores.processors();
     if !pinned {

@@ -159,7 +159,8 @@ fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// The addresses at which these are reached. One for all addresses of IPv6 has those of IPv4, too, unless the system is set otherwise.
+/// The addresses at which these are reached. One for all addresses of IPv6 has those of IPv4, too, unless the
+/// system is set otherwise.
 fn reached(sockets: &[(SocketAddr, TcpSocket)]) -> Vec<SocketAddr> {
     let mut addresses: Vec<SocketAddr> = sockets.iter().map(|(address, _)| *address).collect();
     for (address, socket) in sockets {

@@ -63,7 +63,8 @@ pub enum DataDirError {
     },
 }
 
-/// Where state is kept when nothing is said: for root, where services keep it; for others, where theirs belongs.
+/// Where state is kept when nothing is said: for root, where services keep it; for others, where theirs
+/// belongs.
 pub fn default() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() && make(Path::new(OF_ROOT)).is_ok() {
         return Some(OF_ROOT.into());
@@ -92,11 +93,12 @@ pub fn prepare(path: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
-/// The directories of a node in its data directory: earlier versions and service managers made them for everybody to look into.
+/// The directories of a node in its data directory: earlier versions and service managers made them for
+/// everybody to look into.
 const OWN: [&str; 5] = [POOLS, "cluster", "history", "audit", "api"];
 
-/// Takes from others what rights they have on a data directory that was there before. One that is not known to be a node's own is left alone, and told of: `/srv`
-/// or `/tmp` may have been named.
+/// Takes from others what rights they have on a data directory that was there before. One that is not known
+/// to be a node's own is left alone, and told of: `/srv` or `/tmp` may have been named.
 fn tighten(path: &Path) {
     let is_own = path.join(RECORD).exists();
     for (directory, may) in

@@ -1,4 +1,5 @@
-//! Volumes that `ursa serve --volume` makes at its start: for a first look, and for machines set up by a script.
+//! Volumes that `ursa serve --volume` makes at its start: for a first look, and for machines set up by a
+//! script.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! What `ursa serve` is told, on its command line and in its file. One structure for both: every setting can stand in
-//! either, under the same name, and the command line wins.
+//! What `ursa serve` is told, on its command line and in its file. One structure for both: every setting can
+//! stand in either, under the same name, and the command line wins.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -186,7 +186,8 @@ pub enum ReadConfirm {
     Auto,
     /// Always.
     Always,
-    /// Never: after a pause of a virtual machine, hosts may read data that was overwritten through another node.
+    /// Never: after a pause of a virtual machine, hosts may read data that was overwritten through another
+    /// node.
     Never,
 }
 

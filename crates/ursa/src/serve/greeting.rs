@@ -1,4 +1,5 @@
-//! What `ursa serve` says when it serves: where, and what to do next. For people; programs read the log, or ask the API.
+//! What `ursa serve` says when it serves: where, and what to do next. For people; programs read the log, or
+//! ask the API.
 
 use std::net::SocketAddr;
 

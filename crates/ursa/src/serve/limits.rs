@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limits on open files (a connection is one) and on locked memory (rings take some) to the hard ones.
+/// Raises the soft limits on open files (a connection is one) and on locked memory (rings take some) to the
+/// hard ones.
 pub fn raise() {
     for resource in [Resource::Nofile, Resource::Memlock] {
         let Rlimit { current, maximum } = getrlimit(resource);

@@ -17,7 +17,8 @@ pub fn filter(text: &str) -> Result<EnvFilter, ParseError> {
 
 /// Starts logging what `filter` lets through.
 pub fn start(filter: EnvFilter, format: LogFormat) {
-    // What cannot be written is lost. To say so there, too, would end the thread that wants to: whoever reads the log may have ended.
+    // What cannot be written is lost. To say so there, too, would end the thread that wants to: whoever reads
+    // the log may have ended.
     let log = tracing_subscriber::fmt().log_internal_errors(false);
     let log = log.with_env_filter(filter).with_writer(std::io::stderr);
     match format {

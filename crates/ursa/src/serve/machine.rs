@@ -1,16 +1,17 @@
 //! Whether this machine is virtual: then its clocks may stop while time goes on elsewhere.
 //!
-//! On x86 the processor says so: CPUID.1:ECX bit 31, the flag `hypervisor` of `/proc/cpuinfo`, is reserved for that and
-//! zero on every real processor; containers see it, too. Where a hypervisor hides it, and on other architectures, the
-//! firmware's tables and devices that only hypervisors have tell. A wrong yes costs a round trip; a wrong no is what
-//! `read-confirm = always` is for.
+//! On x86 the processor says so: CPUID.1:ECX bit 31, the flag `hypervisor` of `/proc/cpuinfo`, is reserved
+//! for that and zero on every real processor; containers see it, too. Where a hypervisor hides it, and on
+//! other architectures, the firmware's tables and devices that only hypervisors have tell. A wrong yes costs
+//! a round trip; a wrong no is what `read-confirm = always` is for.
 
 use std::fs;
 use std::path::Path;
 
 use api::HypervisorSign;
 
-/// How vendors, products and boards begin in the firmware of virtual machines, as systemd-detect-virt has them.
+/// How vendors, products and boards begin in the firmware of virtual machines, as systemd-detect-virt has
+/// them.
 const VIRTUAL: [&str; 20] = [
     "KVM",
     "QEMU",
@@ -36,8 +37,8 @@ const VIRTUAL: [&str; 20] = [
 /// Real machines of Amazon have this vendor, too; their products end in [`REAL_OF_AMAZON`].
 const AMAZON: &str = "Amazon EC2";
 const REAL_OF_AMAZON: &str = ".metal";
-/// Devices of hypervisors: a vmclock, the entry of the device tree, Xen's, and a driver of generation ids that has found
-/// one (a link to it beside the driver's own files).
+/// Devices of hypervisors: a vmclock, the entry of the device tree, Xen's, and a driver of generation ids
+/// that has found one (a link to it beside the driver's own files).
 const DEVICES: [&str; 3] = ["dev/vmclock0", "proc/device-tree/hypervisor", "sys/hypervisor/type"];
 const GENERATION_ID_DRIVERS: [&str; 2] = ["sys/bus/platform/drivers/vmgenid", "sys/bus/acpi/drivers/vmgenid"];
 const FILES_OF_DRIVERS: [&str; 4] = ["bind", "unbind", "uevent", "module"];

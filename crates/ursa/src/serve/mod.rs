@@ -1,7 +1,8 @@
 //! `ursa serve`: settings, threads, signals.
 //!
-//! The node's cores are threads of their own, and nothing else runs on them. The thread `control` has tokio: signals, the
-//! HTTP interface, and all that is asked of the node from outside, by messages. The first thread waits for the cores.
+//! The node's cores are threads of their own, and nothing else runs on them. The thread `control` has tokio:
+//! signals, the HTTP interface, and all that is asked of the node from outside, by messages. The first thread
+//! waits for the cores.
 
 mod affinity;
 mod control;

@@ -1,5 +1,6 @@
-//! Where the link goes that makes the first user. Whoever has it becomes an administrator, so it is never written to a log: standard output is one when a service
-//! manager starts the node, read by more than those who run it. It goes to a terminal, or to a file for the owner alone.
+//! Where the link goes that makes the first user. Whoever has it becomes an administrator, so it is never
+//! written to a log: standard output is one when a service manager starts the node, read by more than those
+//! who run it. It goes to a terminal, or to a file for the owner alone.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};

@@ -293,8 +293,8 @@ fn link_via(given: Vec<String>) -> Result<BTreeMap<SocketAddr, SocketAddr>, Sett
     given.into_iter().map(pair).collect()
 }
 
-/// Long enough to catch the next request of a busy client (tens of microseconds on a fast network), short enough that a
-/// core with little work sleeps nearly all of the time.
+/// Long enough to catch the next request of a busy client (tens of microseconds on a fast network), short
+/// enough that a core with little work sleeps nearly all of the time.
 const POLL_US: u32 = 50;
 
 fn host_name() -> String {

@@ -72,7 +72,8 @@ impl Guarded {
 fn start() -> io::Result<Child> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("ursa").arg(COMMAND).arg(std::process::id().to_string());
-    // Whatever else this process has open is closed there: descriptors are made so. What it says goes where this process speaks.
+    // Whatever else this process has open is closed there: descriptors are made so. What it says goes where
+    // this process speaks.
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::inherit());
     // Its allocator would take whole huge pages for the few kilobytes that it needs.
     command.env("MIMALLOC_ALLOW_THP", "0");

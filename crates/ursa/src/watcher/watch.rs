@@ -15,12 +15,12 @@ use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 use super::{COMMAND, FAREWELL};
 use crate::devices::take_off_all;
 
-/// The nodes are told within this time or not at all: after it they go on anyway, since leases are shorter; and who waits for the end of all processes
-/// of a service is not to wait for long.
+/// The nodes are told within this time or not at all: after it they go on anyway, since leases are shorter;
+/// and who waits for the end of all processes of a service is not to wait for long.
 const TELL_LIMIT: Duration = Duration::from_secs(2);
 
-/// The death is told after so long, though floating addresses are not off yet: volumes wait for the word of it. It takes milliseconds; what it does not reach goes by
-/// its own time.
+/// The death is told after so long, though floating addresses are not off yet: volumes wait for the word of
+/// it. It takes milliseconds; what it does not reach goes by its own time.
 const TAKE_OFF_LIMIT: Duration = Duration::from_millis(300);
 
 /// A line is a few addresses for each node of a cluster.
@@ -44,11 +44,13 @@ pub fn main_if_asked() -> Option<ExitCode> {
 
 fn watch(pid: Pid) -> io::Result<()> {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-        // SAFETY: no handler of ours runs. A service that is stopped signals all of its processes; this one outlives the node for a moment.
+        // SAFETY: no handler of ours runs. A service that is stopped signals all of its processes; this one
+        // outlives the node for a moment.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     let node = pidfd_open(pid, PidfdFlags::empty())?;
-    // A parent that is no longer is followed by another one, and its number may be somebody else's: nothing would be known of its death.
+    // A parent that is no longer is followed by another one, and its number may be somebody else's: nothing
+    // would be known of its death.
     if getppid() != Some(pid) {
         return Ok(());
     }
@@ -58,7 +60,8 @@ fn watch(pid: Pid) -> io::Result<()> {
     tell(will)
 }
 
-/// Waits until the process is dead, with all of its threads; gives what it has handed over last. `None`: it has said farewell, or nothing.
+/// Waits until the process is dead, with all of its threads; gives what it has handed over last. `None`: it
+/// has said farewell, or nothing.
 fn wait_for_death(node: &OwnedFd) -> io::Result<Option<LastWill>> {
     let (mut lines, mut will) = (Lines::default(), None);
     let mut open = true;

@@ -16,7 +16,8 @@ const RESIDENT_MAX: u64 = 100_000_000;
 const LOGINS: u32 = 5;
 /// So long a login may take until the initiator knows its LUNs.
 const LOGIN_MAX: Duration = Duration::from_secs(1);
-/// So long nothing is asked of the node, a few times; the quietest counts, as something may have been left to do.
+/// So long nothing is asked of the node, a few times; the quietest counts, as something may have been left to
+/// do.
 const IDLE: Duration = Duration::from_secs(2);
 const IDLES: usize = 3;
 /// One part in so many of a processor is what an idle node may take: 5 %.
@@ -56,9 +57,10 @@ fn log_in(node: &Node, volume: usize, isid: u32) -> usize {
     u32::from_be_bytes(*list.first_chunk().unwrap()) as usize / 8
 }
 
-/// The times are printed (`--nocapture`); what is asserted is far from them, and that the thousandth volume costs little
-/// more than the first. The API is to list all of them within 200 ms, a session logs in within a second, whether its target has one of them or
-/// two hundred, and a node of which nothing is asked takes next to nothing.
+/// The times are printed (`--nocapture`); what is asserted is far from them, and that the thousandth volume
+/// costs little more than the first. The API is to list all of them within 200 ms, a session logs in within a
+/// second, whether its target has one of them or two hundred, and a node of which nothing is asked takes next
+/// to nothing.
 #[test]
 fn a_thousand_volumes() {
     let node = Node::start(&[]);
@@ -83,7 +85,8 @@ fn a_thousand_volumes() {
     timed("the next eight hundred", || create(tenth, VOLUMES - tenth));
     let last = cpu_of("the last hundred", &|| create(VOLUMES - tenth, VOLUMES));
     println!("CPU of the first hundred: {first:?}, of the last: {last:?}");
-    // Each copies all metadata and the whole record to the disk; looking at all volumes one by one would be a mistake.
+    // Each copies all metadata and the whole record to the disk; looking at all volumes one by one would be a
+    // mistake.
     assert!(last < first * 3 + Duration::from_millis(200), "{first:?}, then {last:?}");
 
     let (list, took) = timed("list", || node.ok(&["volume", "list"]));

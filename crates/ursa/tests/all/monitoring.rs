@@ -1,4 +1,5 @@
-//! What `promtool` says of what nodes write, and of what `deploy/` makes of it. Debian's package `prometheus` has it.
+//! What `promtool` says of what nodes write, and of what `deploy/` makes of it. Debian's package `prometheus`
+//! has it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ use tempfile::TempDir;
 
 use crate::node::{Node, free_address};
 
-/// `promtool` with these arguments and this input, or `None` where there is none. It must succeed and find nothing to say.
+/// `promtool` with these arguments and this input, or `None` where there is none. It must succeed and find
+/// nothing to say.
 #[track_caller]
 fn promtool(arguments: &[&str], directory: &Path, input: &str) -> Option<String> {
     let mut command = Command::new("promtool");

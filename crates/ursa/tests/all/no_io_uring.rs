@@ -19,7 +19,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_node_that_may_not_use_io_uring_says_what_to_do() {
-    // What Docker's and others' seccomp profiles answer. That there is no such system call is believed of a kernel without the sysctl.
+    // What Docker's and others' seccomp profiles answer. That there is no such system call is believed of a
+    // kernel without the sysctl.
     let mut answers = vec![libc::EPERM, libc::EACCES];
     if Path::new("/proc/sys/kernel/io_uring_disabled").exists() {
         answers.push(libc::ENOSYS);
@@ -39,7 +40,8 @@ fn a_node_that_may_not_use_io_uring_says_what_to_do() {
     }
 }
 
-/// From here on, and in what is executed, io_uring_setup fails with this number, as under Docker's own seccomp profile.
+/// From here on, and in what is executed, io_uring_setup fails with this number, as under Docker's own
+/// seccomp profile.
 fn forbid_io_uring(errno: i32) -> io::Result<()> {
     /// Where seccomp_data has the system call's number (seccomp(2)).
     const NUMBER_AT: u32 = 0;
@@ -52,7 +54,8 @@ fn forbid_io_uring(errno: i32) -> io::Result<()> {
     ];
     let program = sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     let (yes, none): (c_ulong, c_ulong) = (1, 0);
-    // SAFETY: the kernel copies the program and its statements, which live longer than the calls; who gains no privileges may set a filter.
+    // SAFETY: the kernel copies the program and its statements, which live longer than the calls; who gains
+    // no privileges may set a filter.
     let set = unsafe {
         libc::prctl(PR_SET_NO_NEW_PRIVS, yes, none, none, none) == 0
             && libc::prctl(PR_SET_SECCOMP, c_ulong::from(SECCOMP_MODE_FILTER), &raw const program) == 0

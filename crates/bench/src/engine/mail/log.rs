@@ -1,5 +1,5 @@
-//! The log of a database: written from its start to its end and again, each write on stable storage before it is answered.
-//! Tasks that commit while a write is under way share the next one, as databases do.
+//! The log of a database: written from its start to its end and again, each write on stable storage before it
+//! is answered. Tasks that commit while a write is under way share the next one, as databases do.
 
 use std::cell::{Cell, RefCell};
 

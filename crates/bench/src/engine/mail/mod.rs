@@ -1,8 +1,9 @@
-//! A mail server: workers that carry out tasks when they are due, databases that are read and written page by page, logs.
+//! A mail server: workers that carry out tasks when they are due, databases that are read and written page by
+//! page, logs.
 //!
-//! Guarantees: a task's latency counts from when it was due to when the log has all of it on stable storage; pages that it
-//! changed are written later, and never more than [`database::CHANGED_MAX`] are waiting: then tasks wait. It ends, as a
-//! [lane](super::lane) does: each request has its time, and a failure ends all.
+//! Guarantees: a task's latency counts from when it was due to when the log has all of it on stable storage;
+//! pages that it changed are written later, and never more than [`database::CHANGED_MAX`] are waiting: then
+//! tasks wait. It ends, as a [lane](super::lane) does: each request has its time, and a failure ends all.
 
 mod database;
 mod log;

@@ -164,7 +164,8 @@ fn a_stall_shows_in_all_tasks_that_it_delays() {
 #[test]
 fn a_server_that_does_not_keep_up_is_told() {
     let rig = Rig::new(256 * MIB);
-    // A log of 20 writes a second, each of 1 MiB at most, and two of them: 200 messages of 192 KiB a second at best.
+    // A log of 20 writes a second, each of 1 MiB at most, and two of them: 200 messages of 192 KiB a second
+    // at best.
     rig.set_latency(Duration::from_millis(50));
     let outcome = rig.run(MailProfile { compression: 100.0, ..profile() }, |_| {}).unwrap();
     assert!(outcome.outcome.never_begun > 5_000, "{}", outcome.outcome.never_begun);

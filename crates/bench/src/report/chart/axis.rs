@@ -47,7 +47,8 @@ impl Axis {
         Axis { scale, labels, unit }
     }
 
-    /// The labels that have room beside each other on a horizontal axis of `width`: each has its place at its middle.
+    /// The labels that have room beside each other on a horizontal axis of `width`: each has its place at its
+    /// middle.
     pub(crate) fn fitting(&self, width: f64) -> Vec<(f64, &str)> {
         let mut fitting: Vec<(f64, &str)> = Vec::new();
         let mut end = f64::NEG_INFINITY;

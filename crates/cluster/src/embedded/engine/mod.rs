@@ -44,7 +44,8 @@ pub struct Settings {
     pub witness: bool,
     /// Of election timeouts and names; different in each life of each node.
     pub seed: u64,
-    /// Entries of the log above which it is shortened to a quarter of that; [`LOG_ENTRIES_MAX`] outside of tests.
+    /// Entries of the log above which it is shortened to a quarter of that; [`LOG_ENTRIES_MAX`] outside of
+    /// tests.
     pub log_entries: usize,
 }
 
@@ -110,10 +111,11 @@ pub enum Refused {
 
 /// The engine of one node.
 ///
-/// After each input (`handle_*`) and each command: take messages and send them, take a batch, make it durable, say so with
-/// [`Engine::handle_persisted`], and so on until there is none; then take messages, replies and what watches are told. Whatever
-/// depends on a batch comes out after it was said to be durable. A batch that cannot be made durable is the end of the engine: another one begins
-/// with what the file has then, as after a crash.
+/// After each input (`handle_*`) and each command: take messages and send them, take a batch, make it
+/// durable, say so with [`Engine::handle_persisted`], and so on until there is none; then take messages,
+/// replies and what watches are told. Whatever depends on a batch comes out after it was said to be durable.
+/// A batch that cannot be made durable is the end of the engine: another one begins with what the file has
+/// then, as after a crash.
 pub struct Engine {
     raft: RawNode<Saved>,
     rng: Rng,
@@ -136,7 +138,8 @@ pub struct Engine {
     unconfirmed: Option<Unconfirmed>,
     /// Results of changes of members, which wait for the batch that is to be taken next.
     member_replies: Vec<Reply>,
-    /// In so many ticks this node stands for election, if the dead leader of this term has no successor by then.
+    /// In so many ticks this node stands for election, if the dead leader of this term has no successor by
+    /// then.
     succession: Option<(u64, u64)>,
     /// While it is not known whether this node's disk was set back.
     doubt: Option<Doubt>,
@@ -366,8 +369,9 @@ impl Engine {
         self.settle();
     }
 
-    /// The process of `node` is dead. If it led, somebody else stands for election at once, and the others one after the other if that one does not
-    /// succeed: several at a time would share the votes. Whoever stands, and whenever, is safe.
+    /// The process of `node` is dead. If it led, somebody else stands for election at once, and the others
+    /// one after the other if that one does not succeed: several at a time would share the votes. Whoever
+    /// stands, and whenever, is safe.
     pub fn handle_death(&mut self, node: NodeId) {
         if !self.may_stand() || self.raft.raft.leader_id != node.raft() || !self.is_voter() {
             return;
@@ -432,17 +436,20 @@ impl Engine {
         self.hand_on();
     }
 
-    /// The next batch to make durable. What only says what was applied is kept back for a moment: it is in the log.
+    /// The next batch to make durable. What only says what was applied is kept back for a moment: it is in
+    /// the log.
     pub fn poll_batch(&mut self) -> Option<Batch> {
         while self.unconfirmed.is_none() && self.raft.has_ready() {
             let mut ready = self.raft.ready();
             let number = ready.number();
             let committed = ready.take_committed_entries();
-            // What was applied is in the log, and need not be durable as such; but who is a member must be before anybody acts on it.
-            // Else the last of two voters forgets that the other was removed and switched off, and waits for its vote.
+            // What was applied is in the log, and need not be durable as such; but who is a member must be
+            // before anybody acts on it. Else the last of two voters forgets that the other was removed and
+            // switched off, and waits for its vote.
             let members = committed.iter().any(|entry| entry.get_entry_type() == EntryType::EntryConfChange);
-            // A leader's messages need not wait for its disk, says Raft; but they do for the vote that made it one, which is its own where it is the
-            // only voter: a learner must not hear of a term that may begin anew, with other entries.
+            // A leader's messages need not wait for its disk, says Raft; but they do for the vote that made
+            // it one, which is its own where it is the only voter: a learner must not hear of a term that may
+            // begin anew, with other entries.
             let voted = Vote::of(&self.raft.raft.hard_state());
             let saved = self.saved().vote;
             let elected = (voted.term, voted.vote) != (saved.term, saved.vote);
@@ -562,7 +569,8 @@ impl Engine {
         (raft.leader_id != 0 && (self.is_leader() || lately)).then_some(raft.leader_id)
     }
 
-    /// After each call of raft-rs: the election timeout, which it draws from the thread's random numbers, is ours again.
+    /// After each call of raft-rs: the election timeout, which it draws from the thread's random numbers, is
+    /// ours again.
     fn settle(&mut self) {
         let (term, role) = (self.raft.raft.term, self.raft.raft.state);
         if (self.timeout.1, self.timeout.2) != (term, role) {
@@ -579,8 +587,8 @@ impl Engine {
         if leader.0 != 0 {
             self.leaderless = self.ticks;
         }
-        // A witness may have what no other voter has, and then nobody but it can be elected, while those others, whose priority is
-        // higher, do not vote for it.
+        // A witness may have what no other voter has, and then nobody but it can be elected, while those
+        // others, whose priority is higher, do not vote for it.
         if self.settings.witness {
             let patient = self.ticks < self.leaderless + WITNESS_PATIENCE_TICKS;
             self.raft.set_priority(if patient { -1 } else { 0 });

@@ -1,5 +1,5 @@
-//! Nodes with the embedded engine under a seed: crashes at any boundary of messages and disks, messages that are lost, repeated and
-//! late, partitions, changes of members, and disks that are set back.
+//! Nodes with the embedded engine under a seed: crashes at any boundary of messages and disks, messages that
+//! are lost, repeated and late, partitions, changes of members, and disks that are set back.
 
 mod history;
 mod scenarios;

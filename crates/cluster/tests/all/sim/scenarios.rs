@@ -167,8 +167,8 @@ impl Lab {
     }
 }
 
-/// Of the last of two voters the other is switched off as soon as it was said to be removed; the power of the one that is left fails
-/// at any boundary of its disk. (Seed 169 of an earlier mix.)
+/// Of the last of two voters the other is switched off as soon as it was said to be removed; the power of the
+/// one that is left fails at any boundary of its disk. (Seed 169 of an earlier mix.)
 #[test]
 fn who_was_removed_is_not_waited_for_after_a_power_cut() {
     let mut told = 0;
@@ -192,7 +192,8 @@ fn who_was_removed_is_not_waited_for_after_a_power_cut() {
     assert!(told > 5, "{told}");
 }
 
-/// A voter's disk is set back to an earlier day: the leader knows that it had confirmed more. It may have forgotten votes as well. (raft-rs ends the thread.)
+/// A voter's disk is set back to an earlier day: the leader knows that it had confirmed more. It may have
+/// forgotten votes as well. (raft-rs ends the thread.)
 #[test]
 fn who_has_forgotten_what_it_had_confirmed_votes_no_more() {
     let mut lab = Lab::new(3);
@@ -293,7 +294,8 @@ fn nobody_hears_of_a_term_whose_vote_is_not_durable() {
     assert!(alone.poll_message().is_some_and(|(to, _)| to == node(4)));
 }
 
-/// Entries that no quorum had are kept, because they may have been answered; changes of members among them are not made.
+/// Entries that no quorum had are kept, because they may have been answered; changes of members among them
+/// are not made.
 #[test]
 fn a_survivor_keeps_what_it_has_but_no_member() {
     let mut lab = Lab::new(3);
@@ -347,8 +349,8 @@ fn a_leader_hands_over_before_it_is_removed() {
     assert!(!lab.engine(2).members().has(node(1)));
 }
 
-/// The witness has the only copy of an entry, and the leader that wrote it is gone. Another voter has a longer log, of an earlier
-/// term, and a higher priority.
+/// The witness has the only copy of an entry, and the leader that wrote it is gone. Another voter has a
+/// longer log, of an earlier term, and a higher priority.
 #[test]
 fn a_witness_with_the_newest_entry_leads_in_the_end() {
     let mut lab = Lab::new(3);

@@ -293,7 +293,8 @@ impl World {
         Some(id)
     }
 
-    /// Nodes that were removed run on for a while, and then somebody who heard of it from a member switches them off.
+    /// Nodes that were removed run on for a while, and then somebody who heard of it from a member switches
+    /// them off.
     fn retire(&mut self) {
         let engines = self.nodes.values().filter_map(|node| node.engine.as_ref());
         let engines = engines.filter(|engine| engine.members().has(engine.node()));
@@ -457,7 +458,8 @@ impl World {
             }
             Told::Replaced => {
                 self.counts.snapshots += 1;
-                // The snapshot is what the record is, unless more was applied since; `drive` asks after each step.
+                // The snapshot is what the record is, unless more was applied since; `drive` asks after each
+                // step.
                 let record = node.engine.as_ref().unwrap().record();
                 assert!(record.revision() >= node.seen, "{id} went back");
                 assert_eq!(*record.everything(), self.history.at(record.revision().0));

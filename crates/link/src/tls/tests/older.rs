@@ -92,7 +92,8 @@ fn meetings() -> Vec<(Tls, Older)> {
     meetings
 }
 
-/// Brings across what the two have to say, in pieces of so many bytes: what the new one has got, and what the older.
+/// Brings across what the two have to say, in pieces of so many bytes: what the new one has got, and what the
+/// older.
 fn settle(new: &mut Tls, older: &mut Older, piece: usize) -> (Vec<u8>, Vec<u8>) {
     let mut got = (Vec::new(), Vec::new());
     loop {

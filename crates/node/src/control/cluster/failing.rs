@@ -1,7 +1,9 @@
-//! A node that cannot take part in its cluster: its copy of the record is damaged, a certificate cannot be read, settings do not fit.
+//! A node that cannot take part in its cluster: its copy of the record is damaged, a certificate cannot be
+//! read, settings do not fit.
 //!
-//! None of that is about volumes that it alone has, so it starts, serves these by the access rules that it knew last ([`KnownAccess`]), and tries again. Volumes with
-//! copies stay closed: who is in sync is in the cluster's record alone. Nothing of what the cluster shares can be changed meanwhile.
+//! None of that is about volumes that it alone has, so it starts, serves these by the access rules that it
+//! knew last ([`KnownAccess`]), and tries again. Volumes with copies stay closed: who is in sync is in the
+//! cluster's record alone. Nothing of what the cluster shares can be changed meanwhile.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,9 +25,11 @@ use crate::port_numbers::NodeNumber;
 use crate::record::set;
 use crate::shard::{Shard, on_all_cores};
 
-/// How often a node tries again to take part in its cluster. Each time is a life of it, which its record notes.
+/// How often a node tries again to take part in its cluster. Each time is a life of it, which its record
+/// notes.
 pub(in crate::control) const TRY_EVERY: Duration = Duration::from_secs(10);
-/// How often it is looked whether the cluster's access rules have changed, to be kept for a start without the cluster. Each change writes the node's record.
+/// How often it is looked whether the cluster's access rules have changed, to be kept for a start without the
+/// cluster. Each change writes the node's record.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Where the node's own record has what it knew last of the cluster's targets and host groups.
@@ -61,7 +65,8 @@ impl Control {
         }
     }
 
-    /// Goes on with the cluster that the node is in, at the start. What keeps it from that is shown, and tried again.
+    /// Goes on with the cluster that the node is in, at the start. What keeps it from that is shown, and
+    /// tried again.
     pub(crate) async fn go_on_in_cluster(self: &Rc<Control>) {
         let Some(place) = self.place() else { return };
         let error = match self.leave_if_asked(&place).await {

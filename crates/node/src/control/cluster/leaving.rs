@@ -1,9 +1,13 @@
-//! A node that leaves its cluster without asking anybody: it was removed, or given up, or its copy of the record is damaged.
+//! A node that leaves its cluster without asking anybody: it was removed, or given up, or its copy of the
+//! record is damaged.
 //!
-//! It is done with the next start, when nothing of the cluster runs yet. The directory with the certificates and the record is moved aside, not deleted:
-//! it may have the key that lets nodes into the cluster. Pools stay as they are. Volumes that it alone has keep the targets and host groups by which hosts used them; copies
-//! of the cluster's volumes are shown and served to nobody. A node whose directory is gone is in its cluster still, as long as nobody says otherwise: the directory may be on a file system
-//! that is not mounted yet. It serves volumes that it alone has ([`super::failing`]), and may join again: then it leaves at once ([`Control::leave_lost`]).
+//! It is done with the next start, when nothing of the cluster runs yet. The directory with the certificates
+//! and the record is moved aside, not deleted: it may have the key that lets nodes into the cluster. Pools
+//! stay as they are. Volumes that it alone has keep the targets and host groups by which hosts used them;
+//! copies of the cluster's volumes are shown and served to nobody. A node whose directory is gone is in its
+//! cluster still, as long as nobody says otherwise: the directory may be on a file system that is not mounted
+//! yet. It serves volumes that it alone has ([`super::failing`]), and may join again: then it leaves at once
+//! ([`Control::leave_lost`]).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -49,7 +53,8 @@ pub struct Leaving {
 }
 
 impl Control {
-    /// What leaving the cluster would keep. Not for a node that takes part in it: the other nodes would wait for it, and what it has may be the only copy.
+    /// What leaving the cluster would keep. Not for a node that takes part in it: the other nodes would wait
+    /// for it, and what it has may be the only copy.
     ///
     /// # Errors
     /// [`ControlError::NoCluster`], [`ControlError::TakesPart`].
@@ -96,7 +101,8 @@ impl Control {
         Ok(true)
     }
 
-    /// Whether the node is in a cluster, and has nothing of it any more: its directory is gone, or empty. That alone is no reason to forget the place: it may not be mounted yet.
+    /// Whether the node is in a cluster, and has nothing of it any more: its directory is gone, or empty.
+    /// That alone is no reason to forget the place: it may not be mounted yet.
     pub(in crate::control) fn has_lost_files(&self) -> bool {
         let is_there = |file: &str| cluster_path().join(file).exists();
         self.place().is_some() && keeps_files() && ![RECORD_FILE, NODE_KEY_FILE].into_iter().any(is_there)
@@ -136,7 +142,8 @@ impl Control {
         Ok(())
     }
 
-    /// Takes over the targets and host groups by which hosts used volumes that it alone has, when these are known.
+    /// Takes over the targets and host groups by which hosts used volumes that it alone has, when these are
+    /// known.
     pub(crate) async fn finish_leaving(self: &Rc<Control>) {
         let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
         let Some(left) = left.filter(|left| left.access.is_none() && self.place().is_none()) else { return };
@@ -164,7 +171,8 @@ impl Control {
         }
     }
 
-    /// Changes of the node's own record that undo what was taken over from this cluster, which has it itself, as far as nobody has changed it since.
+    /// Changes of the node's own record that undo what was taken over from this cluster, which has it itself,
+    /// as far as nobody has changed it since.
     pub(in crate::control) fn forget_left(&self, cluster: &str) -> Vec<Change> {
         let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
         let access =

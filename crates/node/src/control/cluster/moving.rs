@@ -14,17 +14,19 @@ use crate::access::{HostGroup, Target};
 use crate::copies::{ClusterError, Keeper};
 use crate::record::{Change, delete, set};
 
-/// Entries that one transaction moves to the cluster's record: it takes a hundred, of 1 MiB together, and a large host group has 20 KiB.
+/// Entries that one transaction moves to the cluster's record: it takes a hundred, of 1 MiB together, and a
+/// large host group has 20 KiB.
 const MOVED_AT_ONCE: usize = 50;
 
 /// How often a node tries again to move what it had alone to the record of its cluster.
 const MOVE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Control {
-    /// The targets, hosts, users and tokens that the node had alone when it made the cluster are the cluster's from now on. The caller holds the record.
+    /// The targets, hosts, users and tokens that the node had alone when it made the cluster are the
+    /// cluster's from now on. The caller holds the record.
     ///
-    /// What is in the cluster's record already is left as it is there: it was moved before, by a life that ended in between. In the node's own record
-    /// everything stays until all of it is moved.
+    /// What is in the cluster's record already is left as it is there: it was moved before, by a life that
+    /// ended in between. In the node's own record everything stays until all of it is moved.
     pub(super) async fn move_own_to_cluster(&self, changing: &Changing) -> Result<(), ControlError> {
         let (Some(keeper), Some(place)) = (self.keeper(), self.place()) else { return Ok(()) };
         if !place.is_founders() {

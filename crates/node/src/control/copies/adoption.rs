@@ -1,18 +1,19 @@
-//! Volumes with a single copy, which hosts use without asking anybody: they get into the cluster's record, and get
-//! other copies, while hosts use them.
+//! Volumes with a single copy, which hosts use without asking anybody: they get into the cluster's record,
+//! and get other copies, while hosts use them.
 //!
-//! Such a volume is *sole*: no configuration has ever named another copy. Its pool and the record both say so. It is
-//! served from its pool alone, from the moment that the pool is open, whether the record can be asked or not; its
-//! slices are no copies yet, and writes cost what they cost on a node without a cluster.
+//! Such a volume is *sole*: no configuration has ever named another copy. Its pool and the record both say
+//! so. It is served from its pool alone, from the moment that the pool is open, whether the record can be
+//! asked or not; its slices are no copies yet, and writes cost what they cost on a node without a cluster.
 //!
-//! That ends when it is to get another copy. First its pool says durably that it is one of several from now on, and
-//! gives it a dirty map; then its slices become copies, each when what hosts do there has ended; and only then does the
-//! record get a configuration with the other one, which by that is not sole any more. A node that crashes in between
-//! opens it like any copy, when the record says that it is the only one in sync.
+//! That ends when it is to get another copy. First its pool says durably that it is one of several from now
+//! on, and gives it a dirty map; then its slices become copies, each when what hosts do there has ended; and
+//! only then does the record get a configuration with the other one, which by that is not sole any more. A
+//! node that crashes in between opens it like any copy, when the record says that it is the only one in sync.
 //!
-//! So a pool that has a sole copy where the record knows of others was set back to the time before, and so was one that
-//! has no copy at all. What it holds is taken for such a copy, and not served (`docs/why/replication.md`, *Copies that
-//! were set back*). The pool's mark shows that, too, but not where it was compared before the pool had this copy.
+//! So a pool that has a sole copy where the record knows of others was set back to the time before, and so
+//! was one that has no copy at all. What it holds is taken for such a copy, and not served
+//! (`docs/why/replication.md`, *Copies that were set back*). The pool's mark shows that, too, but not where
+//! it was compared before the pool had this copy.
 
 use std::rc::Rc;
 
@@ -40,12 +41,12 @@ pub(crate) enum ServedAs {
 }
 
 impl Control {
-    /// Makes a volume that this node alone has ready for copies elsewhere: it gets into the cluster's record, and its
-    /// slices become copies. Returns when it serves as one.
+    /// Makes a volume that this node alone has ready for copies elsewhere: it gets into the cluster's record,
+    /// and its slices become copies. Returns when it serves as one.
     ///
     /// # Errors
-    /// [`ControlError::Exists`]: another volume of the cluster has its name. No space for its dirty map; what the
-    /// cluster's record says.
+    /// [`ControlError::Exists`]: another volume of the cluster has its name. No space for its dirty map; what
+    /// the cluster's record says.
     pub(in crate::control) async fn make_ready_for_copies(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
@@ -74,8 +75,8 @@ impl Control {
         .await
     }
 
-    /// Has the cluster's record know all volumes that are here: those that the node had before it was in the cluster,
-    /// and those of pools that come from elsewhere; and not those that have left with their pools.
+    /// Has the cluster's record know all volumes that are here: those that the node had before it was in the
+    /// cluster, and those of pools that come from elsewhere; and not those that have left with their pools.
     pub(in crate::control) async fn keep_recorded(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
             rt::sleep(TIDY_EVERY).await;
@@ -124,8 +125,8 @@ impl Control {
         .await
     }
 
-    /// Volumes that are here alone, as the record says, and that no pool has any more, for it was exported or forgotten,
-    /// leave the record. They get into it again where the pool is imported.
+    /// Volumes that are here alone, as the record says, and that no pool has any more, for it was exported or
+    /// forgotten, leave the record. They get into it again where the pool is imported.
     async fn forget_what_is_gone(&self, keeper: &Keeper) {
         if !self.all_pools_are_open() {
             return;
@@ -140,14 +141,15 @@ impl Control {
         }
     }
 
-    /// Whether the record can get a volume that it does not have: one that is neither being made for it nor deleted.
+    /// Whether the record can get a volume that it does not have: one that is neither being made for it nor
+    /// deleted.
     fn is_unknown(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> bool {
         let is_made = self.being_made.borrow().contains_key(&id);
         !keeper.has(id) && !is_made && !keeper.is_deleted(id) && self.name_taken(keeper, pool, id).is_none()
     }
 
-    /// What a volume here is called, if the cluster's record has another one of that name: it cannot get into the
-    /// record.
+    /// What a volume here is called, if the cluster's record has another one of that name: it cannot get into
+    /// the record.
     fn name_taken(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> Option<String> {
         let name = pool.volume(id)?.name;
         let named = keeper.get::<String>(&volume_name_key(&name));
@@ -190,7 +192,8 @@ impl Control {
         let (_, copy) = entry.copy_on(keeper.me()).ok_or_else(gone)?;
         let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, CopyState::Trusted { epoch: copy.made }) };
         pool.make_copy(id, kept).await?;
-        // The record may have it from an earlier life. In this one it is served already, and in sync from the beginning.
+        // The record may have it from an earlier life. In this one it is served already, and in sync from the
+        // beginning.
         let mut next = VolumeEntry { sole: false, epoch: entry.epoch + 1, ..entry };
         next.copies.iter_mut().for_each(|copy| copy.incarnation = keeper.incarnation().0);
         let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
@@ -229,7 +232,8 @@ impl Control {
     /// Whether a volume that this node alone has could get a copy elsewhere.
     ///
     /// # Errors
-    /// As [`Control::make_ready_for_copies`], but for what the record says; a copy that is to move from another node.
+    /// As [`Control::make_ready_for_copies`], but for what the record says; a copy that is to move from
+    /// another node.
     pub(in crate::control) fn check_first_copy(
         &self,
         keeper: &Keeper,
@@ -244,7 +248,8 @@ impl Control {
         }
     }
 
-    /// The record has a copy of a volume here: has its pool know that, if it does not yet, and says how it is served.
+    /// The record has a copy of a volume here: has its pool know that, if it does not yet, and says how it is
+    /// served.
     ///
     /// # Errors
     /// What the pool or the record says.
@@ -304,7 +309,8 @@ impl Control {
         Ok(served)
     }
 
-    /// Serves the sole copy of a volume from its pool, if that is open and it is not served yet. Says whether it is.
+    /// Serves the sole copy of a volume from its pool, if that is open and it is not served yet. Says whether
+    /// it is.
     pub(crate) async fn serve_sole(self: &Rc<Control>, id: VolumeId) -> bool {
         if Shard::current().unit(id).is_some() {
             return true;
@@ -331,8 +337,9 @@ impl Control {
         self.copies_of(id).iter().any(|(_, info)| info.is_sole())
     }
 
-    /// A volume of the cluster has no copy here, as the record says. What a pool here has of it, that does not know of
-    /// others, is from the time before it had any; or the volume has gone to another node with its pool.
+    /// A volume of the cluster has no copy here, as the record says. What a pool here has of it, that does
+    /// not know of others, is from the time before it had any; or the volume has gone to another node with
+    /// its pool.
     pub(crate) async fn note_no_copy(&self, id: VolumeId) {
         let older = self.copies_of(id).into_iter().find(|(_, info)| info.is_sole());
         let Some((pool, info)) = older.filter(|_| !self.being_made.borrow().contains_key(&id)) else {
@@ -365,8 +372,8 @@ impl Control {
         !info.is_sole() || self.keeper().is_some_and(is_recorded)
     }
 
-    /// Whether changes of a volume here go through the cluster's record. Not those of a volume that the record does not
-    /// have: its name is taken there, or the node has left its cluster.
+    /// Whether changes of a volume here go through the cluster's record. Not those of a volume that the
+    /// record does not have: its name is taken there, or the node has left its cluster.
     pub(in crate::control) fn is_the_clusters(&self, info: &VolumeInfo) -> bool {
         let is_recorded = || match self.keeper() {
             Some(keeper) => keeper.has(info.id),
@@ -390,8 +397,8 @@ impl Control {
     }
 }
 
-/// Takes a volume that has never had another copy than the one that it has out of the record, with its data left where it
-/// is.
+/// Takes a volume that has never had another copy than the one that it has out of the record, with its data
+/// left where it is.
 ///
 /// # Errors
 /// What the record says.

@@ -17,8 +17,8 @@ use crate::copies::{Answer, Ask, ClusterError, Keeper, NewCopy};
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
-/// How long whoever has asked for a copy may take to tell the cluster's record of it: longer than all that it waits
-/// for.
+/// How long whoever has asked for a copy may take to tell the cluster's record of it: longer than all that it
+/// waits for.
 const ASKED_MAX: Duration = Duration::from_secs(120);
 
 impl Control {
@@ -125,8 +125,8 @@ impl Control {
         .await
     }
 
-    /// Whether there is such a copy already, made for this request, whose answer was lost, or for another one. A
-    /// blank copy of another shape that was made in vain is deleted.
+    /// Whether there is such a copy already, made for this request, whose answer was lost, or for another
+    /// one. A blank copy of another shape that was made in vain is deleted.
     async fn has_made_already(
         &self,
         changing: &Changing,
@@ -145,8 +145,9 @@ impl Control {
             if info.copy.is_none_or(|kept| kept.state != CopyState::Blank) {
                 return Err(ControlError::OldCopy { volume: info.name, pool: other.name() });
             }
-            // Whoever asked before may be telling the record of it now, and two know the record as of different
-            // moments: the slot and the name follow the record, and it is as long as the longer one of them.
+            // Whoever asked before may be telling the record of it now, and two know the record as of
+            // different moments: the slot and the name follow the record, and it is as long as the longer one
+            // of them.
             let fits = other.id() == pool.id()
                 && info.copy.is_some_and(|kept| kept.cluster == copy.cluster)
                 && (info.kind, info.block_size, info.stripe.slices())
@@ -187,7 +188,8 @@ impl Control {
         }
     }
 
-    /// One that asked for a copy here has given up. Says whether another one has asked for it, too, and may be telling the cluster's record of it now.
+    /// One that asked for a copy here has given up. Says whether another one has asked for it, too, and may
+    /// be telling the cluster's record of it now.
     fn is_wanted_by_another(&self, id: VolumeId, asker: u64) -> bool {
         let mut being_made = self.being_made.borrow_mut();
         being_made.get_mut(&id).is_some_and(|askers| {

@@ -23,7 +23,8 @@ use crate::volume::VolumeId;
 /// The key of the number that the next volume with copies gets.
 const NEXT_NUMBER: &str = "next-volume-number";
 
-/// How long it is waited for the record to tell of a number that another node has drawn, before the next one is tried.
+/// How long it is waited for the record to tell of a number that another node has drawn, before the next one
+/// is tried.
 const DRAWN_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long after the record is asked again whether it has a volume.
@@ -55,8 +56,8 @@ pub struct Ranking {
 }
 
 impl Control {
-    /// Where a new volume's copies are to be, if it is `asked` for that; otherwise it gets one on this node. `None`: the
-    /// node is in no cluster.
+    /// Where a new volume's copies are to be, if it is `asked` for that; otherwise it gets one on this node.
+    /// `None`: the node is in no cluster.
     pub fn placement(&self, asked: Option<&Placement>) -> Option<Placement> {
         let here = || Some(Placement::Nodes(vec![self.place()?.node]));
         match asked {
@@ -64,7 +65,8 @@ impl Control {
             Some(Placement::Default) => {}
             Some(_) => return asked.cloned(),
         }
-        // What is not known yet is not taken for one node: a volume with a single copy is nobody's default in a cluster.
+        // What is not known yet is not taken for one node: a volume with a single copy is nobody's default in
+        // a cluster.
         let may_have_copies =
             |keeper: &Keeper| keeper.nodes().iter().filter(|(node, _)| !node.witness).count();
         let is_alone = match self.keeper() {
@@ -238,7 +240,8 @@ impl Made {
     }
 }
 
-/// Asks nodes for a copy, best first, until there are enough. One that cannot is passed over, unless it was named.
+/// Asks nodes for a copy, best first, until there are enough. One that cannot is passed over, unless it was
+/// named.
 async fn make_copies<F>(ranking: &Ranking, make: impl Fn(usize, NodeId) -> F) -> Made
 where
     F: Future<Output = Result<Answer, ClusterError>>,
@@ -314,8 +317,9 @@ impl Drawn {
     }
 }
 
-/// Whether the new volume is in the record after its transaction was not answered for: a transaction that draws the same number makes certain that it is, or never will be.
-/// `None`: the node stops before that is known.
+/// Whether the new volume is in the record after its transaction was not answered for: a transaction that
+/// draws the same number makes certain that it is, or never will be. `None`: the node stops before that is
+/// known.
 async fn is_committed_after_all(keeper: &Keeper, id: VolumeId, drawn: &Drawn) -> Option<bool> {
     let is_there = async || {
         let found = keeper.store().get(&volume_key(id), RECORD_DEADLINE).await;
@@ -327,7 +331,8 @@ async fn is_committed_after_all(keeper: &Keeper, id: VolumeId, drawn: &Drawn) ->
         }
         match keeper.commit(drawn.transaction()).await {
             Ok(()) => return Some(false),
-            // Drawn already: by the new volume, or by somebody else, and then it cannot be committed any more.
+            // Drawn already: by the new volume, or by somebody else, and then it cannot be committed any
+            // more.
             Err(ClusterError::Conflict(_)) => {
                 if let Some(is_there) = is_there().await {
                     return Some(is_there);

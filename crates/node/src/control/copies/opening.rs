@@ -19,10 +19,12 @@ use crate::volume::VolumeId;
 /// How often it is looked whether the map of a new copy is on its disk.
 const MAP_WRITTEN_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a volume that is in use waits for a change of its reservations to end before it becomes a copy; then it is tried again later.
+/// How long a volume that is in use waits for a change of its reservations to end before it becomes a copy;
+/// then it is tried again later.
 const TURN_MAX: Duration = Duration::from_secs(2);
 
-/// How long a copy that is shorter than its volume may take to be made longer; then it is looked at again later.
+/// How long a copy that is shorter than its volume may take to be made longer; then it is looked at again
+/// later.
 const GROWN_WITHIN: Duration = Duration::from_secs(2);
 
 /// How a copy on this node is to be opened.
@@ -157,8 +159,8 @@ impl Control {
         }
     }
 
-    /// Once the disk has all of a blank copy's map, which says that all is to be copied, the map may be trusted; and only then is anything copied:
-    /// a copy in sync must never be blank after a restart.
+    /// Once the disk has all of a blank copy's map, which says that all is to be copied, the map may be
+    /// trusted; and only then is anything copied: a copy in sync must never be blank after a restart.
     async fn trust_copy(self: Rc<Control>, pool: Pool, id: VolumeId, copy: CopyOpening) {
         let number = copy.number;
         loop {
@@ -172,7 +174,8 @@ impl Control {
             if slices == 0 || slices < self.slices_of_copy(id) {
                 return;
             }
-            // Nor before the record calls it out of sync: trusted, it could go on alone in the next life (R16) with what it does not have.
+            // Nor before the record calls it out of sync: trusted, it could go on alone in the next life
+            // (R16) with what it does not have.
             let accepted = self.accepted_older.borrow().contains(&id);
             let Some(keeper) = self.keeper() else { return };
             // It may have been taken off this node meanwhile, and put there again: another task sees to that.

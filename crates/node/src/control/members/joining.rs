@@ -50,7 +50,8 @@ impl Control {
         Ok(token.text())
     }
 
-    /// The node that can make tokens, if one of the cluster is known to: this one before others, and one that is up before one that is not.
+    /// The node that can make tokens, if one of the cluster is known to: this one before others, and one that
+    /// is up before one that is not.
     pub fn token_maker(&self) -> Option<u16> {
         let keeper = self.keeper()?;
         let makers = keeper.nodes().into_iter().filter(|(node, _)| node.authority);
@@ -67,7 +68,8 @@ impl Control {
     /// Joins the cluster that the token is of.
     ///
     /// # Errors
-    /// A token that is none, a member that refuses or is not reached; a node that has targets or hosts of its own.
+    /// A token that is none, a member that refuses or is not reached; a node that has targets or hosts of its
+    /// own.
     pub async fn join_cluster(
         self: &Rc<Control>,
         token: &str,

@@ -33,8 +33,9 @@ pub struct Removal {
 }
 
 impl Control {
-    /// Begins or ends a node's maintenance. When it has begun, its copies leave the ones in sync, so that it can be stopped without a stall; when it
-    /// has ended they are brought up to date. `Ok(false)`: that it has no copy in sync takes longer.
+    /// Begins or ends a node's maintenance. When it has begun, its copies leave the ones in sync, so that it
+    /// can be stopped without a stall; when it has ended they are brought up to date. `Ok(false)`: that it
+    /// has no copy in sync takes longer.
     ///
     /// # Errors
     /// [`ControlError::OnlyInSync`]: a volume would not be served.
@@ -65,8 +66,9 @@ impl Control {
         Ok(!on || keeper.until(OUT_DEADLINE, out).await)
     }
 
-    /// Whether a node could begin its maintenance now: what would become of volumes whose copies there are in sync, by name, with how many copies in sync
-    /// are left of each: none of one that has never had another copy, which is not served while its node is down.
+    /// Whether a node could begin its maintenance now: what would become of volumes whose copies there are in
+    /// sync, by name, with how many copies in sync are left of each: none of one that has never had another
+    /// copy, which is not served while its node is down.
     ///
     /// # Errors
     /// As [`Control::maintain_node`].
@@ -90,8 +92,8 @@ impl Control {
         Ok(left)
     }
 
-    /// Takes a node out of the cluster for good. It must have no copies, but for those that are a volume's only ones and
-    /// always were, if it is down.
+    /// Takes a node out of the cluster for good. It must have no copies, but for those that are a volume's
+    /// only ones and always were, if it is down.
     ///
     /// # Errors
     /// A node that is none, or has copies, or is the one that is asked.
@@ -100,8 +102,8 @@ impl Control {
         let key = node_key(NodeId(number));
         // From before it is looked at: what changes meanwhile is found.
         let revision = keeper.revision_of(&key);
-        // They get into the record again when the node is back, whether as a new one or because it was not removed after
-        // all, or when another one has its pools.
+        // They get into the record again when the node is back, whether as a new one or because it was not
+        // removed after all, or when another one has its pools.
         for (id, _) in self.check_removal(number).await?.sole {
             forget_sole(&keeper, id).await?;
         }
@@ -157,7 +159,8 @@ impl Control {
     }
 }
 
-/// Whether those that vote and are up are a majority when this node is none of them any more. Each voter: its number, and whether it is up.
+/// Whether those that vote and are up are a majority when this node is none of them any more. Each voter: its
+/// number, and whether it is up.
 fn decides_without(removed: u16, voters: &[(u16, bool)]) -> bool {
     let left = || voters.iter().filter(|(id, _)| *id != removed);
     2 * left().filter(|(_, up)| *up).count() > left().count()

@@ -1,4 +1,5 @@
-//! Whose word counts in the cluster's record, where its nodes have it: the leader sees to it, and of two nodes somebody may say which.
+//! Whose word counts in the cluster's record, where its nodes have it: the leader sees to it, and of two
+//! nodes somebody may say which.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,6 +1,8 @@
-//! When the copies of a volume are compared without anybody asking: at an interval, one volume of the cluster at a time, spread over the interval.
+//! When the copies of a volume are compared without anybody asking: at an interval, one volume of the cluster
+//! at a time, spread over the interval.
 //!
-//! The decision, without I/O: times in seconds since 1970 and what the cluster's record has go in, and the volume whose turn it is comes out.
+//! The decision, without I/O: times in seconds since 1970 and what the cluster's record has go in, and the
+//! volume whose turn it is comes out.
 
 use std::time::Duration;
 
@@ -8,9 +10,11 @@ use store::VolumeId;
 
 use crate::copies::VerificationEntry;
 
-/// Nodes' clocks may differ by this much. A comparison that ended later than that after now was noted by a clock that was wrong.
+/// Nodes' clocks may differ by this much. A comparison that ended later than that after now was noted by a
+/// clock that was wrong.
 const CLOCKS_DIFFER_MAX: u64 = 86_400;
-/// Hosts have this part of the time: a comparison pauses nine times as long as each part took, so it slows down with the disks.
+/// Hosts have this part of the time: a comparison pauses nine times as long as each part took, so it slows
+/// down with the disks.
 const PAUSE_PARTS: u32 = 9;
 /// Bytes that are compared in a second at most: a volume of 1 TiB takes five hours or more.
 const BYTES_PER_SECOND_MAX: u64 = 64 << 20;
@@ -26,7 +30,8 @@ pub struct Candidate {
     pub entry: VerificationEntry,
 }
 
-/// When a volume is to be compared, in seconds since 1970. One that was begun and not finished is due since then.
+/// When a volume is to be compared, in seconds since 1970. One that was begun and not finished is due since
+/// then.
 pub fn due(now: u64, every: Duration, id: VolumeId, created: u64, entry: &VerificationEntry) -> u64 {
     if let Some(progress) = &entry.progress {
         return progress.began.min(now);

@@ -1,4 +1,5 @@
-//! Comparisons that nobody has asked for: begun by whichever node has a copy in sync and takes the cluster's turn first.
+//! Comparisons that nobody has asked for: begun by whichever node has a copy in sync and takes the cluster's
+//! turn first.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -148,7 +149,8 @@ impl Control {
         Ok(verifying)
     }
 
-    /// After a part of so many bytes that took so long: leaves hosts their time, and says whether the comparison may continue.
+    /// After a part of so many bytes that took so long: leaves hosts their time, and says whether the
+    /// comparison may continue.
     pub(super) async fn may_continue(
         &self,
         keeper: &Rc<Keeper>,
@@ -195,7 +197,8 @@ impl Control {
         keeper.has(id) && keeper.commit(transaction).await.is_ok()
     }
 
-    /// Has the cluster's record remember how a comparison ended: that all was compared, or that somebody stopped it.
+    /// Has the cluster's record remember how a comparison ended: that all was compared, or that somebody
+    /// stopped it.
     pub(super) async fn remember(&self, keeper: &Rc<Keeper>, id: VolumeId, verifying: &Verifying) {
         let found = verifying.shown();
         let is_done = found.state == VerificationState::Done && found.unchecked == 0;
@@ -238,7 +241,8 @@ impl Control {
         known.filter(|(id, _)| several(*id)).collect()
     }
 
-    /// Volumes whose copies were found to differ. One node of the cluster says it: the first of those that have a copy and are heard of.
+    /// Volumes whose copies were found to differ. One node of the cluster says it: the first of those that
+    /// have a copy and are heard of.
     pub(in crate::control) fn differing_copies(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let fault = |(id, differing): (VolumeId, DifferingEntry)| {

@@ -109,7 +109,8 @@ impl Control {
                 changing.waits_for(WaitsFor::ClusterRecord);
                 control.rename_replicated(&before, new_name.as_str()).await?;
                 changing.waits_for(WaitsFor::Disks(pool.paths()));
-                // So that the old name is free here at once. Should it fail, the pool follows as those of the other nodes do.
+                // So that the old name is free here at once. Should it fail, the pool follows as those of the
+                // other nodes do.
                 let _followed = pool.rename_volume(before.id, new_name.as_str()).await;
                 return control.volume(&before.id.to_string());
             }
@@ -124,7 +125,8 @@ impl Control {
         .await
     }
 
-    /// Whether a volume could be given another name and size, as far as that can be seen without doing it; gives its size then.
+    /// Whether a volume could be given another name and size, as far as that can be seen without doing it;
+    /// gives its size then.
     ///
     /// # Errors
     /// As [`Control::rename_volume`] and [`Control::grow_volume`], but for what only pools can say.

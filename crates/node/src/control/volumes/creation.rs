@@ -15,7 +15,8 @@ use crate::access::VolumeName;
 use crate::volume::VolumeId;
 
 impl Control {
-    /// Makes a volume and maps it: all of that or nothing. A power cut in the middle may leave it without its map. Its copies may be on other nodes alone.
+    /// Makes a volume and maps it: all of that or nothing. A power cut in the middle may leave it without its
+    /// map. Its copies may be on other nodes alone.
     ///
     /// # Errors
     /// A name or size that cannot be, a name that is taken, no pool, no space, no place to map it to.
@@ -27,7 +28,8 @@ impl Control {
         .await
     }
 
-    /// Whether a volume could be made, as far as that can be seen without making it; on which nodes of a cluster. `None`: on this one alone.
+    /// Whether a volume could be made, as far as that can be seen without making it; on which nodes of a
+    /// cluster. `None`: on this one alone.
     ///
     /// # Errors
     /// As [`Control::create_volume`], but for what only its pool can say.

@@ -13,7 +13,8 @@ use crate::copies::volume_key;
 use crate::volume::VolumeId;
 
 impl Control {
-    /// Deletes a volume with all its data, and the target that was made with it if it is left without maps, alias and secret. `force`: its LUN maps, too.
+    /// Deletes a volume with all its data, and the target that was made with it if it is left without maps,
+    /// alias and secret. `force`: its LUN maps, too.
     ///
     /// # Errors
     /// [`ControlError::Mapped`].
@@ -41,8 +42,8 @@ impl Control {
         .await
     }
 
-    /// Takes a volume that is to be deleted out of all maps, if that is allowed. The caller holds it, so that there will be
-    /// no more of them.
+    /// Takes a volume that is to be deleted out of all maps, if that is allowed. The caller holds it, so that
+    /// there will be no more of them.
     async fn unmap_volume(
         &self,
         changing: &Changing,

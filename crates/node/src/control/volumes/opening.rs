@@ -47,7 +47,8 @@ impl Control {
     /// Opens all volumes of a pool on all cores. One that cannot be opened does not keep the others from it.
     pub(in crate::control) async fn open_volumes(&self, pool: &Pool) {
         let mut openings = Vec::new();
-        // A copy is opened when the cluster's record says what it is; without a cluster it is shown, and cannot be used.
+        // A copy is opened when the cluster's record says what it is; without a cluster it is shown, and
+        // cannot be used.
         let in_cluster = self.place().is_some();
         for info in pool.volumes().into_iter().filter(|info| !(in_cluster && self.is_served_by_record(info)))
         {
@@ -126,8 +127,8 @@ impl Control {
         }
     }
 
-    /// Takes a volume off all cores, when the commands that are at its disks have ended. Returns what its unit had agreed on
-    /// in the end.
+    /// Takes a volume off all cores, when the commands that are at its disks have ended. Returns what its
+    /// unit had agreed on in the end.
     pub(in crate::control) async fn close_volume(
         &self,
         changing: &Changing,

@@ -1,4 +1,5 @@
-//! What links to other nodes tell a core: control links are the keeper's, replication links those of its slices.
+//! What links to other nodes tell a core: control links are the keeper's, replication links those of its
+//! slices.
 
 use std::rc::Rc;
 

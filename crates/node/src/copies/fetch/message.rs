@@ -1,4 +1,5 @@
-//! What copies of a slice say to each other about blocks that one of them cannot read (`docs/formats/replication-link.md`).
+//! What copies of a slice say to each other about blocks that one of them cannot read
+//! (`docs/formats/replication-link.md`).
 
 use std::ops::Range;
 use std::time::Duration;

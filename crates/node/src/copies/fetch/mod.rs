@@ -1,7 +1,9 @@
-//! Blocks that a node's own disk does not read are asked of another copy in sync (R25 in `docs/why/replication.md`).
+//! Blocks that a node's own disk does not read are asked of another copy in sync (R25 in
+//! `docs/why/replication.md`).
 //!
-//! Who is asked answers with what it could give to a host of its own at that moment, or not at all. It never asks a third one: whoever needs the blocks does, one after
-//! the other. No message is repeated. What a break of the link loses counts as refused.
+//! Who is asked answers with what it could give to a host of its own at that moment, or not at all. It never
+//! asks a third one: whoever needs the blocks does, one after the other. No message is repeated. What a break
+//! of the link loses counts as refused.
 
 mod message;
 
@@ -79,8 +81,8 @@ impl SliceCopy {
 
     async fn fetch_part(self: &Rc<Self>, range: Range<u64>, within: Duration) -> Result<Chain, NotFetched> {
         let mut nowhere = NotFetched::Nowhere;
-        // A copy that has just been taken out has nobody whom it may ask, and others have what it does not read: whoever wants it looks again whether this
-        // copy may be read at all.
+        // A copy that has just been taken out has nobody whom it may ask, and others have what it does not
+        // read: whoever wants it looks again whether this copy may be read at all.
         for slot in self.whom_to_ask().ok_or(NotFetched::Later)? {
             match self.fetch_from(slot, range.clone(), within).await {
                 Ok(data) => return Ok(data),

@@ -1,14 +1,18 @@
 //! What all nodes that serve a volume agree on of its unit: mode pages and reservations.
 //!
-//! A change is decided by the node that was asked for it, in rounds of questions to all members of an epoch, itself included. First what each
-//! knows; the newest of that is brought to those that lack it. Then the change is decided against it, and the outcome brought to the member
-//! with the lowest slot in sync, which takes it only if what it has is what the change was decided against, so that of two changes at once one is decided again; then to
-//! all others. Only then is it answered. A member takes nothing of an epoch that it does not act in: who is asked in the middle of a change of members asks again. Nor does it take what is older than what it has: in
-//! the next epoch another change may have been decided while this one was on its way, and without it. Who decided this one sees by [`Agreed::contains`] whether it is to be decided again.
+//! A change is decided by the node that was asked for it, in rounds of questions to all members of an epoch,
+//! itself included. First what each knows; the newest of that is brought to those that lack it. Then the
+//! change is decided against it, and the outcome brought to the member with the lowest slot in sync, which
+//! takes it only if what it has is what the change was decided against, so that of two changes at once one is
+//! decided again; then to all others. Only then is it answered. A member takes nothing of an epoch that it
+//! does not act in: who is asked in the middle of a change of members asks again. Nor does it take what is
+//! older than what it has: in the next epoch another change may have been decided while this one was on its
+//! way, and without it. Who decided this one sees by [`Agreed::contains`] whether it is to be decided again.
 //!
-//! So what was answered is known to all members of an epoch, and to every later one: a copy that joins asks the members, and serves
-//! nothing and is not promoted before it knows, and before what was admitted earlier has come to its end. What was not answered, because its node was lost, is either brought to all by the next question, or
-//! forgotten with the members that had it. No change waits for the cluster's record.
+//! So what was answered is known to all members of an epoch, and to every later one: a copy that joins asks
+//! the members, and serves nothing and is not promoted before it knows, and before what was admitted earlier
+//! has come to its end. What was not answered, because its node was lost, is either brought to all by the
+//! next question, or forgotten with the members that had it. No change waits for the cluster's record.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -31,8 +35,9 @@ use crate::control::Control;
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::{Unit, install_on_all_cores, until_orphans_ended, until_written};
 
-/// Until when a change may be decided. Longer than a lost node is waited for; and shorter than initiators wait before they give a path up and ask through
-/// another: what they asked for here must not come after that.
+/// Until when a change may be decided. Longer than a lost node is waited for; and shorter than initiators
+/// wait before they give a path up and ask through another: what they asked for here must not come after
+/// that.
 const DECIDE_MAX: Duration = HOLD_MAX;
 
 /// How long a change that was decided is tried to be brought to all.
@@ -68,7 +73,8 @@ pub struct Agreed {
     notices: Vec<Notice>,
     /// Whose commands it aborts.
     abort: Abort,
-    /// The last change of each node that this is the outcome of, itself among them: who decided one and finds a later one finds out here whether that was decided on top of it.
+    /// The last change of each node that this is the outcome of, itself among them: who decided one and finds
+    /// a later one finds out here whether that was decided on top of it.
     contains: Vec<Version>,
 }
 
@@ -86,7 +92,8 @@ struct Decided {
     version: Version,
     outcome: Outcome,
     abort: Abort,
-    /// Who was asked first to take it has answered: what it did with it is known, and the others were not asked before.
+    /// Who was asked first to take it has answered: what it did with it is known, and the others were not
+    /// asked before.
     answered: bool,
 }
 
@@ -115,7 +122,8 @@ pub(super) struct Agreement {
     unstored: bool,
     /// One change is carried out at a time.
     installing: Rc<Semaphore>,
-    /// What was here before the change that is being carried out. This is what others are told until that is done: some of it is installed already.
+    /// What was here before the change that is being carried out. This is what others are told until that is
+    /// done: some of it is installed already.
     before: Option<Agreed>,
 }
 
@@ -164,7 +172,8 @@ struct Members {
 struct TryAgain;
 
 impl Keeper {
-    /// Decides a change of a unit together with all other nodes that serve it, and carries it out on all of them.
+    /// Decides a change of a unit together with all other nodes that serve it, and carries it out on all of
+    /// them.
     pub async fn agree_on(self: &Rc<Self>, unit: &Unit, change: &ChangeRequest) -> Outcome {
         let began = rt::now();
         let mut decided = None;
@@ -194,7 +203,8 @@ impl Keeper {
             && newest.contains.contains(version)
         {
             if *abort != Abort::NONE && version.epoch != members.epoch.0 {
-                // A member that was lost may have left what it aborts with others, who bring it to its end in this epoch.
+                // A member that was lost may have left what it aborts with others, who bring it to its end in
+                // this epoch.
                 let again = Agreed { abort: abort.clone(), ..newest };
                 let waited =
                     members.nodes.iter().map(|(_, node)| self.bring(id, &members, *node, None, &again));
@@ -202,8 +212,8 @@ impl Keeper {
             }
             return Ok(outcome.clone());
         }
-        // No member of this epoch has it. None takes anything of an earlier epoch, nor what the first of them has
-        // refused: nothing is left to wait for.
+        // No member of this epoch has it. None takes anything of an earlier epoch, nor what the first of them
+        // has refused: nothing is left to wait for.
         if decided
             .as_ref()
             .is_some_and(|decided| decided.answered || decided.version.epoch != members.epoch.0)
@@ -245,8 +255,8 @@ impl Keeper {
         Ok(decision.outcome)
     }
 
-    /// Asks the members what they know, and brings the newest of it to all of them. Says also whether all that
-    /// had it have stored it.
+    /// Asks the members what they know, and brings the newest of it to all of them. Says also whether all
+    /// that had it have stored it.
     async fn settle(self: &Rc<Self>, id: VolumeId, members: &Members) -> Result<(Agreed, bool), TryAgain> {
         let told = rt::join_all(members.nodes.iter().map(|(_, node)| self.told_by(id, members, *node))).await;
         let told: Vec<(NodeId, Told)> = told.into_iter().collect::<Result<_, TryAgain>>()?;
@@ -254,7 +264,8 @@ impl Keeper {
             let those = told.iter().filter(|(_, told)| told.known == known);
             those.max_by_key(|(_, told)| told.agreed.version).map(|(_, told)| told.agreed.clone())
         };
-        // If nobody knows all have been away: what was made to survive that is on everyone's disk who was in sync, and only they serve.
+        // If nobody knows all have been away: what was made to survive that is on everyone's disk who was in
+        // sync, and only they serve.
         let newest = newest_of(true).or_else(|| newest_of(false)).ok_or(TryAgain)?;
         let lacking = told.iter().filter(|(_, told)| !told.known || told.agreed.version != newest.version);
         let brought = lacking.map(|(node, _)| self.bring(id, members, *node, None, &newest));
@@ -313,7 +324,8 @@ impl Keeper {
         }
     }
 
-    /// Asks a member for as long as these are the members: one whose disk hangs answers nothing until it hangs no more, and the others go on without it.
+    /// Asks a member for as long as these are the members: one whose disk hangs answers nothing until it
+    /// hangs no more, and the others go on without it.
     async fn ask_of(
         self: &Rc<Self>,
         id: VolumeId,
@@ -341,8 +353,8 @@ impl Keeper {
         Some(Told { agreed: Agreed { version: *version, state, notices, abort, contains }, known, stored })
     }
 
-    /// Carries out here what was decided. `false`: this node does not act in that epoch, it has something else than expected, or its disk does not
-    /// take it.
+    /// Carries out here what was decided. `false`: this node does not act in that epoch, it has something
+    /// else than expected, or its disk does not take it.
     pub async fn install(
         &self,
         id: VolumeId,
@@ -370,7 +382,8 @@ impl Keeper {
             }
             if agreed.abort != Abort::NONE && !makes(Canary::OrphansOnce) {
                 until_orphans_ended(id).await;
-                // A copy that is no member any more has forgotten what it waited for: others may still bring that to its end.
+                // A copy that is no member any more has forgotten what it waited for: others may still bring
+                // that to its end.
                 return self.is_member_now(id, epoch);
             }
             return true;
@@ -392,7 +405,8 @@ impl Keeper {
             install_on_all_cores(id, Some(state), told_now, aborted_now).await;
         }
         if !told.known && !makes(Canary::GoOnAfterLoss) {
-            // What was admitted under older reservations, before the others went on without this node or in the moment when it heard of that.
+            // What was admitted under older reservations, before the others went on without this node or in
+            // the moment when it heard of that.
             until_written(id).await;
         }
         let mut volumes = self.volumes.borrow_mut();
@@ -403,7 +417,8 @@ impl Keeper {
             agreement.before = None;
             return false;
         }
-        // It is here now, also when another epoch is acted in meanwhile: to be told of it, and brought to all or forgotten, it must have its name.
+        // It is here now, also when another epoch is acted in meanwhile: to be told of it, and brought to all
+        // or forgotten, it must have its name.
         (agreement.version, agreement.contains) = (version, contains);
         (agreement.notices, agreement.abort) = (notices, abort);
         agreement.before = None;
@@ -411,8 +426,8 @@ impl Keeper {
         is_member
     }
 
-    /// Stores what must survive of a change in the pool here; says whether it has. Where others are in sync it is not
-    /// waited for a disk that hangs: they would wait, too.
+    /// Stores what must survive of a change in the pool here; says whether it has. Where others are in sync
+    /// it is not waited for a disk that hangs: they would wait, too.
     async fn keep(&self, id: VolumeId, durable: Vec<u8>) -> bool {
         let control = Control::current();
         let mut storing = pin!(control.store_lu_state(id, durable));
@@ -449,8 +464,8 @@ impl Keeper {
         false
     }
 
-    /// The pool here does not store changes. While this copy is a member nobody could reserve, or give a reservation
-    /// up: it leaves if others are in sync.
+    /// The pool here does not store changes. While this copy is a member nobody could reserve, or give a
+    /// reservation up: it leaves if others are in sync.
     async fn give_up_disk(&self, id: VolumeId, fault: DiskFault) {
         let number = self.volumes.borrow().get(&id).map(|kept| kept.entry.number);
         let Some(volume) = number else { return };

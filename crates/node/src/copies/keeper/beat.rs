@@ -1,6 +1,7 @@
 //! Heartbeats: how nodes ask each other for leases, and know who is there.
 //!
-//! A control link whose network falls silent goes by another one before anybody is missed: `docs/why/replication.md`, *When a network falls silent*.
+//! A control link whose network falls silent goes by another one before anybody is missed:
+//! `docs/why/replication.md`, *When a network falls silent*.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -17,8 +18,10 @@ use super::Keeper;
 /// How often leases are asked for: ten times in their length.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// How long it takes at most, on a network that works and between machines that do, to make a control link anew and say the first heartbeat by it: a connection,
-/// TLS, three hellos and the heartbeats are eight times from one side to the other, each side signs once, and who connects waits for 20 ms before it says that it means it.
+/// How long it takes at most, on a network that works and between machines that do, to make a control link
+/// anew and say the first heartbeat by it: a connection, TLS, three hellos and the heartbeats are eight times
+/// from one side to the other, each side signs once, and who connects waits for 20 ms before it says that it
+/// means it.
 const LINK_ANEW: Duration = Duration::from_millis(100);
 
 const _: () = {

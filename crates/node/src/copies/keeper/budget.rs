@@ -90,7 +90,8 @@ impl Keeper {
         able.into_iter().filter(|node| *node != self.me() && self.may_give(now, *node)).count()
     }
 
-    /// Gives each core that brings copies up to date the same part of the budget, and has volumes wait for their turns.
+    /// Gives each core that brings copies up to date the same part of the budget, and has volumes wait for
+    /// their turns.
     pub(super) async fn deal(&self, now: Instant, giving: Giving) {
         let waiting = self.waiting(&giving.volumes);
         let (budget, turns) = {
@@ -110,7 +111,8 @@ impl Keeper {
         .await;
     }
 
-    /// Has the cores give nothing to copies whose syncs are paused. Before a slice is opened, or acts in what is new: none begins meanwhile.
+    /// Has the cores give nothing to copies whose syncs are paused. Before a slice is opened, or acts in what
+    /// is new: none begins meanwhile.
     pub(super) async fn keep_paused(&self) {
         let paused: BTreeMap<u32, Slots> = {
             let volumes = self.volumes.borrow();

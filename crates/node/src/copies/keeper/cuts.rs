@@ -1,6 +1,8 @@
-//! Which nodes are up, and are not reached from here: the network between the two is cut, while each of them works with others.
+//! Which nodes are up, and are not reached from here: the network between the two is cut, while each of them
+//! works with others.
 //!
-//! A node that is not heard of may be down. It is up if another node, which is heard, says that it reaches it: heartbeats carry that.
+//! A node that is not heard of may be down. It is up if another node, which is heard, says that it reaches
+//! it: heartbeats carry that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,11 +12,13 @@ use replica::NodeId;
 
 use super::Keeper;
 
-/// For how long a node must not have been reached before it is said. To make all links anew, by another network if one is silent, takes some seconds; so does
-/// the start of a node, and until its loss has got round.
+/// For how long a node must not have been reached before it is said. To make all links anew, by another
+/// network if one is silent, takes some seconds; so does the start of a node, and until its loss has got
+/// round.
 const CUT_MIN: Duration = Duration::from_secs(10);
 
-/// For how long it must be reached without a break until that is over: a network that loses large packets alone lets links be made again and again, and dead after a second.
+/// For how long it must be reached without a break until that is over: a network that loses large packets
+/// alone lets links be made again and again, and dead after a second.
 const MENDED_MIN: Duration = Duration::from_secs(5);
 
 /// The nodes that are up and not reached, or not for long.
@@ -68,7 +72,8 @@ impl Keeper {
         reach.map(|(other, _)| *other).collect()
     }
 
-    /// Which nodes have been up for a while, and in all of that time some of the links with them, or all, were not, or never for long; and for how long.
+    /// Which nodes have been up for a while, and in all of that time some of the links with them, or all,
+    /// were not, or never for long; and for how long.
     pub fn cuts(&self) -> Vec<(NodeId, Duration)> {
         self.cuts.borrow().lasting(rt::now())
     }

@@ -1,9 +1,10 @@
 //! What becomes of hosts' commands while a copy in sync lacks leases (R21).
 //!
-//! It is a moment's hiccup; or another copy was lost, and this one goes on as soon as the others' leases have run out; or it is this node
-//! that is cut off, and others go on without it. Until that is known commands wait. Then initiators are told to use another path, at once
-//! as long as it lasts, and are told when this one can be used again. A node that has lost the cluster's record as well waits less: others
-//! do not hear of it, and it is not this node that goes on.
+//! It is a moment's hiccup; or another copy was lost, and this one goes on as soon as the others' leases have
+//! run out; or it is this node that is cut off, and others go on without it. Until that is known commands
+//! wait. Then initiators are told to use another path, at once as long as it lasts, and are told when this
+//! one can be used again. A node that has lost the cluster's record as well waits less: others do not hear of
+//! it, and it is not this node that goes on.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,9 +19,11 @@ use crate::copies::core::Copies;
 use crate::parts;
 use crate::shard::on_all_cores;
 
-/// For how long leases may be missing before it is shown: when another copy is lost it takes less, and a path that changes costs hosts more.
+/// For how long leases may be missing before it is shown: when another copy is lost it takes less, and a path
+/// that changes costs hosts more.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
-/// For how long commands wait if the cluster's record cannot be reached either. Leases run out a second after the others were last heard of.
+/// For how long commands wait if the cluster's record cannot be reached either. Leases run out a second after
+/// the others were last heard of.
 const CUT_OFF_MAX: Duration = Duration::from_millis(300);
 /// How long the record may take to say how it is: it is asked on this node.
 const STATUS_DEADLINE: Duration = Duration::from_millis(100);

@@ -1,4 +1,5 @@
-//! Follows the cluster's record, has the copies here act by it, and looks again and again whether leases have run out and what is to become of volumes.
+//! Follows the cluster's record, has the copies here act by it, and looks again and again whether leases have
+//! run out and what is to become of volumes.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -127,7 +128,8 @@ impl Keeper {
         }
     }
 
-    /// Takes what the record says of a volume with a copy here. Says whether that was held back because nothing could be read, and may serve again.
+    /// Takes what the record says of a volume with a copy here. Says whether that was held back because
+    /// nothing could be read, and may serve again.
     fn take_entry(
         &self,
         id: VolumeId,

@@ -1,4 +1,5 @@
-//! What comes from other nodes: that their control links are up or down, that their processes have died, and the frames of these links.
+//! What comes from other nodes: that their control links are up or down, that their processes have died, and
+//! the frames of these links.
 
 use std::rc::Rc;
 
@@ -68,7 +69,8 @@ impl Keeper {
         }
     }
 
-    /// The other node does not know a kind of frame that this one has sent: who waits for its answer learns that none comes.
+    /// The other node does not know a kind of frame that this one has sent: who waits for its answer learns
+    /// that none comes.
     fn handle_unknown(&self, from: NodeId, frame: &Frame) {
         let kind = message::unknown_in(frame);
         tracing::warn!(node = %from, kind, "another node's version does not know a frame that this node sent");

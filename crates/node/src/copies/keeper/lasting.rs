@@ -1,4 +1,5 @@
-//! How long it has been so that a node is not heard of, and that copies are not in sync: as this node has seen it in its life.
+//! How long it has been so that a node is not heard of, and that copies are not in sync: as this node has
+//! seen it in its life.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +19,8 @@ pub struct Lasting {
     pub at_least: bool,
 }
 
-/// Since when copies are not in sync, by the volume's number and the slot: of those that this node has seen begin to be so. As many as the record has copies, at most.
+/// Since when copies are not in sync, by the volume's number and the slot: of those that this node has seen
+/// begin to be so. As many as the record has copies, at most.
 pub(super) struct Outside {
     /// When this node began to look.
     began: Instant,

@@ -9,7 +9,8 @@ use super::super::message;
 use super::Keeper;
 use crate::shard::on_all_cores;
 
-/// For how long a node that stops waits for the last words about writes to arrive, be it that others go on writing.
+/// For how long a node that stops waits for the last words about writes to arrive, be it that others go on
+/// writing.
 const SETTLE_MAX: Duration = Duration::from_millis(500);
 /// How long it waits for its maps to be on the disk: without that a little more is copied when it is back.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(2);
@@ -19,7 +20,8 @@ const SETTLED_EVERY: Duration = Duration::from_millis(10);
 const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Keeper {
-    /// Nobody writes through this node any more: what all copies have is noted as such, so that it need not be copied when nodes are back.
+    /// Nobody writes through this node any more: what all copies have is noted as such, so that it need not
+    /// be copied when nodes are back.
     async fn note_what_all_have(&self) {
         if self.volumes.borrow().is_empty() {
             return;

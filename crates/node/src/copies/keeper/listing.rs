@@ -10,7 +10,8 @@ use super::{CopiesStatus, Keeper, parse};
 use crate::parts::A_TURN;
 
 impl Keeper {
-    /// The volumes with copies, on whichever nodes, at one moment. For what is decided by all of them, now and then: hosts' requests wait meanwhile.
+    /// The volumes with copies, on whichever nodes, at one moment. For what is decided by all of them, now
+    /// and then: hosts' requests wait meanwhile.
     pub fn volumes(&self) -> Vec<CopiesStatus> {
         self.list::<VolumeEntry>(VOLUMES).into_iter().map(|entry| self.status_of(entry)).collect()
     }
@@ -27,7 +28,8 @@ impl Keeper {
         all
     }
 
-    /// Calls `each` with what the record says of volumes, a few in each turn of this core. What changes meanwhile is seen or not.
+    /// Calls `each` with what the record says of volumes, a few in each turn of this core. What changes
+    /// meanwhile is seen or not.
     pub async fn for_each_entry(&self, mut each: impl FnMut(VolumeEntry)) {
         let mut after = VOLUMES.to_owned();
         loop {

@@ -20,8 +20,9 @@ impl Keeper {
     }
 }
 
-/// More of the others must say so than have links with this node: one of them may not have heard yet that it has joined, and others may have been removed with it. `outdated`: some
-/// are of a later generation of the cluster.
+/// More of the others must say so than have links with this node: one of them may not have heard yet that it
+/// has joined, and others may have been removed with it. `outdated`: some are of a later generation of the
+/// cluster.
 fn judge(peers: &[PeerState], outdated: bool) -> Option<Expelled> {
     let says = |peer: &&PeerState| match peer.refusal {
         Some(Refusal::Membership) => true,

@@ -1,11 +1,12 @@
-//! Follows the cluster's record, has this node's copies act by it, and proposes what is to become of volumes when nodes are lost and return.
-//! Lives on core 0.
+//! Follows the cluster's record, has this node's copies act by it, and proposes what is to become of volumes
+//! when nodes are lost and return. Lives on core 0.
 //!
-//! The record says who is in sync; it is followed in order. A copy acts in a configuration when [`replica::Membership`] says that it may, all slices
-//! of it alike; only then is the record's revision *applied*, which is what leases are given and counted by. Heartbeats are requests for leases.
+//! The record says who is in sync; it is followed in order. A copy acts in a configuration when
+//! [`replica::Membership`] says that it may, all slices of it alike; only then is the record's revision
+//! *applied*, which is what leases are given and counted by. Heartbeats are requests for leases.
 //!
-//! Here is what it knows, and what others ask of the record. How it follows and acts: [`following`]. What comes from other nodes: [`frames`]. By which nodes
-//! hosts reach volumes: [`paths`].
+//! Here is what it knows, and what others ask of the record. How it follows and acts: [`following`]. What
+//! comes from other nodes: [`frames`]. By which nodes hosts reach volumes: [`paths`].
 
 mod agreement;
 mod beat;
@@ -94,7 +95,8 @@ pub struct Keeper {
     closing: RefCell<BTreeSet<VolumeId>>,
     /// One change of what copies act in at a time.
     acting: Semaphore,
-    /// Copies are opened one after the other: twice at once, the second opening would undo what the first one has been told since.
+    /// Copies are opened one after the other: twice at once, the second opening would undo what the first one
+    /// has been told since.
     opening: Semaphore,
     /// Rung when there is something to do before the next look.
     work: Notify,
@@ -156,8 +158,8 @@ struct Kept {
     blank: bool,
     /// Its slices are open.
     open: bool,
-    /// All of them are: the disk gave what a slice needs. Else the others would speak for all of the volume, and it
-    /// takes no part.
+    /// All of them are: the disk gave what a slice needs. Else the others would speak for all of the volume,
+    /// and it takes no part.
     whole: bool,
     /// It is the sole copy, and hosts are served from its pool alone: its slices are no copies.
     sole: bool,
@@ -209,7 +211,8 @@ pub struct CopiesStatus {
 }
 
 impl Keeper {
-    /// Begins to follow the record, which `engine` keeps. `forks` are the volumes with which an earlier life has gone on alone.
+    /// Begins to follow the record, which `engine` keeps. `forks` are the volumes with which an earlier life
+    /// has gone on alone.
     pub fn start(
         copies: Rc<Copies>,
         store: Store,
@@ -326,7 +329,8 @@ impl Keeper {
         self.activations.get()
     }
 
-    /// The value at `key`, as far as this node has followed the record; of one that it cannot read what stands for that, which is not to be written.
+    /// The value at `key`, as far as this node has followed the record; of one that it cannot read what
+    /// stands for that, which is not to be written.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<(T, cluster::Revision)> {
         let (record, unreadable) = (self.record.borrow(), self.unreadable.borrow());
         let value = legible(&unreadable, key, record.entries.get(key)?)?;
@@ -387,7 +391,8 @@ impl Keeper {
         rt::timeout(deadline, self.applied.until(is_so)).await.is_ok()
     }
 
-    /// Waits until this node serves a new volume, if it has a copy: until the nodes have promised each other so. Not for longer than that takes if all is well.
+    /// Waits until this node serves a new volume, if it has a copy: until the nodes have promised each other
+    /// so. Not for longer than that takes if all is well.
     pub async fn until_serves(&self, id: VolumeId) {
         let until = rt::now() + SERVES_WITHIN;
         let waits = || {
@@ -443,7 +448,8 @@ impl Keeper {
         self.record.borrow().entries.contains_key(&maintenance_key(node))
     }
 
-    /// Since when it is, in seconds since 1970; `None`: it is not, or a version began it that did not note the time.
+    /// Since when it is, in seconds since 1970; `None`: it is not, or a version began it that did not note
+    /// the time.
     pub fn maintenance_since(&self, node: NodeId) -> Option<u64> {
         self.get::<serde_json::Value>(&maintenance_key(node))?.0.as_u64()
     }

@@ -21,7 +21,8 @@ use super::{Keeper, Kept};
 use crate::control::{Control, CopyOpening, ServedAs};
 use crate::shard::on_all_cores;
 
-/// How long a pool gets to say that it has a copy, and the record what is new of it; then it is tried again later.
+/// How long a pool gets to say that it has a copy, and the record what is new of it; then it is tried again
+/// later.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(2);
 
 impl Keeper {
@@ -55,8 +56,9 @@ impl Keeper {
         }
     }
 
-    /// The pool of these volumes is about to be closed, and may be opened again: hosts' writes to copies end with an outcome that nobody knows, and no more is
-    /// served until [`Keeper::bring_back`]. Those that `forgets` names are in memory: they come back blank.
+    /// The pool of these volumes is about to be closed, and may be opened again: hosts' writes to copies end
+    /// with an outcome that nobody knows, and no more is served until [`Keeper::bring_back`]. Those that
+    /// `forgets` names are in memory: they come back blank.
     pub async fn set_aside(&self, ids: &BTreeSet<VolumeId>, forgets: &BTreeSet<VolumeId>) {
         self.opening.acquire(1).await;
         let numbers = {
@@ -119,7 +121,8 @@ impl Keeper {
         self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.name.clone())).collect()
     }
 
-    /// Copies that were taken off this node, which this life of it is to delete; looked for in a few volumes in each turn of this core.
+    /// Copies that were taken off this node, which this life of it is to delete; looked for in a few volumes
+    /// in each turn of this core.
     pub async fn dropped_here(&self) -> Vec<(VolumeEntry, DroppedCopy)> {
         let me = self.me();
         if !self.knows_this_life() {
@@ -127,7 +130,8 @@ impl Keeper {
             return Vec::new();
         }
         let is_closing = |id: VolumeId| self.closing.borrow().contains(&id);
-        // What was written here alone is not deleted because somebody who did not know of it took the copy away.
+        // What was written here alone is not deleted because somebody who did not know of it took the copy
+        // away.
         let is_split_here = |id: VolumeId| {
             let key = split_key(id);
             let split = self.get::<SplitEntry>(&key);
@@ -149,7 +153,8 @@ impl Keeper {
         all
     }
 
-    /// Whether the record, as far as this node has followed it, has this very start of the node: then it is not an old one, and nobody else is this life.
+    /// Whether the record, as far as this node has followed it, has this very start of the node: then it is
+    /// not an old one, and nobody else is this life.
     pub fn knows_this_life(&self) -> bool {
         let known = self.get::<NodeEntry>(&node_key(self.me()));
         known.is_some_and(|(node, _)| (node.incarnation, node.start) == (self.incarnation().0, self.start))
@@ -176,7 +181,8 @@ impl Keeper {
         newest.is_some_and(|(kept, config)| config.in_sync().contains(kept.slot))
     }
 
-    /// Volumes that are deleted, and of which this node is to delete what it has. Not what was written here alone.
+    /// Volumes that are deleted, and of which this node is to delete what it has. Not what was written here
+    /// alone.
     pub fn deleted_here(&self) -> Vec<(VolumeId, DeletedVolume)> {
         if !self.knows_this_life() {
             return Vec::new();
@@ -217,8 +223,8 @@ impl Keeper {
         deleted.filter_map(|deleted| Some((VolumeId::parse(&deleted.id)?, deleted)))
     }
 
-    /// Opens copies whose volume and whose pool are both there by now, for nobody who waits: a disk that hangs must not keep what other disks hold from acting by the
-    /// record.
+    /// Opens copies whose volume and whose pool are both there by now, for nobody who waits: a disk that
+    /// hangs must not keep what other disks hold from acting by the record.
     pub fn open_volumes_soon(self: &Rc<Self>) {
         if self.to_be_opened().is_empty() {
             return;
@@ -287,9 +293,10 @@ impl Keeper {
         self.opening.release(1);
     }
 
-    /// Slices that are closed and opened again in one life of a node have forgotten what they took part in, and others count on that: not before this copy is
-    /// outside, or is the only one that takes part from now on. Others see to the former: it does not finish what they send it. Who is alone needs nothing of what it has
-    /// forgotten: what it has told others to be on its disk is there, and the rest nobody was told of.
+    /// Slices that are closed and opened again in one life of a node have forgotten what they took part in,
+    /// and others count on that: not before this copy is outside, or is the only one that takes part from now
+    /// on. Others see to the former: it does not finish what they send it. Who is alone needs nothing of what
+    /// it has forgotten: what it has told others to be on its disk is there, and the rest nobody was told of.
     fn may_open(&self, kept: &Kept) -> bool {
         if kept.legible == Legible::Nothing {
             return false;

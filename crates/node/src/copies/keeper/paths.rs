@@ -12,7 +12,8 @@ use crate::port_numbers::NodeNumber;
 use crate::unit::{Paths, Way};
 
 impl Keeper {
-    /// The ways to some of the volumes that have an open copy here, those behind `after`; and where the next turn of this core goes on, if there may be more.
+    /// The ways to some of the volumes that have an open copy here, those behind `after`; and where the next
+    /// turn of this core goes on, if there may be more.
     pub fn some_paths(&self, after: Option<VolumeId>) -> (Vec<(VolumeId, Paths)>, Option<VolumeId>) {
         let mut some = Vec::new();
         let next = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
@@ -28,8 +29,8 @@ impl Keeper {
         self.volumes.borrow().get(&id).filter(|kept| self.is_shown(kept)).map(|kept| self.paths_to(kept))
     }
 
-    /// Not before it acts where it is the only member: of a volume that hosts could use before it had copies, what they
-    /// are told stays.
+    /// Not before it acts where it is the only member: of a volume that hosts could use before it had copies,
+    /// what they are told stays.
     fn is_shown(&self, kept: &Kept) -> bool {
         let is_only = |config: &Config| config.members().without(kept.slot).is_empty();
         let acts_soon =
@@ -37,7 +38,8 @@ impl Keeper {
         kept.open && !acts_soon()
     }
 
-    /// As this node acts. Hosts count on it: of a node through which the volume is said to be unavailable nothing takes effect any more.
+    /// As this node acts. Hosts count on it: of a node through which the volume is said to be unavailable
+    /// nothing takes effect any more.
     fn paths_to(&self, kept: &Kept) -> Paths {
         // Its disk and its links have more to do: as long as there is another, hosts are better served there.
         let others_serve = kept.membership.active().is_some_and(|config| config.in_sync().len() > 1);

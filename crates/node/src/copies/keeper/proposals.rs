@@ -1,4 +1,5 @@
-//! What is to become of volumes when nodes are lost and return: thought over, and committed if nobody was quicker.
+//! What is to become of volumes when nodes are lost and return: thought over, and committed if nobody was
+//! quicker.
 
 use std::ops::Bound;
 use std::rc::Rc;
@@ -99,7 +100,8 @@ fn not_whole(kept: &Kept) -> Option<SliceSync> {
 }
 
 impl Keeper {
-    /// Proposes what stewards think of: twenty times a second for every volume, so some in each turn of this core.
+    /// Proposes what stewards think of: twenty times a second for every volume, so some in each turn of this
+    /// core.
     pub(super) async fn propose(self: &Rc<Self>) {
         let views = self.views().await;
         self.tell_syncs(rt::now());
@@ -119,7 +121,8 @@ impl Keeper {
                 let proposal = proposal.or_else(|| self.dropped(&look, id, kept));
                 proposals.extend(proposal.map(|proposal| (id, proposal)));
             });
-            // In the same turn: a configuration that is proposed follows the newest that is known when the entry that it changes is.
+            // In the same turn: a configuration that is proposed follows the newest that is known when the
+            // entry that it changes is.
             for (id, proposal) in proposals {
                 self.commit_proposal(id, proposal);
             }
@@ -230,7 +233,8 @@ impl Keeper {
         self.apart_from(now, entry, copy).map(|member| KeptOut::Apart(node, member))
     }
 
-    /// How long the node's process acts in nothing yet. It has begun before it was met, so that this is rather too long.
+    /// How long the node's process acts in nothing yet. It has begun before it was met, so that this is
+    /// rather too long.
     fn quiet_left(&self, now: Instant, node: NodeId) -> Option<Duration> {
         let until = self.peers.borrow().get(&node)?.met? + self.copies.leases().terms().quiet();
         (now < until).then(|| until.since(now))

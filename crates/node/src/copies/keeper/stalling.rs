@@ -1,9 +1,10 @@
 //! Nodes whose copy of the cluster's record cannot be written: their disk is full, or fails.
 //!
-//! Its vote is missing, and it does not learn of changes: not of groups that may not log in any more, either. So it tells the others over each control link
-//! ([`message::RECORD_STATE`]), everybody shows it, and after [`LOGINS_WITHIN`] it lets no host log in that is not there already. It serves hosts until the
-//! others have applied a change that it has not: their leases count from that revision on (R10), and hosts use their other paths. It takes part again by
-//! itself when its disk can be written.
+//! Its vote is missing, and it does not learn of changes: not of groups that may not log in any more, either.
+//! So it tells the others over each control link ([`message::RECORD_STATE`]), everybody shows it, and after
+//! [`LOGINS_WITHIN`] it lets no host log in that is not there already. It serves hosts until the others have
+//! applied a change that it has not: their leases count from that revision on (R10), and hosts use their
+//! other paths. It takes part again by itself when its disk can be written.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,8 +21,9 @@ use super::{Engine, Keeper, NodeEntry};
 use crate::events::code::{LOGINS_ALLOWED, LOGINS_REFUSED, RECORD_RESUMED, RECORD_STALLED};
 use crate::events::{Event, tell};
 
-/// For how long a node lets hosts log in by rules that it cannot learn changes of, though the others can make some. An administrator who revokes access sees it
-/// take effect within this time. Longer than a restart of whatever fills a disk takes, so that a short shortage keeps no host out.
+/// For how long a node lets hosts log in by rules that it cannot learn changes of, though the others can make
+/// some. An administrator who revokes access sees it take effect within this time. Longer than a restart of
+/// whatever fills a disk takes, so that a short shortage keeps no host out.
 pub const LOGINS_WITHIN: Duration = Duration::from_secs(180);
 
 /// See the module.

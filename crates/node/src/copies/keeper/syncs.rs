@@ -1,4 +1,5 @@
-//! How far copies are that are not in sync: watched here, told to the other nodes, and put together with what they say.
+//! How far copies are that are not in sync: watched here, told to the other nodes, and put together with what
+//! they say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -108,8 +109,9 @@ impl Keeper {
         }
     }
 
-    /// Tells the other nodes, now and then, as long as there is something to tell; at once when this node begins to give something (it has a share of the
-    /// cluster's budget from then on), or when a disk of a copy here failed (it is not to be let in).
+    /// Tells the other nodes, now and then, as long as there is something to tell; at once when this node
+    /// begins to give something (it has a share of the cluster's budget from then on), or when a disk of a
+    /// copy here failed (it is not to be let in).
     pub(super) fn tell_syncs(&self, now: Instant) {
         let count =
             |is_so: fn(&&Progress) -> bool| self.syncs.borrow().progress.values().filter(is_so).count();
@@ -160,7 +162,8 @@ impl Keeper {
         }
     }
 
-    /// What keeps the disks of a copy from taking writes, as long as its node has not said that this has ended.
+    /// What keeps the disks of a copy from taking writes, as long as its node has not said that this has
+    /// ended.
     pub(super) fn disk_trouble(
         &self,
         now: Instant,
@@ -204,7 +207,8 @@ impl Keeper {
         changed
     }
 
-    /// Whether the other node brings copies up to date, as far as this one knows: it is so unless it has just said that it does not.
+    /// Whether the other node brings copies up to date, as far as this one knows: it is so unless it has just
+    /// said that it does not.
     pub(super) fn may_give(&self, now: Instant, node: NodeId) -> bool {
         let syncs = self.syncs.borrow();
         let said = syncs.heard.get(&node).map(|heard| heard.fresh(now)).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Tells what happens in the cluster, as this node learns of it: nodes that are heard of or not, and what changes in the record. So every node tells it.
+//! Tells what happens in the cluster, as this node learns of it: nodes that are heard of or not, and what
+//! changes in the record. So every node tells it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -194,7 +195,8 @@ impl Keeper {
         (before.and_then(|value| parse(key, value)), self.get(key).map(|(value, _)| value))
     }
 
-    /// As [`Keeper::pair`]; nothing where a later version has written one of them: it was neither made nor removed.
+    /// As [`Keeper::pair`]; nothing where a later version has written one of them: it was neither made nor
+    /// removed.
     fn readable_pair<T: DeserializeOwned>(&self, key: &str, before: Option<&[u8]>) -> (Option<T>, Option<T>) {
         let pair = self.pair(key, before);
         let is_whole =

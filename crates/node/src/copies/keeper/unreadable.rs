@@ -1,11 +1,15 @@
-//! Entries of the cluster's record that this version cannot read: a later one has written them, as in a rolling update.
+//! Entries of the cluster's record that this version cannot read: a later one has written them, as in a
+//! rolling update.
 //!
-//! What cannot be read is not gone. Its last value that could be read stands for it: links stay, hosts stay logged in, nothing is deleted or told as deleted. It is never written
-//! ([`Keeper::check_readable`]): what this version does not know of it would be lost.
+//! What cannot be read is not gone. Its last value that could be read stands for it: links stay, hosts stay
+//! logged in, nothing is deleted or told as deleted. It is never written ([`Keeper::check_readable`]): what
+//! this version does not know of it would be lost.
 //!
-//! A volume's entry says who may serve, and this node promises to act by that (R10). So as much of it is read as that takes, without what is new in the rest ([`read`]). If not even
-//! that can be read, the epoch tells whether it has changed: in the same epoch everything stays as it was. In another one the copy here stays as well, and takes no part
-//! ([`Keeper::hold_unreadable`]): it may be out of sync by now. Hosts use the other nodes until this one is updated.
+//! A volume's entry says who may serve, and this node promises to act by that (R10). So as much of it is read
+//! as that takes, without what is new in the rest ([`read`]). If not even that can be read, the epoch tells
+//! whether it has changed: in the same epoch everything stays as it was. In another one the copy here stays
+//! as well, and takes no part ([`Keeper::hold_unreadable`]): it may be out of sync by now. Hosts use the
+//! other nodes until this one is updated.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -99,7 +103,8 @@ fn who_serves(mut value: Value) -> Option<VolumeEntry> {
     serde_json::from_value(value).ok()
 }
 
-/// Whether this version can read what is at a key. Of keys that are not here somebody else sees to that: each is read in one place only, which leaves alone what it cannot read.
+/// Whether this version can read what is at a key. Of keys that are not here somebody else sees to that: each
+/// is read in one place only, which leaves alone what it cannot read.
 fn can_read(key: &str, value: &[u8]) -> bool {
     type Reader = fn(&[u8]) -> bool;
     fn is<T: DeserializeOwned>(value: &[u8]) -> bool {
@@ -134,7 +139,8 @@ fn stand_in(key: &str, now: &Versioned, before: Option<&Versioned>) -> Option<Ve
 }
 
 impl Keeper {
-    /// Notes which of the entries that have changed cannot be read; `before` is what was there. Gives what people are to be told of: what cannot be read has neither come nor gone.
+    /// Notes which of the entries that have changed cannot be read; `before` is what was there. Gives what
+    /// people are to be told of: what cannot be read has neither come nor gone.
     pub(super) fn note_unreadable(&self, before: Before) -> Before {
         let record = self.record.borrow();
         let mut unreadable = self.unreadable.borrow_mut();
@@ -182,7 +188,8 @@ impl Keeper {
         transaction.writes.iter().try_for_each(|(key, _)| self.check_entry(key))
     }
 
-    /// That the entry at the key can be read, if there is one: before something else is done that belongs to a change of it.
+    /// That the entry at the key can be read, if there is one: before something else is done that belongs to
+    /// a change of it.
     ///
     /// # Errors
     /// [`ClusterError::Unreadable`].
@@ -193,7 +200,8 @@ impl Keeper {
         }
     }
 
-    /// What the record says of the volume at `key`, as far as this version can read it; `None`: there is no such volume.
+    /// What the record says of the volume at `key`, as far as this version can read it; `None`: there is no
+    /// such volume.
     pub(super) fn read_volume(&self, key: &str) -> Option<(Reading, Revision)> {
         let record = self.record.borrow();
         let found = record.entries.get(key)?;

@@ -1,13 +1,16 @@
-//! Ranges that one command has for itself on all nodes: COMPARE AND WRITE and ORWRITE read and then write as one step.
+//! Ranges that one command has for itself on all nodes: COMPARE AND WRITE and ORWRITE read and then write as
+//! one step.
 //!
-//! The command takes the range on every member of its epoch, itself included, in the order of slots, so that two of them cannot wait for each
-//! other. A member gives it when no host's write of its own is under way there, nothing that it knows of is still to be brought to its end,
-//! and nothing begins until it is given back. A claim holds in its epoch only; so the command's write must begin in that same epoch:
-//! whatever begins elsewhere in a later one comes after it. Why that is enough: `docs/why/replication.md`.
+//! The command takes the range on every member of its epoch, itself included, in the order of slots, so that
+//! two of them cannot wait for each other. A member gives it when no host's write of its own is under way
+//! there, nothing that it knows of is still to be brought to its end, and nothing begins until it is given
+//! back. A claim holds in its epoch only; so the command's write must begin in that same epoch: whatever
+//! begins elsewhere in a later one comes after it. Why that is enough: `docs/why/replication.md`.
 //!
-//! No message is repeated: after a break the taker says what it holds, and everything else that it had is given back. That counts only from
-//! the life that is a member: what an earlier one had is given back by the next epoch, in which the writes that it left take their place before
-//! all others. For the same reason a range is not given back while the command's write may still be under way.
+//! No message is repeated: after a break the taker says what it holds, and everything else that it had is
+//! given back. That counts only from the life that is a member: what an earlier one had is given back by the
+//! next epoch, in which the writes that it left take their place before all others. For the same reason a
+//! range is not given back while the command's write may still be under way.
 
 mod message;
 
@@ -27,7 +30,8 @@ use super::core::{Copies, LOCK};
 use crate::canary::{Canary, makes};
 use crate::volume::{Exclusive, Order};
 
-/// How long a command waits for its range on all nodes. Longer than it takes until a lost node is given up and the rest goes on.
+/// How long a command waits for its range on all nodes. Longer than it takes until a lost node is given up
+/// and the rest goes on.
 const LOCK_MAX: Duration = Duration::from_secs(5);
 
 /// How often a member looks whether what was left under way in a range has come to its end.
@@ -83,8 +87,8 @@ impl Locks {
         self.given.borrow_mut().retain(|_, given| given.epoch == epoch);
     }
 
-    /// The copy is taken out. No command writes here any more, and nobody says what others need no more: commands that wait here for a range come to their end,
-    /// or their volume is never closed.
+    /// The copy is taken out. No command writes here any more, and nobody says what others need no more:
+    /// commands that wait here for a range come to their end, or their volume is never closed.
     pub fn leave(&self) {
         self.left.set(true);
         self.given.take();
@@ -179,7 +183,8 @@ impl SliceCopy {
         Copies::current().send(node, LOCK, self.address(), message.encode(), Chain::new());
     }
 
-    /// The link to a node is up anew: what it was not told is said again, and what was asked of it may have been lost.
+    /// The link to a node is up anew: what it was not told is said again, and what was asked of it may have
+    /// been lost.
     pub(super) fn say_locks(&self, node: NodeId) {
         let Some(slot) = self.slot_of(node) else { return };
         let mut held = Vec::new();
@@ -247,8 +252,9 @@ impl SliceCopy {
         .detach();
     }
 
-    /// A command needs its range no more. Its write may be under way still, when its initiator was told that nobody knows what becomes of it: what
-    /// is written elsewhere in this epoch must not get a place before it.
+    /// A command needs its range no more. Its write may be under way still, when its initiator was told that
+    /// nobody knows what becomes of it: what is written elsewhere in this epoch must not get a place before
+    /// it.
     fn give_back(self: &Rc<SliceCopy>, number: u64) {
         let (epoch, range, complete) =
             self.with_own(number, |own| (own.epoch, own.range.clone(), own.complete));
@@ -287,8 +293,9 @@ impl SliceCopy {
 
 impl Drop for RangeLock {
     fn drop(&mut self) {
-        // Not at once: a node that stops drops its commands when nothing can be said any more. Of a copy that was taken out meanwhile, too: commands that wait
-        // here for the range come to their end only then, and its volume is not closed before.
+        // Not at once: a node that stops drops its commands when nothing can be said any more. Of a copy that
+        // was taken out meanwhile, too: commands that wait here for the range come to their end only then,
+        // and its volume is not closed before.
         let (copy, number) = (Rc::clone(&self.copy), self.number);
         rt::spawn(async move { copy.give_back(number) }).detach();
     }

@@ -210,7 +210,8 @@ pub struct Who<'a> {
     pub kept_out: Option<&'a KeptOut>,
 }
 
-/// Why a copy that has nearly all that it missed is not let in as a joiner; its text is to be read after "waits for".
+/// Why a copy that has nearly all that it missed is not let in as a joiner; its text is to be read after
+/// "waits for".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptOut {

@@ -12,7 +12,8 @@ use super::super::HOLD_MAX;
 use super::super::core::Copies;
 use super::SliceCopy;
 
-/// Reads that wait, in the order in which they came: what releases one releases those before it. No more than hosts have commands outstanding.
+/// Reads that wait, in the order in which they came: what releases one releases those before it. No more than
+/// hosts have commands outstanding.
 #[derive(Default)]
 pub(super) struct Confirming {
     waiting: VecDeque<Waiting>,
@@ -38,7 +39,8 @@ pub(super) enum Release {
 }
 
 impl SliceCopy {
-    /// A read begins. `None`: it needs nobody's word, since this machine's clocks run, or there is no other member.
+    /// A read begins. `None`: it needs nobody's word, since this machine's clocks run, or there is no other
+    /// member.
     pub(super) fn ask_confirmation(self: &Rc<Self>) -> Option<Receiver<Release>> {
         let copies = Copies::current();
         if !copies.read_confirm() || !self.replica.borrow().has_other_members() {

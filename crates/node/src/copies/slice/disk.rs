@@ -20,7 +20,8 @@ use super::SliceCopy;
 use crate::canary::{Canary, makes};
 use crate::control::note_bad_block_of_copy;
 
-/// How often a page of the dirty map that cannot be read is tried, and how long after: a path to a disk may be changing.
+/// How often a page of the dirty map that cannot be read is tried, and how long after: a path to a disk may
+/// be changing.
 const MAP_READS_MAX: u32 = 4;
 const MAP_READ_AGAIN: Duration = Duration::from_millis(250);
 
@@ -41,7 +42,8 @@ impl SliceCopy {
         self.work(work, move |replica, result| replica.handle_applied(id, result));
     }
 
-    /// Has the disk do something and tells the protocol when it is done. What needs no waiting (memory) is done at once.
+    /// Has the disk do something and tells the protocol when it is done. What needs no waiting (memory) is
+    /// done at once.
     pub(super) fn work<T: 'static>(
         self: &Rc<Self>,
         work: impl Future<Output = Result<T, SliceError>> + 'static,
@@ -126,12 +128,14 @@ impl SliceCopy {
     pub(super) fn compare_region(self: &Rc<Self>, compare: RegionCompare) {
         let (offset, len) = self.bytes(compare.blocks);
         let copy = Rc::clone(self);
-        // Behind all writes that were handed out: those of an earlier membership, too, of whose ends nobody is told.
+        // Behind all writes that were handed out: those of an earlier membership, too, of whose ends nobody
+        // is told.
         let turn = self.applies.queue(offset.0..offset.0 + len.0);
         let layout = Rc::clone(&self.layout);
         let work = async move {
             turn.come().await;
-            // Of writes of an earlier life nobody knows whether they are durable. Costs nothing from the second time on.
+            // Of writes of an earlier life nobody knows whether they are durable. Costs nothing from the
+            // second time on.
             layout.flush().await?;
             let here = read_or_zeros(&layout, offset, len).await;
             Ok(here.inspect_err(|error| copy.note_uncompared(error)).ok())
@@ -214,8 +218,8 @@ pub(super) async fn know_lost(
     }
 }
 
-/// A [`BadBlock`] if the disk does not give it: better to copy too much than to have no copy of the slice here
-/// until somebody restarts the node.
+/// A [`BadBlock`] if the disk does not give it: better to copy too much than to have no copy of the slice
+/// here until somebody restarts the node.
 async fn read_map_page(
     layout: &store::Slice,
     page: usize,

@@ -14,11 +14,12 @@ use super::{HostWrite, LOOK_AGAIN, SliceCopy, WriteEnd};
 use crate::canary::{Canary, makes};
 
 impl SliceCopy {
-    /// Reads, when this copy may (R9), and where clocks may stop, when the other members have confirmed it (R24). What
-    /// this node's disk does not read comes from another copy in sync (R25).
+    /// Reads, when this copy may (R9), and where clocks may stop, when the other members have confirmed it
+    /// (R24). What this node's disk does not read comes from another copy in sync (R25).
     ///
     /// # Errors
-    /// What the layout says; [`SliceError::Unavailable`] if this copy may not be read, and did not become readable soon.
+    /// What the layout says; [`SliceError::Unavailable`] if this copy may not be read, and did not become
+    /// readable soon.
     pub async fn read(self: &Rc<Self>, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
         let blocks = self.blocks(offset, len);
         let mut until = None;
@@ -98,16 +99,19 @@ impl SliceCopy {
         }
     }
 
-    /// Whether a command that changes something may wait until it can begin: for leases, but not for a copy that is not in sync (any more) to
-    /// be it again. By then its initiator may have sent it again through another node, and something else since, or have been fenced off.
-    /// Who has waited while it was lost and came back is not seen here: a copy that comes back waits for the end of such commands before it is promoted.
+    /// Whether a command that changes something may wait until it can begin: for leases, but not for a copy
+    /// that is not in sync (any more) to be it again. By then its initiator may have sent it again through
+    /// another node, and something else since, or have been fenced off. Who has waited while it was lost and
+    /// came back is not seen here: a copy that comes back waits for the end of such commands before it is
+    /// promoted.
     pub(in crate::copies) fn may_wait(&self) -> bool {
         self.serves_soon.get()
             || matches!(self.replica.borrow().standing(), Standing::InSync(_))
             || makes(Canary::GoOnAfterLoss)
     }
 
-    /// The parts of the range that take space, as [`crate::volume::Slice::allocated`] has it, when this copy may be read.
+    /// The parts of the range that take space, as [`crate::volume::Slice::allocated`] has it, when this copy
+    /// may be read.
     ///
     /// # Errors
     /// As [`SliceCopy::read`].
@@ -119,7 +123,8 @@ impl SliceCopy {
     ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
         let mut until = None;
         loop {
-            // What is under way need not be settled as for a read: what was acknowledged takes space on all members, and of the rest either is true.
+            // What is under way need not be settled as for a read: what was acknowledged takes space on all
+            // members, and of the rest either is true.
             let leased = || self.ask(|replica, now, leases| replica.leased(now, leases)).is_ok();
             if self.frozen.get() || !leased() {
                 self.hold(&mut until).await?;
@@ -134,8 +139,9 @@ impl SliceCopy {
         }
     }
 
-    /// Writes, and returns when the write is on the disks of all members. `came` is when the command came: it begins within [`HOLD_MAX`] of that or not at
-    /// all, whatever it waited for. Later its initiator may have sent it again through another node, and something else since.
+    /// Writes, and returns when the write is on the disks of all members. `came` is when the command came: it
+    /// begins within [`HOLD_MAX`] of that or not at all, whatever it waited for. Later its initiator may have
+    /// sent it again through another node, and something else since.
     ///
     /// # Errors
     /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Full`]:
@@ -190,7 +196,8 @@ impl SliceCopy {
     /// Writes for a command that has the range for itself ([`SliceCopy::lock`]).
     ///
     /// # Errors
-    /// [`SliceError::Unavailable`]: as [`SliceCopy::write`], or it has lost the range, and nothing was written.
+    /// [`SliceError::Unavailable`]: as [`SliceCopy::write`], or it has lost the range, and nothing was
+    /// written.
     pub async fn write_locked(
         self: &Rc<Self>,
         offset: ByteOffset,

@@ -1,6 +1,7 @@
 //! One copy of one slice at work: what the protocol decides is carried out on the disk and the links.
 //!
-//! [`Replica`] decides; this tells it what has happened and does what it says, after each of these until nothing is left to be done.
+//! [`Replica`] decides; this tells it what has happened and does what it says, after each of these until
+//! nothing is left to be done.
 
 mod cache_policy;
 mod confirming;
@@ -143,7 +144,8 @@ impl SliceCopy {
         let Opening { address, me, incarnation, block_bytes, stripe, size, blank, untrusted } = opening;
         let len = stripe.slice_len(address.slice, size).min(layout.len());
         let geometry = Geometry::new(len.0 / u64::from(block_bytes), block_bytes);
-        // What a write of an earlier life has left can be read from now on, and must not be gone after the next loss of power. Costs nothing from the second slice on.
+        // What a write of an earlier life has left can be read from now on, and must not be gone after the
+        // next loss of power. Costs nothing from the second slice on.
         layout.flush().await?;
         let map = read_map(&layout, &geometry, (address, stripe), blank).await?;
         know_lost(&layout, (address, stripe)).await?;
@@ -307,8 +309,8 @@ impl SliceCopy {
         }
     }
 
-    /// From now on it says nothing to other copies and takes nothing from them: it goes on without them, and what it then holds must neither be
-    /// mixed with theirs nor be overwritten by it until that is settled.
+    /// From now on it says nothing to other copies and takes nothing from them: it goes on without them, and
+    /// what it then holds must neither be mixed with theirs nor be overwritten by it until that is settled.
     pub fn detach(self: &Rc<Self>) {
         if self.detached.replace(true) {
             return;
@@ -331,7 +333,8 @@ impl SliceCopy {
         self.happened.notify();
     }
 
-    /// Serves no host any more until [`SliceCopy::attach`]. Says whether one has read or written here since the configuration that is acted in.
+    /// Serves no host any more until [`SliceCopy::attach`]. Says whether one has read or written here since
+    /// the configuration that is acted in.
     pub fn freeze(&self) -> bool {
         self.frozen.set(true);
         self.happened.notify();
@@ -346,8 +349,8 @@ impl SliceCopy {
         }
     }
 
-    /// Waits until none of the writes can take effect any more that no host waits for now ([`Replica::last_orphan`]); not for later ones, of which there
-    /// may always be some.
+    /// Waits until none of the writes can take effect any more that no host waits for now
+    /// ([`Replica::last_orphan`]); not for later ones, of which there may always be some.
     pub async fn orphans_ended(&self) {
         let last = self.replica.borrow().last_orphan();
         let Some(last) = last else { return };
@@ -372,8 +375,9 @@ impl SliceCopy {
         self.tell(Replica::catch_up);
     }
 
-    /// Whether initiators are sent elsewhere, since leases are missing. Then writes that have begun are answered, too: that nobody knows
-    /// what becomes of them. What their initiators write again, here or through another node, comes after them.
+    /// Whether initiators are sent elsewhere, since leases are missing. Then writes that have begun are
+    /// answered, too: that nobody knows what becomes of them. What their initiators write again, here or
+    /// through another node, comes after them.
     pub fn set_given_up(self: &Rc<Self>, given_up: bool) {
         self.given_up.set(given_up);
         self.release_reads();
@@ -383,7 +387,8 @@ impl SliceCopy {
         self.happened.notify();
     }
 
-    /// This node has no copy of the volume any more: hosts' writes end with an outcome that nobody knows, and no more is served.
+    /// This node has no copy of the volume any more: hosts' writes end with an outcome that nobody knows, and
+    /// no more is served.
     pub fn leave(self: &Rc<Self>) {
         self.locks.leave();
         let config = self.replica.borrow().config().cloned();
@@ -422,7 +427,8 @@ impl SliceCopy {
     ) -> Result<(), wire::Malformed> {
         let envelope = match wire::parse(head, payload, &self.geometry.get()) {
             Ok(envelope) => envelope,
-            // The sender may act in an epoch in which the slice is longer, or not yet. Whoever does not get an answer sends again.
+            // The sender may act in an epoch in which the slice is longer, or not yet. Whoever does not get
+            // an answer sends again.
             Err(_) if self.is_of_another_epoch(head) => return Ok(()),
             Err(malformed) => return Err(malformed),
         };
@@ -494,7 +500,8 @@ impl SliceCopy {
         }
     }
 
-    /// Gives other copies what they miss, as much as it may now. Says whether there is more that could be given.
+    /// Gives other copies what they miss, as much as it may now. Says whether there is more that could be
+    /// given.
     pub fn goes_on_syncing(self: &Rc<Self>) -> bool {
         let region = u64::from(Geometry::REGION_BYTES);
         let copies = Copies::current();

@@ -1,5 +1,6 @@
-//! Blocks that this node's disk does not read: hosts get them from another copy in sync, and they are written again with what that one holds (R25 in
-//! `docs/why/replication.md`). If that does not help, this copy leaves.
+//! Blocks that this node's disk does not read: hosts get them from another copy in sync, and they are written
+//! again with what that one holds (R25 in `docs/why/replication.md`). If that does not help, this copy
+//! leaves.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,22 +21,25 @@ use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
 use crate::control::{note_bad_block_of_copy, note_repaired_block_of_copy, note_unrepaired_of_copy};
 
-/// A read that the disk has not answered for so long is asked of another copy, too. A disk that works takes a hundredth; one that reads again and again what it cannot read takes
-/// seconds, and initiators give a path up after five.
+/// A read that the disk has not answered for so long is asked of another copy, too. A disk that works takes a
+/// hundredth; one that reads again and again what it cannot read takes seconds, and initiators give a path up
+/// after five.
 const ASKED_ELSEWHERE_AFTER: Duration = Duration::from_secs(1);
 
 /// A disk may have physical blocks of so many bytes, whatever it says of its logical ones: where one cannot
 /// be read, only a write of all of it helps.
 pub(super) const PHYSICAL_BLOCK: u64 = 4096;
 
-/// Repairs of a slice's copy that are under way at the same time. What is not repaired now is found by the next read.
+/// Repairs of a slice's copy that are under way at the same time. What is not repaired now is found by the
+/// next read.
 const REPAIRS_AT_ONCE_MAX: usize = 4;
 
 /// Blocks of the disk that one read has repaired at most, for the same reason.
 const REPAIRS_A_READ_MAX: usize = 32;
 
-/// A slice's copy in which so many blocks were bad within [`FAILING_WITHIN`] leaves: disks that begin to fail do so faster and faster, and what is read elsewhere costs a
-/// round trip and keeps another node's disk busy. A scratch or a weak track is less.
+/// A slice's copy in which so many blocks were bad within [`FAILING_WITHIN`] leaves: disks that begin to fail
+/// do so faster and faster, and what is read elsewhere costs a round trip and keeps another node's disk busy.
+/// A scratch or a weak track is less.
 const BAD_BLOCKS_MAX: usize = 64;
 const FAILING_WITHIN: Duration = Duration::from_secs(3600);
 
@@ -101,7 +105,8 @@ pub(super) enum Unread {
 }
 
 impl SliceCopy {
-    /// Reads for a host, from this disk or from another copy. The caller has looked that it may, and looks again.
+    /// Reads for a host, from this disk or from another copy. The caller has looked that it may, and looks
+    /// again.
     pub(super) async fn read_somewhere(
         self: &Rc<Self>,
         offset: ByteOffset,
@@ -210,7 +215,8 @@ impl SliceCopy {
         None
     }
 
-    /// What this disk did not read, from other copies: all of it, or what neither of two disks reads whole in parts.
+    /// What this disk did not read, from other copies: all of it, or what neither of two disks reads whole in
+    /// parts.
     async fn read_elsewhere(self: &Rc<Self>, bad: BadBlock, range: Range<u64>) -> Result<Chain, Unread> {
         self.note_bad(bad);
         let unit = self.read_unit();
@@ -298,7 +304,8 @@ impl SliceCopy {
         .detach();
     }
 
-    /// Writes the block again, and what else cannot be read up to `end`. Says whether all of that can be read now.
+    /// Writes the block again, and what else cannot be read up to `end`. Says whether all of that can be read
+    /// now.
     pub(super) async fn repair(self: &Rc<Self>, bad: BadBlock, end: u64) -> bool {
         let mut bad = bad;
         for _ in 0..REPAIRS_A_READ_MAX {

@@ -23,7 +23,8 @@ use crate::canary::{Canary, makes};
 
 /// How often a write that found no room is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
-/// How long a copy counts as one without room after it last found none: it is not let in and taken out with each gap that somebody leaves.
+/// How long a copy counts as one without room after it last found none: it is not let in and taken out with
+/// each gap that somebody leaves.
 const QUIET_MIN: Duration = Duration::from_secs(5);
 /// What must be free until then, in a file system of at least 16 times as much; else a sixteenth of it.
 const FREE_MIN: u64 = 64 << 20;
@@ -67,7 +68,8 @@ impl SliceCopy {
     /// Looks for room for a host's write before anything takes it.
     ///
     /// # Errors
-    /// [`SliceError::Full`]: there is none, and nobody else in sync who may have some. [`SliceError::Unavailable`]: there is none here; this copy is about to leave.
+    /// [`SliceError::Full`]: there is none, and nobody else in sync who may have some.
+    /// [`SliceError::Unavailable`]: there is none here; this copy is about to leave.
     pub(super) async fn find_room(
         &self,
         offset: ByteOffset,

@@ -8,7 +8,8 @@ use super::super::core::{Copies, SLICE};
 use super::SliceCopy;
 
 impl SliceCopy {
-    /// Sends in order. Acknowledgements wait for others to the end of the core's turn: for a write that is one of many they cost less then.
+    /// Sends in order. Acknowledgements wait for others to the end of the core's turn: for a write that is
+    /// one of many they cost less then.
     pub(super) fn send(self: &Rc<Self>, slot: Slot, envelope: Envelope) {
         let Message::Acknowledge { rounds } = &envelope.message else {
             self.acknowledge_to(slot);

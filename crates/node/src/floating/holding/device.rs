@@ -1,4 +1,5 @@
-//! Puts the address on a device of this machine and takes it off, with what goes with it: listeners, portals that cores know, sessions through it.
+//! Puts the address on a device of this machine and takes it off, with what goes with it: listeners, portals
+//! that cores know, sessions through it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,13 +21,16 @@ use crate::events::{Event, tell};
 use crate::portal;
 use crate::shard::{Shard, on_all_cores};
 
-/// How long the machine may take to put an address on, or to take it off. It takes milliseconds; what hangs ends with the address's own time.
+/// How long the machine may take to put an address on, or to take it off. It takes milliseconds; what hangs
+/// ends with the address's own time.
 const DEVICE_DEADLINE: Duration = Duration::from_secs(2);
 
-/// What is left for an address when it is put on, at least: kernels count whole seconds, and the machine may take most of one.
+/// What is left for an address when it is put on, at least: kernels count whole seconds, and the machine may
+/// take most of one.
 const SHORTEST: Duration = Duration::from_secs(2);
 
-/// How long commands that came through it may take to end until it is said that nobody has the address because of them.
+/// How long commands that came through it may take to end until it is said that nobody has the address
+/// because of them.
 const ENDING_LENGTH: Duration = Duration::from_secs(5);
 
 /// What is said then.
@@ -41,7 +45,8 @@ const _: () = assert!(
     "who tries to put it on and takes it off again is not taken for one that has it"
 );
 
-/// How often neighbours are told where a new address is, once a second: one word may be lost, and a predecessor's kernel may have spoken last.
+/// How often neighbours are told where a new address is, once a second: one word may be lost, and a
+/// predecessor's kernel may have spoken last.
 const ANNOUNCEMENTS: u32 = 4;
 
 /// What may be in trouble.
@@ -70,7 +75,8 @@ impl Holding {
         (self.device, self.on, self.put_on) = (Device::On, Some(on.clone()), Some(now));
         self.control.floating().change(self.address, |here| here.is_on = true);
         if is_new {
-            // Before anybody can come by it: where a portal is on all addresses, a login would be told the node's own group, and initiators remember that.
+            // Before anybody can come by it: where a portal is on all addresses, a login would be told the
+            // node's own group, and initiators remember that.
             let (portals, _) = portals_of(self.address, &Shard::current().portals());
             show_portals(self.address, portals, entry.group).await;
         }

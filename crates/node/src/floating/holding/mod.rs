@@ -1,4 +1,5 @@
-//! Has this node hold addresses, as [`super::decision`] says: a task an address, on core 0. What it goes by is in [`standing`], what it does in [`device`].
+//! Has this node hold addresses, as [`super::decision`] says: a task an address, on core 0. What it goes by
+//! is in [`standing`], what it does in [`device`].
 
 mod device;
 mod standing;
@@ -51,7 +52,8 @@ impl Control {
         all.filter(|address| !self.floating().looks_after(*address)).collect()
     }
 
-    /// Gives all addresses to others, for the node is about to stop: sessions through them are cut off. Not for longer than [`GIVE_UP_DEADLINE`].
+    /// Gives all addresses to others, for the node is about to stop: sessions through them are cut off. Not
+    /// for longer than [`GIVE_UP_DEADLINE`].
     pub(crate) async fn give_up_addresses(&self) {
         let Some(keeper) = self.keeper() else { return };
         let floating = self.floating();
@@ -91,14 +93,16 @@ struct Holding {
     waits_for_end: Option<Instant>,
     /// Of what the trouble is that is shown, if there is any.
     trouble: Option<Trouble>,
-    /// The holder that was asked last whether it has the address, when, and how often it has said no since it last said yes.
+    /// The holder that was asked last whether it has the address, when, and how often it has said no since it
+    /// last said yes.
     holder_asked: Option<(Life, Instant)>,
     let_go: u32,
     /// What it has said then; `None`: nothing.
     holder_says: Option<bool>,
     /// Since when nobody has it, as far as this node can know.
     absence: Absence,
-    /// Since when the record has answered each time, while the holder is in doubt, and when it was asked last.
+    /// Since when the record has answered each time, while the holder is in doubt, and when it was asked
+    /// last.
     reached: Option<Instant>,
     record_asked: Option<Instant>,
     /// By which revision the record says who holds it in a way that this version cannot read.

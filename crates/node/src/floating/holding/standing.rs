@@ -1,4 +1,5 @@
-//! Who holds the address, as far as this node can know: by the record, by what is heard of the holder, and by what that says itself.
+//! Who holds the address, as far as this node can know: by the record, by what is heard of the holder, and by
+//! what that says itself.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ impl Holding {
         self.confirmed.map_or(Duration::ZERO, |asked| HOLD_LENGTH.saturating_sub(now.since(asked)))
     }
 
-    /// Asks the record whether this life holds the address still: not this node's picture of it, which may be behind.
+    /// Asks the record whether this life holds the address still: not this node's picture of it, which may be
+    /// behind.
     pub(super) async fn confirm(&mut self, held: &Held) {
         let now = rt::now();
         if !held.as_ref().is_some_and(|(holder, _)| self.is_this_life(holder)) {
@@ -52,7 +54,8 @@ impl Holding {
         }
     }
 
-    /// Asks another node that holds the address whether it has it: one that does not reach the record can tell nobody else that it has taken it off.
+    /// Asks another node that holds the address whether it has it: one that does not reach the record can
+    /// tell nobody else that it has taken it off.
     pub(super) async fn ask_holder(&mut self, holder: Option<&HolderEntry>) {
         let now = rt::now();
         let other = holder.filter(|holder| holder.node != self.keeper.me().0);
@@ -98,7 +101,8 @@ impl Holding {
         }
     }
 
-    /// Tells that nobody has had the address for long, and that somebody has it again. `entry` is what the record has of it, and by which revision.
+    /// Tells that nobody has had the address for long, and that somebody has it again. `entry` is what the
+    /// record has of it, and by which revision.
     pub(super) async fn note_absence(&mut self, seen: &Seen, entry: (&AddressEntry, Revision), held: &Held) {
         let (entry, revision) = entry;
         let whereabouts = self.whereabouts(seen);
@@ -128,7 +132,8 @@ impl Holding {
             Holder::Me if !seen.confirmed => Whereabouts::Unknown,
             Holder::Me => of(self.control.floating().here(self.address).is_reached),
             Holder::Unreadable => Whereabouts::Unknown,
-            // It may reach an etcd that this node reaches, too; of nodes that vote those that reach the record hear each other.
+            // It may reach an etcd that this node reaches, too; of nodes that vote those that reach the
+            // record hear each other.
             Holder::Silent if !self.keeper.nodes_vote() => Whereabouts::Unknown,
             Holder::Nobody | Holder::Former | Holder::Over | Holder::Silent => Whereabouts::Nobody,
             Holder::Heard if seen.unsure => Whereabouts::Nobody,
@@ -184,7 +189,8 @@ impl Holding {
     /// Whether a node is silent, and not cut off from this one alone.
     fn is_silent(&self, now: Instant, node: NodeId) -> bool {
         let Some(silence) = self.keeper.silence_of(node) else { return false };
-        // It took the address because this node was silent to it: two that do not hear each other would take it from each other for ever, and nobody would have it.
+        // It took the address because this node was silent to it: two that do not hear each other would take
+        // it from each other for ever, and nobody would have it.
         let lost = self.lost.map(|lost| now.since(lost)).filter(|since| *since < AFTER_LOSS);
         let is_heard_since = lost.is_none_or(|since| silence.age < since);
         silence.age >= SILENCE_LENGTH && is_heard_since && self.keeper.reached_by(node).is_empty()

@@ -1,7 +1,8 @@
 //! The full feature phase of one connection, which is a session (RFC 7143 sections 4 and 11).
 //!
-//! Made to be cheap: a command costs one header each way, its data is copied once on its way in and never on its way
-//! out. `receiver` cuts what arrives and puts read data where it belongs; [`Connection`] knows the commands.
+//! Made to be cheap: a command costs one header each way, its data is copied once on its way in and never on
+//! its way out. `receiver` cuts what arrives and puts read data where it belongs; [`Connection`] knows the
+//! commands.
 
 mod command;
 mod receiver;
@@ -92,8 +93,8 @@ pub enum Event {
     Failed(ConnectionError),
 }
 
-/// One connection in the full feature phase. Feed what arrives with `handle_bytes`, give commands with `submit`; then take
-/// the events and the output until there are none.
+/// One connection in the full feature phase. Feed what arrives with `handle_bytes`, give commands with
+/// `submit`; then take the events and the output until there are none.
 pub struct Connection {
     negotiated: Negotiated,
     cid: u16,
@@ -246,8 +247,8 @@ impl Connection {
         TaskId(tag)
     }
 
-    /// Takes a command back that still waits for the target's window: it is not sent, and nothing more is heard of it.
-    /// False if it was sent, or is answered.
+    /// Takes a command back that still waits for the target's window: it is not sent, and nothing more is
+    /// heard of it. False if it was sent, or is answered.
     pub fn withdraw(&mut self, task: TaskId) -> bool {
         let Some(at) = self.waiting.iter().position(|tag| *tag == task.0) else { return false };
         self.waiting.remove(at);
@@ -273,8 +274,8 @@ impl Connection {
         }
     }
 
-    /// The buffer that what arrives next belongs into, if it is much: to be filled from `filled` to its end and given back
-    /// by [`Connection::handle_in_place`].
+    /// The buffer that what arrives next belongs into, if it is much: to be filled from `filled` to its end
+    /// and given back by [`Connection::handle_in_place`].
     pub fn take_in_place(&mut self) -> Option<InPlace> {
         if self.failed { None } else { self.receiver.lend(&mut self.tasks) }
     }
@@ -566,7 +567,8 @@ impl Connection {
         self.events.push_back(Event::TaskDone(TaskId(response.initiator_tag), response.response));
     }
 
-    /// RFC 7143 11.17.1: most reasons say that one side does not follow the standard; after some the session can go on.
+    /// RFC 7143 11.17.1: most reasons say that one side does not follow the standard; after some the session
+    /// can go on.
     fn handle_reject(&mut self, reject: &Reject) -> Result<(), ConnectionError> {
         self.take_status(reject.numbers);
         let segment = self.receiver.segment();

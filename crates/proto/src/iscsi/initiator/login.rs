@@ -1,7 +1,7 @@
 //! The login phase, seen from the initiator (RFC 7143 sections 6, 11.12, 12, 13).
 //!
-//! Without credentials one request does it all. With credentials three requests of CHAP come first. All parameters are
-//! offered at once; offers of the target are answered in the next request.
+//! Without credentials one request does it all. With credentials three requests of CHAP come first. All
+//! parameters are offered at once; offers of the target are answered in the next request.
 
 #[cfg(test)]
 mod tests;

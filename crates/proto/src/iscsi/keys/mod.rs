@@ -1,7 +1,8 @@
 //! Text keys: what the two sides of a login tell each other and agree upon (RFC 7143 sections 6 and 13).
 //!
-//! [`text`] is the format, [`value`] how numbers and binary strings are written, [`rule`] how two sides' values become
-//! one result. [`Key`] is the list of keys, each with its rule; the target's and the initiator's login share it.
+//! [`text`] is the format, [`value`] how numbers and binary strings are written, [`rule`] how two sides'
+//! values become one result. [`Key`] is the list of keys, each with its rule; the target's and the
+//! initiator's login share it.
 
 pub mod rule;
 pub mod text;

@@ -1,5 +1,5 @@
-//! How an offer and an answer become a result (RFC 7143 6.2). Pure functions, the same for both roles: the responder
-//! computes its [`Answer`], the offerer checks it with [`Rule::settle`].
+//! How an offer and an answer become a result (RFC 7143 6.2). Pure functions, the same for both roles: the
+//! responder computes its [`Answer`], the offerer checks it with [`Rule::settle`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,8 @@ pub const IRRELEVANT: &str = "Irrelevant";
 /// The key is unknown.
 pub const NOT_UNDERSTOOD: &str = "NotUnderstood";
 
-/// Whether a value is an answer and cannot be an offer: it is never answered again, lest two sides go on for ever.
+/// Whether a value is an answer and cannot be an offer: it is never answered again, lest two sides go on for
+/// ever.
 pub fn is_answer_only(value: &str) -> bool {
     [REJECT, IRRELEVANT, NOT_UNDERSTOOD].contains(&value)
 }

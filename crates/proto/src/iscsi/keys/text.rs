@@ -1,10 +1,12 @@
 //! The text format of login and text PDUs: `key=value` pairs, each ended by a NUL (RFC 7143 6.1).
 
-/// A side must take in 8192 bytes of pairs in one exchange, however many PDUs carry them (RFC 7143 6.2); we take no more.
+/// A side must take in 8192 bytes of pairs in one exchange, however many PDUs carry them (RFC 7143 6.2); we
+/// take no more.
 pub const TEXT_MAX: usize = 8192;
 
-/// Pairs in one exchange at most. RFC 7143 knows some 30 keys. An unknown one is answered with its name (63 bytes at
-/// most), `=NotUnderstood` and a NUL, so that all answers to 96 pairs still fit into one PDU of [`TEXT_MAX`] bytes.
+/// Pairs in one exchange at most. RFC 7143 knows some 30 keys. An unknown one is answered with its name
+/// (63 bytes at most), `=NotUnderstood` and a NUL, so that all answers to 96 pairs still fit into one PDU of
+/// [`TEXT_MAX`] bytes.
 pub const PAIRS_MAX: usize = 96;
 const _: () = assert!(PAIRS_MAX * (KEY_MAX + "=NotUnderstood".len() + 1) <= TEXT_MAX);
 
@@ -49,8 +51,8 @@ pub fn parse(text: &[u8]) -> Result<Vec<Pair<'_>>, TextError> {
     if parsed.len() > PAIRS_MAX { Err(TextError::TooLong) } else { Ok(parsed) }
 }
 
-/// The pairs of a text of any length, as a list of targets is, in order. The NUL behind the last may be missing, and there
-/// may be some to spare: padding that was counted into the data segment.
+/// The pairs of a text of any length, as a list of targets is, in order. The NUL behind the last may be
+/// missing, and there may be some to spare: padding that was counted into the data segment.
 pub fn pairs(text: &[u8]) -> impl Iterator<Item = Result<Pair<'_>, TextError>> {
     text.split(|byte| *byte == 0).filter(|piece| !piece.is_empty()).map(parse_pair)
 }
@@ -67,8 +69,8 @@ fn parse_pair(piece: &[u8]) -> Result<Pair<'_>, TextError> {
     Ok(Pair { key, value })
 }
 
-/// RFC 7143 6.1, standard-label, and the `#` of registered extensions. It asks for a capital letter in front, but
-/// `iSCSIProtocolLevel` has none.
+/// RFC 7143 6.1, standard-label, and the `#` of registered extensions. It asks for a capital letter in front,
+/// but `iSCSIProtocolLevel` has none.
 fn is_key(key: &str) -> bool {
     (1..=KEY_MAX).contains(&key.len())
         && key.starts_with(|first: char| first.is_ascii_alphabetic())

@@ -1,4 +1,5 @@
-//! The login phase of one connection: security and operational negotiation (RFC 7143 sections 6, 11.12, 11.13, 12, 13).
+//! The login phase of one connection: security and operational negotiation (RFC 7143 sections 6, 11.12,
+//! 11.13, 12, 13).
 
 mod operational;
 mod security;
@@ -71,7 +72,8 @@ pub struct Chap {
     pub initiator: Vec<Credentials>,
     /// What the target proves itself with when the initiator asks for it (mutual CHAP).
     pub target: Option<Credentials>,
-    /// The challenge, made by [`chap::challenge`](crate::iscsi::chap::challenge) of random bytes that were never used before.
+    /// The challenge, made by [`chap::challenge`](crate::iscsi::chap::challenge) of random bytes that were
+    /// never used before.
     pub challenge: Vec<u8>,
     /// A random identifier for the challenge.
     pub identifier: u8,
@@ -139,7 +141,8 @@ pub enum LoginEvent {
     /// Decide, and call [`Login::authorize`].
     Authorize(LoginRequest),
     /// The parameters are settled. Choose the session (make one and a TSIH if `tsih` was zero), call
-    /// [`Login::accept`] with its TSIH, send what [`Login::poll_transmit`] gives, then hand the connection to the session.
+    /// [`Login::accept`] with its TSIH, send what [`Login::poll_transmit`] gives, then hand the connection to
+    /// the session.
     Finish,
     /// It failed: send what is to be sent, then close. The reason is for the log.
     Failed(LoginStatus, &'static str),
@@ -160,15 +163,15 @@ pub struct LoginOutcome {
     pub leftover: Vec<u8>,
 }
 
-/// Requests of one login at most. CHAP takes three, negotiation one or two, and a text of [`TEXT_MAX`] bytes that comes in
-/// pieces of 512 takes 16 more.
+/// Requests of one login at most. CHAP takes three, negotiation one or two, and a text of [`TEXT_MAX`] bytes
+/// that comes in pieces of 512 takes 16 more.
 const ROUNDS_MAX: u32 = 32;
 
 /// Text of one login at most, over all of its exchanges: what is kept to notice repetitions.
 const TEXT_TOTAL_MAX: usize = 2 * TEXT_MAX;
 
-/// What may wait to be read. An initiator sends the next PDU after our answer only, so that one request of [`TEXT_MAX`]
-/// bytes waits at most; some slack for one who is ahead of the final answer.
+/// What may wait to be read. An initiator sends the next PDU after our answer only, so that one request of
+/// [`TEXT_MAX`] bytes waits at most; some slack for one who is ahead of the final answer.
 const RECEIVED_MAX: usize = 64 << 10;
 
 /// The only version of iSCSI (RFC 7143 11.12.4).
@@ -419,8 +422,8 @@ impl Login {
         Ok((request, pdu.data))
     }
 
-    /// The pairs of a whole text. RFC 7143 6.3: a key must not come twice. Names may if they are the same: libiscsi sends them
-    /// in both stages.
+    /// The pairs of a whole text. RFC 7143 6.3: a key must not come twice. Names may if they are the same:
+    /// libiscsi sends them in both stages.
     fn read_pairs(&mut self, text: &[u8]) -> Result<Pairs, Failure> {
         let parsed =
             text::parse(text).map_err(|_| (LoginStatus::InitiatorError, "text that is not key=value"))?;

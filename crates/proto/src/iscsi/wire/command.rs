@@ -213,8 +213,8 @@ impl ScsiResponse {
     }
 }
 
-/// The sense data in a response's data segment (11.4.7): two bytes of length, the sense, then response data. Cut to what
-/// is there.
+/// The sense data in a response's data segment (11.4.7): two bytes of length, the sense, then response data.
+/// Cut to what is there.
 pub fn sense_segment(data: &[u8]) -> &[u8] {
     match data {
         [high, low, sense @ ..] => {

@@ -1,10 +1,12 @@
-//! The wire format (RFC 7143 section 11): one file a PDU family, every field by name, tested with literal bytes.
+//! The wire format (RFC 7143 section 11): one file a PDU family, every field by name, tested with literal
+//! bytes.
 //!
-//! A PDU is a basic header segment of 48 bytes, additional header segments, an optional header digest, a data segment
-//! padded to four bytes and an optional data digest. [`Framing`] cuts a byte stream into PDUs and puts PDUs on a
-//! stream; [`RequestPdu`] is what an initiator sends, [`ResponsePdu`] what a target sends. Decoders take any 48 bytes
-//! without a panic, ignore reserved bits as the RFC asks (section 11.1), and keep what must be answered with a status
-//! rather than dropped (an unknown task management function, say) in the type.
+//! A PDU is a basic header segment of 48 bytes, additional header segments, an optional header digest, a data
+//! segment padded to four bytes and an optional data digest. [`Framing`] cuts a byte stream into PDUs and
+//! puts PDUs on a stream; [`RequestPdu`] is what an initiator sends, [`ResponsePdu`] what a target sends.
+//! Decoders take any 48 bytes without a panic, ignore reserved bits as the RFC asks (section 11.1), and keep
+//! what must be answered with a status rather than dropped (an unknown task management function, say) in the
+//! type.
 
 mod ahs;
 mod async_message;

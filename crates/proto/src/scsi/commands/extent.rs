@@ -4,7 +4,8 @@ use base::{BlockCount, Lba, LbaRange};
 
 use crate::scsi::{Cdb, LuConfig, Sense};
 
-/// LOGICAL BLOCK ADDRESS and TRANSFER LENGTH (or NUMBER OF BLOCKS, PREFETCH LENGTH, VERIFICATION LENGTH) as they came.
+/// LOGICAL BLOCK ADDRESS and TRANSFER LENGTH (or NUMBER OF BLOCKS, PREFETCH LENGTH, VERIFICATION LENGTH) as
+/// they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) lba: u64,
@@ -32,7 +33,8 @@ impl Extent {
         }
     }
 
-    /// The blocks, if the volume has them all. A count of zero is no error, but its address must not lie beyond the end.
+    /// The blocks, if the volume has them all. A count of zero is no error, but its address must not lie
+    /// beyond the end.
     pub(super) fn inside(self, config: &LuConfig) -> Result<LbaRange, Sense> {
         let capacity = config.blocks.0;
         LbaRange::new(Lba(self.lba), BlockCount(self.count))
@@ -40,7 +42,8 @@ impl Extent {
             .ok_or(Sense::lba_out_of_range(self.lba.max(capacity)))
     }
 
-    /// The blocks, if the volume has them all and they are not too many for one command; `None` if there are none.
+    /// The blocks, if the volume has them all and they are not too many for one command; `None` if there are
+    /// none.
     pub(super) fn within(self, config: &LuConfig, count_max: u64) -> Result<Option<LbaRange>, Sense> {
         let range = self.inside(config)?;
         if self.count > count_max {

@@ -17,7 +17,8 @@ pub(in crate::scsi) fn writable(unit: &LogicalUnit) -> Result<(), Sense> {
     Ok(())
 }
 
-/// RDPROTECT, WRPROTECT, VRPROTECT or ORPROTECT is zero: there is no protection information (SBC-3 clause 5, READ (10) and WRITE (10)).
+/// RDPROTECT, WRPROTECT, VRPROTECT or ORPROTECT is zero: there is no protection information (SBC-3 clause 5,
+/// READ (10) and WRITE (10)).
 pub(super) fn no_protection(cdb: &Cdb) -> Result<(), Sense> {
     if cdb.u8(1) >> 5 != 0 {
         return Err(Sense::invalid_field_in_cdb(1, 7));
@@ -30,7 +31,8 @@ pub(super) fn fua(cdb: &Cdb) -> bool {
     cdb.bit(1, 3)
 }
 
-/// Whether a write must be durable before it is answered: with FUA, and without a write cache always (SBC-3 clause 4, caches).
+/// Whether a write must be durable before it is answered: with FUA, and without a write cache always (SBC-3
+/// clause 4, caches).
 pub(super) fn durable(unit: &LogicalUnit, fua: bool) -> bool {
     fua || !unit.state().write_cache()
 }

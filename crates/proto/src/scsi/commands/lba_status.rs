@@ -24,8 +24,8 @@ pub(super) fn get_lba_status(unit: &mut LogicalUnit, request: Request) -> Result
     Ok(pending::ask_status(Lba(lba), fitting.clamp(1, LBA_STATUS_DESCRIPTORS_MAX), allocation))
 }
 
-/// The parameter data. An extent of more blocks than 32 bits hold is shown as far as they reach and ends the list, because
-/// descriptors follow each other without a gap.
+/// The parameter data. An extent of more blocks than 32 bits hold is shown as far as they reach and ends the
+/// list, because descriptors follow each other without a gap.
 pub(super) fn encode(extents: &[(Lba, BlockCount, Provisioning)]) -> Vec<u8> {
     let mut data = vec![0; HEADER];
     for (lba, count, state) in extents {

@@ -1,9 +1,10 @@
 //! The commands of the medium (SBC-3) and third-party copy (SPC-4): what becomes an operation on blocks.
 //!
-//! [`OPERATIONS`] says which function decodes which command. A function checks the CDB and the data against the volume and
-//! the [`limits`](super::limits), and answers or gives an operation with the [`Pending`] that makes the answer of its
-//! result. The checks come in this order: bits that are not supported, write protection, the blocks' place, their
-//! number, the data's length. The ranges that leave here lie inside the volume.
+//! [`OPERATIONS`] says which function decodes which command. A function checks the CDB and the data against
+//! the volume and the [`limits`](super::limits), and answers or gives an operation with the [`Pending`] that
+//! makes the answer of its result. The checks come in this order: bits that are not supported, write
+//! protection, the blocks' place, their number, the data's length. The ranges that leave here lie inside the
+//! volume.
 
 mod capacity;
 mod compare_and_write;

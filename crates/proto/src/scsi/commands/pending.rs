@@ -26,7 +26,8 @@ enum Answer {
     Status,
     /// What was read.
     Data,
-    /// The status; a miscompare is counted from the start of a block of so many bytes that each was compared with.
+    /// The status; a miscompare is counted from the start of a block of so many bytes that each was compared
+    /// with.
     Compared { block_bytes: u64 },
     /// The status, which tells whether all that was asked for is in a cache; not if it was `cut`.
     Prefetched { cut: bool },
@@ -133,16 +134,19 @@ pub(in crate::scsi) fn finish(
 /// Why the medium failed a command, in SCSI's words.
 fn failure(error: BlockError) -> Sense {
     match error {
-        // SBC-3 clause 5, COMPARE AND WRITE and VERIFY (10): INFORMATION is the offset into the Data-Out Buffer.
+        // SBC-3 clause 5, COMPARE AND WRITE and VERIFY (10): INFORMATION is the offset into the Data-Out
+        // Buffer.
         BlockError::Miscompare(at) => {
             Sense::new(SenseKey::Miscompare, code::MISCOMPARE_DURING_VERIFY_OPERATION).with_information(at)
         }
         BlockError::Unreadable(lba) => {
             Sense::new(SenseKey::MediumError, code::UNRECOVERED_READ_ERROR).with_information(lba.0)
         }
-        // Without INFORMATION: it would name the block that failed (SBC-3 clause 4, error reporting), which nobody knows.
+        // Without INFORMATION: it would name the block that failed (SBC-3 clause 4, error reporting), which
+        // nobody knows.
         BlockError::Unwritable => Sense::new(SenseKey::MediumError, code::WRITE_ERROR),
-        // SBC-3 clause 4, thin provisioned units: no space for a block that was not mapped, until somebody makes some.
+        // SBC-3 clause 4, thin provisioned units: no space for a block that was not mapped, until somebody
+        // makes some.
         BlockError::Full => Sense::new(SenseKey::DataProtect, code::SPACE_ALLOCATION_FAILED_WRITE_PROTECT),
         BlockError::Offline => {
             Sense::new(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_MANUAL_INTERVENTION_REQUIRED)

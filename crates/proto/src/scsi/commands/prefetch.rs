@@ -7,8 +7,8 @@ use super::pending;
 use crate::scsi::limits::{self, blocks_of};
 use crate::scsi::{LogicalUnit, Outcome, Request, Sense, Status, Step};
 
-/// IMMED is ignored: nothing is gained by an answer before the blocks are there. Too many blocks are cut, as this is a
-/// hint; the answer then is that not all of them are in the cache.
+/// IMMED is ignored: nothing is gained by an answer before the blocks are there. Too many blocks are cut, as
+/// this is a hint; the answer then is that not all of them are in the cache.
 pub(super) fn prefetch(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let config = unit.config();
     let range = Extent::of(&request.cdb).or_rest(config)?;

@@ -51,7 +51,8 @@ fn write_same(unit: &LogicalUnit, request: Request, flags: Flags) -> Result<Step
             Err(refused) => return Ok(Step::Done(refused)),
         }
     };
-    // SBC-3 clause 4, WRITE SAME and unmap operations: with LBPRZ, a block is unmapped only if it is to read as zeros.
+    // SBC-3 clause 4, WRITE SAME and unmap operations: with LBPRZ, a block is unmapped only if it is to read
+    // as zeros.
     let fua = gates::durable(unit, false);
     let op = if flags.unmap && is_zero(&pattern) {
         BlockOp::Unmap { ranges: vec![range], fua }

@@ -1,7 +1,8 @@
 //! Mode parameters (SPC-4 7.5): what initiators may set, and the pages that show it.
 //!
-//! Three bits can be set: WCE, D_SENSE and SWP. Everything else in the pages is fixed. Which bits of a page can be changed is
-//! not written down a second time: it is where the page of a unit with all three set differs from one with none.
+//! Three bits can be set: WCE, D_SENSE and SWP. Everything else in the pages is fixed. Which bits of a page
+//! can be changed is not written down a second time: it is where the page of a unit with all three set
+//! differs from one with none.
 
 mod select;
 mod sense;
@@ -64,8 +65,8 @@ fn caching(mode: &Mode) -> Vec<u8> {
     body
 }
 
-/// Control (SPC-4 7.5.8). TST 0, GLTSD, unrestricted reordering, QERR 0, TAS: commands that another nexus aborts are answered
-/// TASK ABORTED.
+/// Control (SPC-4 7.5.8). TST 0, GLTSD, unrestricted reordering, QERR 0, TAS: commands that another nexus
+/// aborts are answered TASK ABORTED.
 fn control(mode: &Mode) -> Vec<u8> {
     vec![
         u8::from(mode.descriptor_sense) << 2 | 0x02,

@@ -101,8 +101,8 @@ fn parse(config: &LuConfig, list: &[u8], header: usize, change: &mut ModeChange)
     Ok(())
 }
 
-/// The block descriptor must say what is: neither the capacity nor the block size can be set (SBC-3 6.5.2). Zero or all
-/// ones blocks leave the capacity alone.
+/// The block descriptor must say what is: neither the capacity nor the block size can be set (SBC-3 6.5.2).
+/// Zero or all ones blocks leave the capacity alone.
 fn check_descriptor(config: &LuConfig, descriptor: &[u8], long: bool, at: usize) -> Result<(), Sense> {
     let invalid = |field: usize| Err(Sense::invalid_field_in_parameter_list((at + field) as u16, 7));
     let (blocks, none, size, size_at) = match (descriptor, long) {

@@ -1,5 +1,5 @@
-//! Which commands a reservation forbids: the tables of commands that are allowed in the presence of various reservations
-//! (SPC-4 and SBC-3, Persistent reservations; SPC-2, Reservations).
+//! Which commands a reservation forbids: the tables of commands that are allowed in the presence of various
+//! reservations (SPC-4 and SBC-3, Persistent reservations; SPC-2, Reservations).
 
 use super::{Kind, Reservations};
 use crate::scsi::operations::Access;
@@ -80,9 +80,9 @@ mod tests {
         Cdb(cdb)
     }
 
-    /// The columns of SPC-4's table for a nexus that does not hold the reservation: Write Exclusive, Exclusive Access,
-    /// registered with a type of registrants, not registered with Write Exclusive of registrants, and with Exclusive
-    /// Access of registrants.
+    /// The columns of SPC-4's table for a nexus that does not hold the reservation: Write Exclusive,
+    /// Exclusive Access, registered with a type of registrants, not registered with Write Exclusive of
+    /// registrants, and with Exclusive Access of registrants.
     fn columns(access: Access, byte: u8) -> String {
         use Kind::{
             ExclusiveAccess, ExclusiveAccessRegistrantsOnly, WriteExclusive, WriteExclusiveRegistrantsOnly,

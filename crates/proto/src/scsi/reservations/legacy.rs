@@ -62,7 +62,8 @@ impl Legacy {
         reservations: &Reservations,
         from: &ItNexus,
     ) -> Result<Option<Reservations>, Status> {
-        // SPC-4, Exceptions to SPC-2 RESERVE and RELEASE behavior: with CRH, a holder or a registrant of a shared type is content with what it has.
+        // SPC-4, Exceptions to SPC-2 RESERVE and RELEASE behavior: with CRH, a holder or a registrant of a
+        // shared type is content with what it has.
         if !reservations.registrations.is_empty() {
             let shared =
                 reservations.reservation.as_ref().is_some_and(|reservation| reservation.kind.is_shared());

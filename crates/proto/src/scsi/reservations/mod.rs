@@ -1,8 +1,8 @@
 //! Reservations: who may use the unit (SPC-4, Persistent reservations; SPC-2, RESERVE and RELEASE).
 //!
-//! The state is [`Reservations`]; [`conflict`] says what it means for a command, [`out`] how PERSISTENT RESERVE OUT changes
-//! it, both as pure functions. Everything is kept by the names of I_T nexuses, so that a registration survives the login
-//! it came from.
+//! The state is [`Reservations`]; [`conflict`] says what it means for a command, [`out`] how PERSISTENT
+//! RESERVE OUT changes it, both as pure functions. Everything is kept by the names of I_T nexuses, so that a
+//! registration survives the login it came from.
 
 pub(super) mod conflict;
 mod legacy;
@@ -24,8 +24,8 @@ pub(super) use legacy::{LEGACY, Legacy};
 pub(super) use persistent_in::PERSISTENT_RESERVE_IN;
 pub(super) use persistent_out::{PERSISTENT_RESERVE_OUT, PersistentOut};
 
-/// Registrations that one unit holds: 64 hosts with four paths each. With the longest names they take 62 KiB of durable
-/// state.
+/// Registrations that one unit holds: 64 hosts with four paths each. With the longest names they take 62 KiB
+/// of durable state.
 pub(super) const REGISTRATIONS_MAX: usize = 256;
 
 /// All reservations of a unit.

@@ -1,5 +1,5 @@
-//! What PERSISTENT RESERVE OUT does: the state, who asks and what for give the new state and who must hear of it. A pure
-//! function. The sections named here are those of SPC-4, Persistent reservations.
+//! What PERSISTENT RESERVE OUT does: the state, who asks and what for give the new state and who must hear of
+//! it. A pure function. The sections named here are those of SPC-4, Persistent reservations.
 
 use super::persistent_out::{Action, Move, PersistentOut, Registration};
 use super::{Kind, REGISTRATIONS_MAX, Reservation, Reservations};

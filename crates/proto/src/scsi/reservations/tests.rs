@@ -276,13 +276,14 @@ impl Rig {
     }
 }
 
-/// The rows of *Register behaviors for a REGISTER service action* and of *... REGISTER AND IGNORE EXISTING KEY service
-/// action* (SPC-4, Registering). A is registered with 7 or not at all, B with 9, and A2 (the initiator of A through
-/// another port) not at all.
+/// The rows of *Register behaviors for a REGISTER service action* and of *... REGISTER AND IGNORE EXISTING
+/// KEY service action* (SPC-4, Registering). A is registered with 7 or not at all, B with 9, and A2 (the
+/// initiator of A through another port) not at all.
 #[test]
 fn the_rows_of_register() {
     const SPEC_I_PT: u8 = 0x08;
-    // Is A registered; service action; RESERVATION KEY; SERVICE ACTION RESERVATION KEY; flags; port that SPEC_I_PT names.
+    // Is A registered; service action; RESERVATION KEY; SERVICE ACTION RESERVATION KEY; flags; port that
+    // SPEC_I_PT names.
     type Row = (bool, u8, u64, u64, u8, Option<NexusId>, End);
     let rows: [Row; 16] = [
         (false, REGISTER, 0, 0, 0, None, End::Status(GOOD)),
@@ -341,11 +342,12 @@ fn initiator_ports_are_named_to_register_only() {
     }
 }
 
-/// The rows of *Register behaviors for a REGISTER AND MOVE service action*, and the paragraphs below (SPC-4, Registering
-/// and moving the reservation). A is registered with 7, B with 9.
+/// The rows of *Register behaviors for a REGISTER AND MOVE service action*, and the paragraphs below (SPC-4,
+/// Registering and moving the reservation). A is registered with 7, B with 9.
 #[test]
 fn the_rows_of_register_and_move() {
-    // Who holds the reservation, of which type; who asks; RESERVATION KEY; SERVICE ACTION RESERVATION KEY; to whom.
+    // Who holds the reservation, of which type; who asks; RESERVATION KEY; SERVICE ACTION RESERVATION KEY; to
+    // whom.
     type Row = (Option<(NexusId, u8)>, NexusId, u64, u64, NexusId, End);
     let rows: [Row; 15] = [
         (Some((A, 1)), A2, 7, 5, B, End::Status(CONFLICT)), // not registered

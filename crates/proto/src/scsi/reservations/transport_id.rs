@@ -21,8 +21,9 @@ pub(super) fn encode(port: &InitiatorPort) -> Vec<u8> {
     bytes
 }
 
-/// Reads one TransportID at the start of `bytes`, and tells its length. `None` if it is damaged, of another protocol, or of
-/// the format without ISID, which names no port but a device: nobody can be registered by that.
+/// Reads one TransportID at the start of `bytes`, and tells its length. `None` if it is damaged, of another
+/// protocol, or of the format without ISID, which names no port but a device: nobody can be registered by
+/// that.
 pub(super) fn decode(bytes: &[u8]) -> Option<(InitiatorPort, usize)> {
     let [PORT_FORMAT, _, high, low, rest @ ..] = bytes else { return None };
     let len = usize::from(u16::from_be_bytes([*high, *low]));
@@ -39,7 +40,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(InitiatorPort, usize)> {
     let value =
         isid.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u64::from_str_radix(isid, 16).ok())??;
     let [_, _, isid @ ..] = value.to_be_bytes();
-    // In its normal form, as a login has it (RFC 7143 4.2.7.1): who is registered by capitals could never log in otherwise.
+    // In its normal form, as a login has it (RFC 7143 4.2.7.1): who is registered by capitals could never log
+    // in otherwise.
     let name = Arc::from(name.to_ascii_lowercase());
     Some((InitiatorPort { name, isid }, 4 + len))
 }

@@ -71,7 +71,8 @@ pub struct DiskFaults {
     pub remaps: bool,
     /// Writes and discards that touch one of these ranges of bytes fail with EIO.
     pub unwritable: Vec<Range<u64>>,
-    /// Flushes and durable writes are answered and promise nothing. No system survives such a disk: it is for proving that tests notice.
+    /// Flushes and durable writes are answered and promise nothing. No system survives such a disk: it is for
+    /// proving that tests notice.
     pub lies: bool,
 }
 
@@ -185,7 +186,8 @@ impl Content {
         }
     }
 
-    /// The parts that may survive a power cut one without the other: sectors, or a 64th of a very long discard.
+    /// The parts that may survive a power cut one without the other: sectors, or a 64th of a very long
+    /// discard.
     pub(in crate::sim) fn parts(&self) -> impl Iterator<Item = Range<u64>> + use<> {
         let len = self.len();
         let unit = match self {
@@ -301,8 +303,8 @@ impl Drive {
         &self.content
     }
 
-    /// Records what happens from now on. What the cache holds and what is under way is on the tape as if it had
-    /// begun just now.
+    /// Records what happens from now on. What the cache holds and what is under way is on the tape as if it
+    /// had begun just now.
     pub(in crate::sim) fn record(&mut self, recording: &Recording, tap: Tap) {
         recording.0.borrow_mut().disks.push(self.platter.clone());
         for (index, change) in self.unflushed.iter().enumerate() {

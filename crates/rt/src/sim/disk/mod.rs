@@ -1,9 +1,10 @@
 //! Simulated disks.
 //!
-//! A drive has a volatile cache: a write that is done can be read, but only a flush, or a write that is itself
-//! durable, binds it to the platter. When power is cut, any subset of the unflushed 512-byte sectors is on the
-//! platter: the cache may have written back what it liked, in any order. A write that is under way may have
-//! reached the platter in part. What a returned flush covers, and a durable write that returned, is there.
+//! A drive has a volatile cache: a write that is done can be read, but only a flush, or a write that is
+//! itself durable, binds it to the platter. When power is cut, any subset of the unflushed 512-byte sectors
+//! is on the platter: the cache may have written back what it liked, in any order. A write that is under way
+//! may have reached the platter in part. What a returned flush covers, and a durable write that returned, is
+//! there.
 
 mod drive;
 mod face;

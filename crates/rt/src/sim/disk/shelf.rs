@@ -206,8 +206,8 @@ impl Shelf {
         Ok(file)
     }
 
-    /// Starts an operation; gives its number and how long it will take. `None`: the disk is not there any more, or
-    /// no longer this opener's.
+    /// Starts an operation; gives its number and how long it will take. `None`: the disk is not there any
+    /// more, or no longer this opener's.
     pub(in crate::sim) fn begin(
         &mut self,
         file: &Arc<OpenFile>,

@@ -250,8 +250,8 @@ impl Net {
         self.put(id, side, Packet::End, ledger);
     }
 
-    /// Gives the connection up: of what was sent, what is still on this machine is lost, and the other side is told
-    /// if it can be.
+    /// Gives the connection up: of what was sent, what is still on this machine is lost, and the other side
+    /// is told if it can be.
     pub(super) fn abort(&mut self, id: ConnectionId, side: Side, ledger: &mut Ledger) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let (from, to) = (connection.ends[side].place, connection.ends[side.other()].place);
@@ -270,8 +270,8 @@ impl Net {
         self.forget_if_over(id);
     }
 
-    /// The holder is gone. As with Linux, the other side may get a reset if there are bytes that nobody received;
-    /// it does not if the holder's runtime had taken them from the kernel already.
+    /// The holder is gone. As with Linux, the other side may get a reset if there are bytes that nobody
+    /// received; it does not if the holder's runtime had taken them from the kernel already.
     pub(super) fn close(&mut self, id: ConnectionId, side: Side, ledger: &mut Ledger) {
         let abrupt = self.rng.one_in(2);
         let Some(end) = self.end(id, side) else { return };

@@ -29,8 +29,9 @@ pub struct NetProfile {
 }
 
 impl Default for NetProfile {
-    /// A local network between machines with Linux's settings: tcp_retries2 of 15 gives up after 924 s, keep-alive asks
-    /// after two hours and then 9 times in 75 s. Who needs to know sooner that the other side is gone asks it.
+    /// A local network between machines with Linux's settings: tcp_retries2 of 15 gives up after 924 s,
+    /// keep-alive asks after two hours and then 9 times in 75 s. Who needs to know sooner that the other side
+    /// is gone asks it.
     fn default() -> NetProfile {
         let us = Duration::from_micros;
         NetProfile {

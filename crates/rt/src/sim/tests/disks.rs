@@ -350,7 +350,8 @@ fn an_image_goes_from_world_to_world() {
     assert_eq!(world.disk_image(node, "/d"), image);
 }
 
-/// What a sector may hold: the writes that were given to the disk, oldest first. All before `floor` are overwritten for sure.
+/// What a sector may hold: the writes that were given to the disk, oldest first. All before `floor` are
+/// overwritten for sure.
 #[derive(Clone, Default)]
 struct Versions {
     written: Vec<u8>,

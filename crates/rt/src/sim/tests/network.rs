@@ -92,7 +92,8 @@ impl Pair {
     }
 }
 
-/// Sends `len` bytes of a pattern from one node to another, with receives that are given up and begun again, and checks them.
+/// Sends `len` bytes of a pattern from one node to another, with receives that are given up and begun again,
+/// and checks them.
 fn transfer(seed: u64, len: usize, profile: NetProfile) -> World {
     let pair = pair_with(seed, profile);
     let pattern = |at: usize| (at * 7 / 3) as u8;

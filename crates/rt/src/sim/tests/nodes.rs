@@ -111,7 +111,8 @@ fn a_paused_node_stands_still_and_goes_on() {
     assert_eq!(world.fault_counts().of(Fault::NodePause), 1);
 }
 
-/// A sleep that began before lasts as long as it would have without the stop, and the core finds out if the time of day has gone on.
+/// A sleep that began before lasts as long as it would have without the stop, and the core finds out if the
+/// time of day has gone on.
 #[test]
 fn a_frozen_nodes_clock_stands_still_and_only_the_time_of_day_tells() {
     let (world, node) = one_node(1);
@@ -254,7 +255,8 @@ fn nothing_of_a_dead_node_or_a_dropped_world_remains() {
     assert_eq!(Rc::strong_count(&alive), 1);
 }
 
-/// Two nodes that talk over TCP and write to their disks, with a crash; gives the log's hash and what they did.
+/// Two nodes that talk over TCP and write to their disks, with a crash; gives the log's hash and what they
+/// did.
 fn busy_run(seed: u64) -> (u64, Vec<String>) {
     let world = World::new(seed);
     let said = Rc::new(RefCell::new(Vec::new()));

@@ -1,8 +1,10 @@
-//! The kernel's structures, byte by byte (`include/uapi/linux/ublk_cmd.h`). All numbers are in the machine's own order.
+//! The kernel's structures, byte by byte (`include/uapi/linux/ublk_cmd.h`). All numbers are in the machine's
+//! own order.
 
 use std::mem::offset_of;
 
-/// Commands carry their length and direction in their number, as those of ioctl(2) do (`UBLK_F_CMD_IOCTL_ENCODE`).
+/// Commands carry their length and direction in their number, as those of ioctl(2) do
+/// (`UBLK_F_CMD_IOCTL_ENCODE`).
 const fn command(direction: u32, len: u32, number: u32) -> u32 {
     direction << 30 | len << 16 | (b'u' as u32) << 8 | number
 }
@@ -43,7 +45,8 @@ const SECTOR_SHIFT: u32 = SECTOR_BYTES.trailing_zeros();
 /// Slots of a queue at most: the descriptors of the next queue begin behind so many.
 pub(super) const SLOTS_MAX: u16 = 4096;
 
-/// Where the data of a request is in `/dev/ublkcN`, for read and write: this, and 25 bits for the byte below the slot's number.
+/// Where the data of a request is in `/dev/ublkcN`, for read and write: this, and 25 bits for the byte below
+/// the slot's number.
 const DATA_OFFSET: u64 = 0x8000_0000;
 const DATA_SHIFT: u32 = 25;
 
@@ -75,7 +78,8 @@ pub(super) fn control_command(device: u32, number: u64, address: u64, len: u16) 
     bytes
 }
 
-/// `struct ublksrv_io_cmd`: queue (0..2), slot (2..4), result (4..8), and no address, as data is copied by read and write.
+/// `struct ublksrv_io_cmd`: queue (0..2), slot (2..4), result (4..8), and no address, as data is copied by
+/// read and write.
 pub(super) fn queue_command(slot: u16, result: i32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[2..4].copy_from_slice(&slot.to_ne_bytes());

@@ -1,4 +1,5 @@
-//! `/dev/ublk-control`: makes, starts, stops and deletes devices. Every command blocks the calling thread until the kernel has done it.
+//! `/dev/ublk-control`: makes, starts, stops and deletes devices. Every command blocks the calling thread
+//! until the kernel has done it.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +17,8 @@ const PATH: &str = "/dev/ublk-control";
 /// One command at a time.
 const ENTRIES: u32 = 1;
 
-/// ENOTSUPP, which is none of user space's error numbers: what older drivers answer to a command that they do not know.
+/// ENOTSUPP, which is none of user space's error numbers: what older drivers answer to a command that they do
+/// not know.
 const UNKNOWN_COMMAND: i32 = 524;
 
 /// A device could not be made, changed or taken away.
@@ -136,7 +138,8 @@ impl Control {
         self.command(abi::SET_PARAMETERS, device, 0, &mut bytes).map_err(failed("set the parameters of"))
     }
 
-    /// Makes the disk. Waits until all slots wait for requests, and serves those of the search for partitions meanwhile.
+    /// Makes the disk. Waits until all slots wait for requests, and serves those of the search for partitions
+    /// meanwhile.
     ///
     /// # Errors
     /// What the kernel says.
@@ -145,8 +148,8 @@ impl Control {
         self.command(abi::START, device, process, &mut []).map_err(failed("start"))
     }
 
-    /// Takes the disk away: what is in the page cache is written, requests under way are waited for, and then all slots hear that
-    /// it is over.
+    /// Takes the disk away: what is in the page cache is written, requests under way are waited for, and then
+    /// all slots hear that it is over.
     ///
     /// # Errors
     /// What the kernel says.
@@ -154,8 +157,8 @@ impl Control {
         self.command(abi::STOP, device, 0, &mut []).map_err(failed("stop"))
     }
 
-    /// Takes the rest away, if nobody else has. Somebody who has it open still keeps the number from being used again; where the kernel
-    /// cannot do without, this waits for them, with no limit.
+    /// Takes the rest away, if nobody else has. Somebody who has it open still keeps the number from being
+    /// used again; where the kernel cannot do without, this waits for them, with no limit.
     ///
     /// # Errors
     /// What the kernel says.
@@ -185,14 +188,15 @@ impl Control {
         self.command(abi::UPDATE_SIZE, device, size / abi::SECTOR_BYTES, &mut []).map_err(failed("resize"))
     }
 
-    /// Gives a command, and waits for its end. There is no limit: what may take long waits for requests, which their server answers
-    /// or which end with its process.
+    /// Gives a command, and waits for its end. There is no limit: what may take long waits for requests,
+    /// which their server answers or which end with its process.
     fn command(&mut self, code: u32, device: u32, number: u64, buffer: &mut [u8]) -> io::Result<()> {
         let address = if buffer.is_empty() { 0 } else { buffer.as_mut_ptr() as u64 };
         let len = u16::try_from(buffer.len()).expect("our own structures are short");
         let command = abi::control_command(device, number, address, len);
         let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), code).cmd(command).build();
-        // SAFETY: the kernel uses the buffer until the completion has come, and this function does not return before that.
+        // SAFETY: the kernel uses the buffer until the completion has come, and this function does not return
+        // before that.
         unsafe { self.ring.submission().push(&entry) }.expect("the last command has ended");
         loop {
             accept_enter(self.ring.submit_and_wait(1));

@@ -86,8 +86,8 @@ impl Queue {
         self.next(abi::FETCH, slot, 0).await
     }
 
-    /// Answers a request, and waits for the slot's next one. The result is a count of bytes for reads and writes, and 0 for others, or a
-    /// negative error number.
+    /// Answers a request, and waits for the slot's next one. The result is a count of bytes for reads and
+    /// writes, and 0 for others, or a negative error number.
     ///
     /// # Errors
     /// What the kernel says: the slot is lost.
@@ -182,10 +182,12 @@ impl Shared {
         Ok(Shared { memory, len, slots })
     }
 
-    /// What the kernel has written. It writes before it completes the command of the slot, and not again before the next one.
+    /// What the kernel has written. It writes before it completes the command of the slot, and not again
+    /// before the next one.
     fn get(&self, slot: u16) -> Descriptor {
         assert!(slot < self.slots, "a slot of this queue");
-        // SAFETY: the slot is inside of what is mapped, which is aligned to pages; any bytes are a descriptor.
+        // SAFETY: the slot is inside of what is mapped, which is aligned to pages; any bytes are a
+        // descriptor.
         unsafe { self.memory.as_ptr().add(usize::from(slot)).read_volatile() }
     }
 }

@@ -102,9 +102,9 @@ fn a_sparse_volume_is_small() {
     });
 }
 
-/// Found by the simulator (seed 4002462): a few blocks that could not be read kept most segments of a log from
-/// being cleaned. So little lived in them that the pool lent no more, the cleaner went round and round, and
-/// writes waited forever.
+/// Found by the simulator (seed 4002462): a few blocks that could not be read kept most segments of a log
+/// from being cleaned. So little lived in them that the pool lent no more, the cleaner went round and round,
+/// and writes waited forever.
 #[test]
 fn segments_that_cannot_be_cleaned_are_made_up_for() {
     const BLOCKS: u64 = 48;

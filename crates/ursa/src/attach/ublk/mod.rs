@@ -1,7 +1,7 @@
 //! A unit as a block device of this host: `/dev/ublkbN`.
 //!
-//! Made on the main thread; its requests are served on the core that has the unit (`slots`), which hears of them by the same ring as of the
-//! unit's answers. It is not stopped while somebody uses it (`users`).
+//! Made on the main thread; its requests are served on the core that has the unit (`slots`), which hears of
+//! them by the same ring as of the unit's answers. It is not stopped while somebody uses it (`users`).
 
 mod slots;
 mod users;
@@ -28,16 +28,17 @@ use super::runtime::Core;
 /// The largest number of a device: the kernel has 20 bits for it.
 pub(super) const ID_MAX: i64 = (1 << 20) - 1;
 
-/// Requests under way at once: as many as a FUSE file has. Each may have [`COMMAND_BYTES_MAX`] of memory meanwhile.
+/// Requests under way at once: as many as a FUSE file has. Each may have [`COMMAND_BYTES_MAX`] of memory
+/// meanwhile.
 const SLOTS: u16 = 128;
 
-/// What our devices are known by, when their process is gone: "ursa", in the low half of their mark. The high half is drawn for each device:
-/// its number may be another one's by the time that it is deleted.
+/// What our devices are known by, when their process is gone: "ursa", in the low half of their mark. The high
+/// half is drawn for each device: its number may be another one's by the time that it is deleted.
 const MARK: u64 = 0x7572_7361;
 const MARK_HALF: u64 = u32::MAX as u64;
 
-/// A request is not made shorter than this for a unit that takes less at once, which gets it in pieces: the kernel wants to send a page, and
-/// pages have up to 64 KiB.
+/// A request is not made shorter than this for a unit that takes less at once, which gets it in pieces: the
+/// kernel wants to send a page, and pages have up to 64 KiB.
 const REQUEST_BYTES_MIN: u32 = 64 << 10;
 
 /// How long the kernel may take to be done with a device whose process was killed, and with its number.
@@ -139,8 +140,8 @@ impl Ublk {
             let is_dead = found.state == DeviceState::Dead;
             return Err(if is_dead { UblkError::Foreign(id) } else { UblkError::Taken(id) });
         }
-        // One that is about to be served is dead still, but somebody has its queue; and the kernel may not be done yet with a process that
-        // was killed just now.
+        // One that is about to be served is dead still, but somebody has its queue; and the kernel may not be
+        // done yet with a process that was killed just now.
         let end = Instant::now() + FREED_LIMIT;
         while self.0.info(id)?.state != DeviceState::Dead || !Queue::is_free(id) {
             if Instant::now() > end {
@@ -177,8 +178,8 @@ fn look(control: &mut Control, id: u32, mark: u64) -> Result<Option<DeviceInfo>,
     }
 }
 
-/// Deletes the device if it is the one with this mark: else that one is gone, and another one has its number. Who still has the disk open
-/// is not waited for, though the kernel may.
+/// Deletes the device if it is the one with this mark: else that one is gone, and another one has its number.
+/// Who still has the disk open is not waited for, though the kernel may.
 fn delete(mut control: Control, id: u32, mark: u64) -> Result<(), ControlError> {
     let (done, deleted) = mpsc::channel();
     thread::spawn(move || {
@@ -254,7 +255,8 @@ impl Device {
         core.ask(move |disk| async move { slots::serve(&disk, id, SLOTS, size, over, resized) })
             .ok_or(UblkError::Core)?
             .map_err(|error| UblkError::Serve(id, error))?;
-        // Before its queue was open somebody else may have found the device dead, and made one of the same number. From now on nobody does.
+        // Before its queue was open somebody else may have found the device dead, and made one of the same
+        // number. From now on nobody does.
         if look(control, id, mark)?.is_none() {
             return Err(UblkError::Taken(id));
         }
@@ -287,7 +289,8 @@ impl Device {
         }
     }
 
-    /// Begins to stop it, which takes as long as it takes to write what is in the page cache. While `claim` is there, nobody can mount it.
+    /// Begins to stop it, which takes as long as it takes to write what is in the page cache. While `claim`
+    /// is there, nobody can mount it.
     fn stop(&self, claim: Option<File>) {
         let (done, stopped) = mpsc::channel();
         let (id, steering) = (self.id, Arc::clone(&self.steering));
@@ -325,7 +328,8 @@ fn appears(path: &Path) -> bool {
     true
 }
 
-/// What a device is told while it is served, by threads of their own, one at a time: its size, and then its end.
+/// What a device is told while it is served, by threads of their own, one at a time: its size, and then its
+/// end.
 struct Steering {
     control: Control,
     id: u32,
@@ -385,12 +389,15 @@ fn lock(steering: &Mutex<Steering>) -> MutexGuard<'_, Steering> {
 
 impl Shown for Device {
     fn take_away(&self) -> Result<bool, AttachError> {
-        // The claim comes first: it costs less than looking at all processes, and nobody can mount the disk meanwhile.
+        // The claim comes first: it costs less than looking at all processes, and nobody can mount the disk
+        // meanwhile.
         match users::claim(&self.path) {
             Ok(Some(claim)) if users::of(&self.path).is_empty() => self.stop(Some(claim)),
-            // Somebody else is about to take it away. If only its file is gone it may be in use by another one.
+            // Somebody else is about to take it away. If only its file is gone it may be in use by another
+            // one.
             Err(error) if users::is_gone(&error) && lock(&self.steering).is_gone() => self.stop(None),
-            // Who cannot find out whether it is used does not take it away either: there is the second signal.
+            // Who cannot find out whether it is used does not take it away either: there is the second
+            // signal.
             _ => return Ok(false),
         }
         Ok(true)
@@ -426,7 +433,8 @@ fn parameters(unit: Geometry, read_only: bool) -> Parameters {
     Parameters {
         size: unit.size,
         block: unit.block,
-        // Programs take it for what is written at once or not at all, of which a granularity of transfers says nothing.
+        // Programs take it for what is written at once or not at all, of which a granularity of transfers
+        // says nothing.
         physical_block: unit.block,
         io_min: unit.io_min,
         io_opt: unit.io_opt,

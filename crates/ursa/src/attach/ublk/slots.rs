@@ -44,8 +44,8 @@ impl RequestError {
     }
 }
 
-/// Has all slots of a device wait for requests. When the device is gone, or a slot is lost, `over` hears of it; `resized` hears of other sizes
-/// than `size`, which the kernel is told, in bytes, until then.
+/// Has all slots of a device wait for requests. When the device is gone, or a slot is lost, `over` hears of
+/// it; `resized` hears of other sizes than `size`, which the kernel is told, in bytes, until then.
 pub(super) fn serve(
     disk: &Rc<Disk>,
     device: u32,
@@ -55,8 +55,8 @@ pub(super) fn serve(
     resized: mpsc::Sender<u64>,
 ) -> io::Result<()> {
     let queue = Rc::new(Queue::open(device, slots)?);
-    // Memory that this thread needs is not to be got by writing to the very device that it serves (prctl(2)). Without CAP_SYS_RESOURCE it
-    // is as with a FUSE file.
+    // Memory that this thread needs is not to be got by writing to the very device that it serves (prctl(2)).
+    // Without CAP_SYS_RESOURCE it is as with a FUSE file.
     let _ = configure_io_flusher_behavior(true);
     let over = Rc::new(RefCell::new(Some(over)));
     let tell = move |result| {

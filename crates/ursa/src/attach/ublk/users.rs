@@ -1,4 +1,5 @@
-//! Who uses a block device: a file system, LVM and their like, which have it for themselves alone, and who just has it open.
+//! Who uses a block device: a file system, LVM and their like, which have it for themselves alone, and who
+//! just has it open.
 
 use std::fs::{self, DirEntry, File};
 use std::io;
@@ -26,8 +27,8 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     gone.iter().any(|gone| error.raw_os_error() == Some(gone.raw_os_error()))
 }
 
-/// Who else has the device or one of its partitions open without having it alone: processes, as far as we may see them, as `name (number)`,
-/// and loop devices.
+/// Who else has the device or one of its partitions open without having it alone: processes, as far as we may
+/// see them, as `name (number)`, and loop devices.
 pub(super) fn of(device: &Path) -> Vec<String> {
     // In the numbers of /proc, which may be those of another namespace.
     let ours = fs::read_link("/proc/self").ok();
@@ -51,7 +52,8 @@ pub(super) fn mounted(device: &Path) -> Vec<String> {
     mount_points(&mounts, &numbers(device))
 }
 
-/// The third field of a line is the number of the device, the fifth where it is mounted (proc_pid_mountinfo(5)).
+/// The third field of a line is the number of the device, the fifth where it is mounted
+/// (proc_pid_mountinfo(5)).
 fn mount_points(mounts: &str, devices: &[String]) -> Vec<String> {
     let of_line = |line: &str| {
         let mut fields = line.split(' ').skip(2);

@@ -66,7 +66,8 @@ pub(super) struct TargetDeclared {
 pub(super) struct VolumeDeclared {
     pub(super) name: String,
     pub(super) size: Size,
-    /// Where it is made. With copies, where those are made that are added; those that are there may lie in pools of other names.
+    /// Where it is made. With copies, where those are made that are added; those that are there may lie in
+    /// pools of other names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pool: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

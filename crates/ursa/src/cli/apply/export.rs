@@ -5,8 +5,8 @@ use super::addresses::is_unreadable;
 use super::declared::{AddressDeclared, Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared};
 use crate::size::Size;
 
-/// What there is, as a file says it. Maps to volumes that nobody can name now, since their pool is not open, are left out, and so are floating
-/// addresses that a later version has written.
+/// What there is, as a file says it. Maps to volumes that nobody can name now, since their pool is not open,
+/// are left out, and so are floating addresses that a later version has written.
 pub(super) fn declared(present: &Present) -> Declared {
     let hosts = present.hosts.iter().filter(|host| !host.built_in).map(|host| HostDeclared {
         name: host.name.clone(),
@@ -23,7 +23,8 @@ pub(super) fn declared(present: &Present) -> Declared {
     });
     let volumes = present.volumes.iter().map(|volume| {
         let strategy = volume.strategy.as_ref().map(|chosen| chosen.strategy);
-        // With copies each node has a pool for its own, and a node tells of one: the file is the same whichever is asked.
+        // With copies each node has a pool for its own, and a node tells of one: the file is the same
+        // whichever is asked.
         let pool = volume.copies.is_empty().then(|| volume.pool.clone());
         VolumeDeclared {
             name: volume.name.clone(),

@@ -1,7 +1,8 @@
 //! `ursa apply`, `ursa diff` and `ursa export`: what hosts use, as a file.
 //!
-//! The file says what there shall be; what it does not name stays as it is, unless `--prune` is given. What is compared with what
-//! stands in `plan`, which does nothing by itself: the same steps are shown by `diff` and carried out by `apply`.
+//! The file says what there shall be; what it does not name stays as it is, unless `--prune` is given. What
+//! is compared with what stands in `plan`, which does nothing by itself: the same steps are shown by `diff`
+//! and carried out by `apply`.
 
 mod addresses;
 mod declared;

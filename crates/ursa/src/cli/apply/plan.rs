@@ -1,4 +1,5 @@
-//! What is to be changed for what is to be as the file says: decided before anything is done, so that what cannot be is refused whole.
+//! What is to be changed for what is to be as the file says: decided before anything is done, so that what
+//! cannot be is refused whole.
 //!
 //! Who is let in comes before what they are let in to, and what is taken away goes the other way round.
 
@@ -41,7 +42,8 @@ struct Planner<'a> {
     present: &'a Present,
     prune: bool,
     plan: Plan,
-    /// What is done after all else, in this order: of floating addresses, maps, copies, volumes, targets, hosts.
+    /// What is done after all else, in this order: of floating addresses, maps, copies, volumes, targets,
+    /// hosts.
     addresses_gone: Vec<Step>,
     maps_gone: Vec<Step>,
     copies_gone: Vec<Step>,
@@ -233,7 +235,8 @@ impl Planner<'_> {
 
     fn present_volume(&mut self, volume: &VolumeDeclared, present: &Volume) {
         let name = &volume.name;
-        // With copies each node has a pool for its own, and which of them is told of depends on the node that is asked.
+        // With copies each node has a pool for its own, and which of them is told of depends on the node that
+        // is asked.
         let pool = volume.pool.clone().filter(|_| present.copies.is_empty());
         let fixed = [
             ("pool", pool, present.pool.clone()),
@@ -405,7 +408,8 @@ impl Planner<'_> {
         let mut surplus = Vec::new();
         for target in &self.present.targets {
             for map in &target.maps {
-                // Whose volume nobody can name now, since its pool is not open: it stays, whatever the file says.
+                // Whose volume nobody can name now, since its pool is not open: it stays, whatever the file
+                // says.
                 let Some(volume) = &map.volume else { continue };
                 let named = declared.maps.iter().any(|other| {
                     (&other.target, &other.host, &other.volume) == (&target.name, &map.host, volume)

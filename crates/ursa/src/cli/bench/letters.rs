@@ -1,7 +1,8 @@
 //! DISKSPD's letters, as its documentation has them, translated into long options.
 //!
-//! A letter's value follows at once (`-b4K`) or, as many write it, as the next argument (`-b 4K`). Letters whose value may be
-//! left out take only what follows at once, or digits: `-r FILE` names a file. Sizes end with K, M, G, or b for blocks of `-b`.
+//! A letter's value follows at once (`-b4K`) or, as many write it, as the next argument (`-b 4K`). Letters
+//! whose value may be left out take only what follows at once, or digits: `-r FILE` names a file. Sizes end
+//! with K, M, G, or b for blocks of `-b`.
 
 use std::ffi::OsString;
 
@@ -227,7 +228,8 @@ mod tests {
         Ok(expanded.join(" "))
     }
 
-    /// From the usage that DISKSPD prints, from Microsoft's page on testing a cluster's storage with it, and from VMFleet.
+    /// From the usage that DISKSPD prints, from Microsoft's page on testing a cluster's storage with it, and
+    /// from VMFleet.
     #[test]
     fn published_command_lines() {
         for (letters, options) in [

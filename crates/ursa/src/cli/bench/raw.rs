@@ -14,8 +14,8 @@ impl Drop for Scratch {
     }
 }
 
-/// How the disk at a path is reached, in all else like `like`. What is not there is made, of `size` bytes, and goes away with
-/// what is given back.
+/// How the disk at a path is reached, in all else like `like`. What is not there is made, of `size` bytes,
+/// and goes away with what is given back.
 pub fn raw_disk(path: &Path, size: u64, like: &Setup) -> (Setup, Option<Scratch>) {
     let scratch = (!path.exists()).then(|| Scratch(path.to_owned()));
     let setup = Setup {

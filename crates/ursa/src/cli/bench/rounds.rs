@@ -25,8 +25,8 @@ impl Side {
     }
 }
 
-/// Makes the runs of all rounds. Each round makes every pattern of all sides, one after the other, and the next begins with
-/// another side. The first run that does not come to its end is the last.
+/// Makes the runs of all rounds. Each round makes every pattern of all sides, one after the other, and the
+/// next begins with another side. The first run that does not come to its end is the last.
 ///
 /// # Errors
 /// [`CliError::Bench`].

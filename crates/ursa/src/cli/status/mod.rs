@@ -1,4 +1,5 @@
-//! `ursa status`: what the node is and has, what is wrong, what can still be lost, and what to do, on one screen.
+//! `ursa status`: what the node is and has, what is wrong, what can still be lost, and what to do, on one
+//! screen.
 
 mod exposure;
 mod screen;
@@ -186,7 +187,8 @@ impl Observed {
     }
 }
 
-/// What a node refuses with that knows no others. Why it takes no part in its cluster it says among its problems.
+/// What a node refuses with that knows no others. Why it takes no part in its cluster it says among its
+/// problems.
 const NO_NODES: [&str; 2] = ["no_cluster", "cluster_unavailable"];
 
 /// The nodes of the cluster that the node is in, if it is in one and takes part in it.

@@ -132,7 +132,8 @@ fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
         (sum(|sync| sync.total_bytes), sum(|sync| sync.left_bytes), sum(|sync| sync.bytes_per_second));
     let done = total.saturating_sub(left);
     let percent = u128::from(done) * 100 / u128::from(total.max(1));
-    // Syncs share what nodes and links give: the sum at the sum of rates, and no sooner than the last of them.
+    // Syncs share what nodes and links give: the sum at the sum of rates, and no sooner than the last of
+    // them.
     let last = syncs.iter().map(|sync| sync.sync.seconds_left).collect::<Option<Vec<_>>>();
     let eta = match last.and_then(|all| all.into_iter().max()) {
         Some(seconds) if rate > 0 => format!("{} to go", age(seconds.max(left / rate))),
@@ -166,7 +167,8 @@ fn action(findings: &[Finding]) -> String {
     shortened(lines, "none needed")
 }
 
-/// A line for each node with its pools, and for each whose pools are missing; without a cluster one for each pool.
+/// A line for each node with its pools, and for each whose pools are missing; without a cluster one for each
+/// pool.
 fn pools(report: &Report<'_>) -> Vec<String> {
     let mut lines: BTreeMap<u16, String> = BTreeMap::new();
     let mut here = Vec::new();

@@ -270,7 +270,8 @@ struct Rates {
 }
 
 impl Rates {
-    /// A second's. A counter that fell belongs to a node that was started again: what it has is what was done since.
+    /// A second's. A counter that fell belongs to a node that was started again: what it has is what was done
+    /// since.
     fn of(&self, before: f64, after: f64) -> f64 {
         grown(before, after) / self.seconds
     }
@@ -311,8 +312,8 @@ fn mean(before: &KindCounters, after: &KindCounters) -> Option<f64> {
     (operations > 0.0).then(|| grown(before.seconds, after.seconds) / operations)
 }
 
-/// How long that part of all operations took at most, between the bounds of its bucket as if they were spread evenly there; of the last
-/// bucket, which has no upper bound, the lower one.
+/// How long that part of all operations took at most, between the bounds of its bucket as if they were spread
+/// evenly there; of the last bucket, which has no upper bound, the lower one.
 fn quantile(part: f64, kinds: &[(&KindCounters, &KindCounters)]) -> Option<f64> {
     let mut buckets: BTreeMap<u64, f64> = BTreeMap::new();
     for (before, after) in kinds {
@@ -391,7 +392,8 @@ fn cores(before: &Sample, after: &Sample, rates: &Rates) -> Vec<CoreRow> {
         CoreRow {
             node: None,
             core: *core,
-            // Looking for work is measured by the clock, work by the processor: one may be a little more than the other.
+            // Looking for work is measured by the clock, work by the processor: one may be a little more than
+            // the other.
             busy: (cpu - polling).clamp(0.0, 1.0),
             polling: polling.clamp(0.0, 1.0),
             enters: Some(rates.of(was.enters, now.enters)),

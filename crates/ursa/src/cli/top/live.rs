@@ -1,4 +1,5 @@
-//! What other nodes do: the live figures that every node tells of all, with their sessions, and what is known of volumes and their copies. What a core asks of its kernel they do not tell.
+//! What other nodes do: the live figures that every node tells of all, with their sessions, and what is known
+//! of volumes and their copies. What a core asks of its kernel they do not tell.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

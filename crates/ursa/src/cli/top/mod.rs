@@ -1,7 +1,8 @@
 //! `ursa top`: what a node does now, second by second.
 //!
-//! Counters of `/metrics` and of sessions are read every so often by a thread of its own, so that a node that is slow to answer does not
-//! keep keys waiting; two readings make a [`Frame`], which [`screen`] shows. `--once` shows one and ends.
+//! Counters of `/metrics` and of sessions are read every so often by a thread of its own, so that a node that
+//! is slow to answer does not keep keys waiting; two readings make a [`Frame`], which [`screen`] shows.
+//! `--once` shows one and ends.
 
 mod frame;
 mod live;

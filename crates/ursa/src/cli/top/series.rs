@@ -35,7 +35,8 @@ impl Series<'_> {
     }
 }
 
-/// What stands before the closing quote, and how many bytes that is with the quote. A backslash, a quote and the end of a line are escaped.
+/// What stands before the closing quote, and how many bytes that is with the quote. A backslash, a quote and
+/// the end of a line are escaped.
 fn unquoted(text: &str) -> Option<(String, usize)> {
     let mut value = String::new();
     let mut letters = text.char_indices();

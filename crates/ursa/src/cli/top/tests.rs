@@ -11,7 +11,8 @@ use super::screen::{Screen, lines, text};
 use super::view::{Asked, View, Views, bytes, count};
 use crate::samples;
 
-/// What a node says after so many seconds of the same work: 1,000 reads of 4 KiB and 100 writes of 64 KiB a second of `db`.
+/// What a node says after so many seconds of the same work: 1,000 reads of 4 KiB and 100 writes of 64 KiB a
+/// second of `db`.
 fn metrics(seconds: u64) -> String {
     let mut text = format!(
         r#"ursa_build_info{{version="0.1.0",name="server1"}} 1

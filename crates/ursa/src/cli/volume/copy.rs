@@ -124,7 +124,8 @@ fn would_replace(
     Ok(would)
 }
 
-/// Takes the copy away, unless an earlier attempt has, and makes it anew in that pool. `gone` is called in between.
+/// Takes the copy away, unless an earlier attempt has, and makes it anew in that pool. `gone` is called in
+/// between.
 ///
 /// # Errors
 /// See [`CliError`].

@@ -4,7 +4,8 @@ use api::{FlowCounters, VolumeCounters};
 
 use crate::cli::table::Table;
 
-/// The histogram as a table: how many took longer than the row above, and no longer than this one. Rows before the first and after the last are left out.
+/// The histogram as a table: how many took longer than the row above, and no longer than this one. Rows
+/// before the first and after the last are left out.
 pub fn histogram(counters: &VolumeCounters) -> String {
     let VolumeCounters { read, write, .. } = counters;
     let [reads, writes] = [read, write].map(counts);

@@ -99,7 +99,8 @@ impl Resolution {
     }
 }
 
-/// Where the record is of the cluster whose node is asked. Only for texts: an answer without it is as good for a program.
+/// Where the record is of the cluster whose node is asked. Only for texts: an answer without it is as good
+/// for a program.
 pub(super) fn record_place(client: &Client) -> RecordPlace {
     client.node().map(|node| node.record_place).unwrap_or_default()
 }

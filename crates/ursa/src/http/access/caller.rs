@@ -40,7 +40,8 @@ fn token_parts(text: &str) -> Option<(&str, &str)> {
 }
 
 impl Caller {
-    /// Who asks by these headers, from this machine or another. A token that is wrong is not made up for by a cookie.
+    /// Who asks by these headers, from this machine or another. A token that is wrong is not made up for by a
+    /// cookie.
     ///
     /// # Errors
     /// Nothing is proved: 401.
@@ -143,7 +144,8 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
-/// The secret in the cookie of a session. Of several cookies of that name none counts: a page of another host of the site may have set one.
+/// The secret in the cookie of a session. Of several cookies of that name none counts: a page of another host
+/// of the site may have set one.
 pub(in crate::http) fn session_cookie(headers: &HeaderMap, secure: bool) -> Option<String> {
     let wanted = session_cookie_name(secure);
     let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());

@@ -99,7 +99,8 @@ pub(in crate::http) async fn pass(
     }
 }
 
-/// Why a change is not carried out that this node's audit log would not have: nothing is done that nobody finds.
+/// Why a change is not carried out that this node's audit log would not have: nothing is done that nobody
+/// finds.
 pub(in crate::http) async fn not_written_down(state: &State) -> Option<Refusal> {
     let why = state.access.audit.trouble().await?;
     let happened = Happened::new(AUDIT_UNAVAILABLE, &state.name, why.clone());

@@ -1,4 +1,5 @@
-//! This machine's credential: drawn at the start, in a file that only the user who runs the node can read, gone with the process.
+//! This machine's credential: drawn at the start, in a file that only the user who runs the node can read,
+//! gone with the process.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,7 +1,8 @@
 //! Who asks, and whether that is enough: the gate before every call.
 //!
-//! A caller proves itself by a token (`Authorization: Bearer`: one of the cluster's, or this machine's credential) or by a session's cookie. A browser sends a
-//! cookie by itself, also when a page of another site has it ask; so a change by cookie needs a header that such pages cannot set, beside the cookie's own
+//! A caller proves itself by a token (`Authorization: Bearer`: one of the cluster's, or this machine's
+//! credential) or by a session's cookie. A browser sends a cookie by itself, also when a page of another site
+//! has it ask; so a change by cookie needs a header that such pages cannot set, beside the cookie's own
 //! `SameSite` and what [`super::guard`] refuses. Why it is as it is: `docs/why/access.md`.
 
 mod caller;
@@ -93,7 +94,8 @@ impl Access {
         self.audit.trouble().await.is_none()
     }
 
-    /// Leaves this machine's credential where the command line finds it, for an API at these addresses. It is taken away when the result is dropped.
+    /// Leaves this machine's credential where the command line finds it, for an API at these addresses. It is
+    /// taken away when the result is dropped.
     pub fn leave_credential(&self, addresses: &[SocketAddr], certificate: Option<String>) -> CredentialLeft {
         self.local.leave(addresses, certificate)
     }

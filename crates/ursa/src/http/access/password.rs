@@ -1,7 +1,8 @@
 //! Passwords: what is kept of them, and that checking them takes little from the data path.
 //!
-//! Argon2id is made to take memory and time. So one thread does it, at the lowest priority, and few wait for it: who comes when the queue is full is
-//! asked to come again. However many try at once, hosts lose at most what one idle thread takes.
+//! Argon2id is made to take memory and time. So one thread does it, at the lowest priority, and few wait for
+//! it: who comes when the queue is full is asked to come again. However many try at once, hosts lose at most
+//! what one idle thread takes.
 
 use std::io;
 use std::sync::Arc;
@@ -148,7 +149,8 @@ mod tests {
                 assert_eq!(passwords.check("wrong".into(), kept).await, Ok(false));
                 began.elapsed().as_secs_f64()
             };
-            // By turns, and the quickest of each: a machine that has other things to do makes some of them slow.
+            // By turns, and the quickest of each: a machine that has other things to do makes some of them
+            // slow.
             let (mut somebody, mut nobody) = (f64::MAX, f64::MAX);
             for _ in 0..10 {
                 somebody = somebody.min(time(Some(kept.clone())).await);

@@ -1,4 +1,5 @@
-//! Which call needs which role: one table. What is not in it is refused, and a test compares it with the document of the API.
+//! Which call needs which role: one table. What is not in it is refused, and a test compares it with the
+//! document of the API.
 
 use api::Role;
 use axum::http::Method;
@@ -19,8 +20,9 @@ const VIEWER: Need = Need::Role(Role::Viewer);
 const OPERATOR: Need = Need::Role(Role::Operator);
 const ADMIN: Need = Need::Role(Role::Admin);
 
-/// Method, path, need. A viewer looks; an operator changes what hosts use; an administrator changes machines, their disks, the cluster, and who may
-/// do what. To name a path on a machine's disks is an administrator's, since a node may write there as root.
+/// Method, path, need. A viewer looks; an operator changes what hosts use; an administrator changes machines,
+/// their disks, the cluster, and who may do what. To name a path on a machine's disks is an administrator's,
+/// since a node may write there as root.
 #[rustfmt::skip]
 const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/health", Nothing),

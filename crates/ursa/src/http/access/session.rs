@@ -1,7 +1,8 @@
 //! Sessions of people who have logged in, in the memory of the node that they have logged in to.
 //!
-//! A session ends when it was not used for a while, when it is old, at the logout, at the node's end, and with any change of the user's role or password on
-//! whichever node: it carries the user's stamp, and whoever looks it up compares.
+//! A session ends when it was not used for a while, when it is old, at the logout, at the node's end, and
+//! with any change of the user's role or password on whichever node: it carries the user's stamp, and whoever
+//! looks it up compares.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

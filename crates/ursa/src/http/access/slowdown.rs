@@ -1,8 +1,10 @@
-//! Guessing passwords is slow: for each account, wherever it is tried from, and for each address, whichever account it tries.
+//! Guessing passwords is slow: for each account, wherever it is tried from, and for each address, whichever
+//! account it tries.
 //!
-//! A try counts when it begins, so that a thousand at once are a thousand. The first few are free; each one after them makes the next one wait twice as
-//! long as the one before. A success forgives the account. Whoever keeps trying can keep an account's owner from logging in with a password; tokens,
-//! sessions that are there and the command line on a node go on.
+//! A try counts when it begins, so that a thousand at once are a thousand. The first few are free; each one
+//! after them makes the next one wait twice as long as the one before. A success forgives the account.
+//! Whoever keeps trying can keep an account's owner from logging in with a password; tokens, sessions that
+//! are there and the command line on a node go on.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -64,7 +66,8 @@ impl Slowdown {
         Ok(())
     }
 
-    /// The try was right, or was not looked at after all: it does not count. `right`: those before it do not, either.
+    /// The try was right, or was not looked at after all: it does not count. `right`: those before it do not,
+    /// either.
     pub(in crate::http) fn forgive(&mut self, account: &str, address: IpAddr, right: bool) {
         if right {
             self.accounts.0.remove(account);

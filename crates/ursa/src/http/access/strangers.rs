@@ -15,7 +15,8 @@ use crate::http::state::State;
 
 /// A call takes a core some 5 µs: fifty of them a second are nothing to it, and nobody notices 20 ms.
 const SOON: Duration = Duration::from_millis(20);
-/// Some 200 µs if there are as many tokens as there can be. Only a token that was made just now, on another node, is kept waiting by it.
+/// Some 200 µs if there are as many tokens as there can be. Only a token that was made just now, on another
+/// node, is kept waiting by it.
 const TOKENS_EVERY: Duration = Duration::from_millis(100);
 
 /// Tokens by what they are found by.

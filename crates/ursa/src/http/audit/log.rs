@@ -1,7 +1,8 @@
 //! The audit log's files: lines of JSON in the data directory, a bounded number of files of bounded length.
 //!
-//! An entry is written before its request is answered, and not flushed: what a power cut takes is less than what a flush for each change would cost. A log
-//! that cannot be written is said in the node's log, and the node goes on: it is there to serve.
+//! An entry is written before its request is answered, and not flushed: what a power cut takes is less than
+//! what a flush for each change would cost. A log that cannot be written is said in the node's log, and the
+//! node goes on: it is there to serve.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

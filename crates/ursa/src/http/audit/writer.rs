@@ -1,7 +1,8 @@
 //! The thread that writes the audit log: its disk may hang, and nobody waits for that.
 //!
-//! While the log cannot be written, changes of others are refused before they are carried out: nothing is to be done that nobody finds. Who asks with this
-//! machine's credential is let through, and what it does is in the node's log: an administrator must be able to mend what is wrong.
+//! While the log cannot be written, changes of others are refused before they are carried out: nothing is to
+//! be done that nobody finds. Who asks with this machine's credential is let through, and what it does is in
+//! the node's log: an administrator must be able to mend what is wrong.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ use super::log::Log;
 
 /// Entries that wait to be written; each has some 600 bytes at most.
 const WAITING_MAX: usize = 256;
-/// How long an answer waits for its entry to be written, and after how long a disk is taken for one that hangs.
+/// How long an answer waits for its entry to be written, and after how long a disk is taken for one that
+/// hangs.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// The way to the thread, which ends when the last clone is gone. Cheap to clone.
@@ -57,7 +59,8 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Writes an entry. Returns when it is written, or when that takes too long: then it is written when the disk answers.
+    /// Writes an entry. Returns when it is written, or when that takes too long: then it is written when the
+    /// disk answers.
     pub(super) async fn write(&self, entry: AuditEntry) {
         match self.give(Some(entry)) {
             Some(done) => drop(tokio::time::timeout(WRITTEN_WITHIN, done).await),

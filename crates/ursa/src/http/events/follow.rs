@@ -1,9 +1,12 @@
 //! What several nodes see happen, as one stream.
 //!
-//! Nodes answer questions and tell nothing by themselves: each is asked once a second for what has happened since it told last. So a reader misses nothing that a node still has, be it cut off for a while; nothing is
-//! kept here for a reader but how far it is with each node ([`Place`]) and what it was told lately ([`Told`]).
+//! Nodes answer questions and tell nothing by themselves: each is asked once a second for what has happened
+//! since it told last. So a reader misses nothing that a node still has, be it cut off for a while; nothing
+//! is kept here for a reader but how far it is with each node ([`Place`]) and what it was told lately
+//! ([`Told`]).
 //!
-//! What nodes tell in a round comes in the order of time. While one of them has more than an answer holds, what others tell of later times is left to the next round. Where a reader is, it is told after each round,
+//! What nodes tell in a round comes in the order of time. While one of them has more than an answer holds,
+//! what others tell of later times is left to the next round. Where a reader is, it is told after each round,
 //! so that one that comes again goes on there: a round that it had in part comes again as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +38,8 @@ const NO_NUMBER: u16 = 0;
 /// How far a reader is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// When it began, in seconds since 1970: it is told what has happened since then on nodes that have told it nothing yet, by their clocks.
+    /// When it began, in seconds since 1970: it is told what has happened since then on nodes that have told
+    /// it nothing yet, by their clocks.
     since: u64,
     /// The number of the last event that it has, or has passed, of each node.
     after: BTreeMap<u16, u64>,
@@ -81,7 +85,8 @@ impl Place {
     fn question(&self, node: u16, begins: bool) -> Question {
         let (after, limit) = match begins {
             true => (None, 0),
-            // Of one that has told nothing yet, all that it has: what is older than the reader is left out here.
+            // Of one that has told nothing yet, all that it has: what is older than the reader is left out
+            // here.
             false => (Some(self.after.get(&node).copied().unwrap_or(0)), LIMIT_MAX),
         };
         // What is not wanted is passed over here, so that a reader's place is behind it.
@@ -182,7 +187,8 @@ impl Course {
     }
 }
 
-/// What a node tells until this time, and after which event it is asked then; `None`: it is asked for all again. Of the node that gives the time that is all: its last event is of that time.
+/// What a node tells until this time, and after which event it is asked then; `None`: it is asked for all
+/// again. Of the node that gives the time that is all: its last event is of that time.
 fn until(horizon: Option<u64>, page: Page, is_known: bool) -> (Vec<Event>, Option<u64>) {
     let Page { mut items, next, .. } = page;
     let count = match horizon {

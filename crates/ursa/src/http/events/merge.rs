@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use api::Event;
 
-/// The newest `limit` of what nodes tell, the oldest first; what several tell is there once, with the numbers of all of them in `seen_by`.
+/// The newest `limit` of what nodes tell, the oldest first; what several tell is there once, with the numbers
+/// of all of them in `seen_by`.
 pub(super) fn merged(mut told: Vec<Event>, limit: usize) -> Vec<Event> {
     // Of one node they stay as it has told them.
     told.sort_by_key(|event| (event.at, event.seen_by.first().copied()));

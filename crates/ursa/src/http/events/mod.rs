@@ -1,4 +1,5 @@
-//! Events: what has happened, to be asked for and to be read as a stream. What there is: `docs/use/events.md`.
+//! Events: what has happened, to be asked for and to be read as a stream. What there is:
+//! `docs/use/events.md`.
 
 mod follow;
 mod merge;
@@ -268,7 +269,8 @@ fn of_one(page: Option<Page>) -> Events {
     Events { items, gap, next, missing: Vec::new() }
 }
 
-/// With whose they are: a node that was in no cluster yet when something has happened did not know its number.
+/// With whose they are: a node that was in no cluster yet when something has happened did not know its
+/// number.
 fn told_by(node: Option<u16>, mut page: Page) -> Page {
     for event in page.items.iter_mut().filter(|event| event.seen_by.is_empty()) {
         event.seen_by.extend(node);

@@ -1,7 +1,8 @@
 //! The events that a node remembers.
 //!
-//! They are numbered without a gap; a later life of the node begins above all numbers of those before it, since they begin with the time. So whoever names the
-//! last event that it has seen is told whether it has missed any.
+//! They are numbered without a gap; a later life of the node begins above all numbers of those before it,
+//! since they begin with the time. So whoever names the last event that it has seen is told whether it has
+//! missed any.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -122,7 +123,8 @@ impl Ring {
         Page { gap, next, items }
     }
 
-    /// At most `limit` of the wanted events, the newest of those that have happened until then, in seconds since 1970.
+    /// At most `limit` of the wanted events, the newest of those that have happened until then, in seconds
+    /// since 1970.
     pub(super) fn until(&self, until: u64, limit: usize, wanted: &Wanted) -> Page {
         let kept = self.kept();
         let happened = kept.events.iter().filter(|event| event.at <= until && wanted.has(event));

@@ -1,8 +1,8 @@
 //! Findings: what is wrong in the cluster now, judged once, by the node that is asked. The command line and
 //! the console show them.
 //!
-//! Nodes tell each other codes and facts ([`own`]); [`mod@judge`] makes findings of these and of what this node
-//! knows; [`identity`] says which each is, [`words`] has its text.
+//! Nodes tell each other codes and facts ([`own`]); [`mod@judge`] makes findings of these and of what this
+//! node knows; [`identity`] says which each is, [`words`] has its text.
 
 mod beginnings;
 mod identity;

@@ -1,7 +1,9 @@
-//! Jobs: work that takes its time, as the cluster's record and its nodes know it. Nothing is kept of them here.
+//! Jobs: work that takes its time, as the cluster's record and its nodes know it. Nothing is kept of them
+//! here.
 //!
-//! What is done with copies is the cluster's, and every node tells of it. Comparisons and changes are a node's own: others ask it for them ([`super::peers`]), and have it do
-//! what is to be done with one ([`super::errands`]). How jobs have ended each node remembers for itself (`Control::ended_jobs`).
+//! What is done with copies is the cluster's, and every node tells of it. Comparisons and changes are a
+//! node's own: others ask it for them ([`super::peers`]), and have it do what is to be done with one
+//! ([`super::errands`]). How jobs have ended each node remembers for itself (`Control::ended_jobs`).
 
 pub(super) mod id;
 mod shown;

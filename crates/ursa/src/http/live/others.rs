@@ -1,4 +1,5 @@
-//! What goes on now on the other nodes of the cluster: each is asked once a second, as long as somebody reads, and all readers get what it says.
+//! What goes on now on the other nodes of the cluster: each is asked once a second, as long as somebody
+//! reads, and all readers get what it says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -85,7 +86,8 @@ impl Others {
                 new.inspect(|sample| drop(known.last.insert(node, sample.clone()))).map(Told::Sample)
             }
         };
-        // Told while it is held: a reader that comes now has it from one or the other. Nobody may read any more.
+        // Told while it is held: a reader that comes now has it from one or the other. Nobody may read any
+        // more.
         if let Some(told) = told {
             let _ = self.told.send(Arc::new(told));
         }

@@ -1,5 +1,5 @@
-//! The description of the API (OpenAPI 3.1), from the code. `docs/openapi.json` is a copy of it to read and to
-//! generate clients from.
+//! The description of the API (OpenAPI 3.1), from the code. `docs/openapi.json` is a copy of it to read and
+//! to generate clients from.
 
 mod parameters;
 mod refusals;

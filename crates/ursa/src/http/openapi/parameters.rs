@@ -1,7 +1,9 @@
-//! What is said of parameters besides what calls say themselves: how far those of 64 bits go, and the header that has a `POST` carried out once.
+//! What is said of parameters besides what calls say themselves: how far those of 64 bits go, and the header
+//! that has a `POST` carried out once.
 //!
-//! utoipa says `int64` of them, which ends at half of what they take; its feature for other formats (`non_strict_integers`) writes `u-int64`,
-//! which nobody knows. `uint64` is in OpenAPI's registry of formats; `maximum` is for those who do not know it either.
+//! utoipa says `int64` of them, which ends at half of what they take; its feature for other formats
+//! (`non_strict_integers`) writes `u-int64`, which nobody knows. `uint64` is in OpenAPI's registry of
+//! formats; `maximum` is for those who do not know it either.
 
 use utoipa::Number;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
@@ -26,7 +28,8 @@ pub(super) fn say(operation: &mut Operation) {
     }
 }
 
-/// Says of a call that has it that it takes the header with which it is carried out once ([`crate::http::once`]).
+/// Says of a call that has it that it takes the header with which it is carried out once
+/// ([`crate::http::once`]).
 pub(super) fn say_key(method: &str, operation: &mut Operation, need: Need) {
     if method != "POST" || need == Need::Nothing {
         return;

@@ -1,4 +1,5 @@
-//! What a call may be refused with besides its own reasons: said of each, by what it takes, and described once.
+//! What a call may be refused with besides its own reasons: said of each, by what it takes, and described
+//! once.
 
 use api::Problem;
 use axum::http::StatusCode as Status;

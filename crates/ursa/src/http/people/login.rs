@@ -84,7 +84,8 @@ async fn make_first(
     name: &str,
     password: String,
 ) -> Result<User, Refusal> {
-    // The secret has 256 random bits: only wrong ones are slowed, so that nobody keeps the one who has it waiting.
+    // The secret has 256 random bits: only wrong ones are slowed, so that nobody keeps the one who has it
+    // waiting.
     if !state.access.is_set_up_secret(token) {
         let address = peer.address.ip();
         state

@@ -1,4 +1,5 @@
-//! What would be done with pools, step by step. The node refuses it as it would refuse to do it, and does nothing.
+//! What would be done with pools, step by step. The node refuses it as it would refuse to do it, and does
+//! nothing.
 
 use std::rc::Rc;
 

@@ -15,7 +15,8 @@ use axum::response::{IntoResponse, Response};
 
 use super::jobs::id;
 
-/// When to ask again where nothing better is known, in seconds: what is in the way of a change lasts as long as another change, or a node that returns.
+/// When to ask again where nothing better is known, in seconds: what is in the way of a change lasts as long
+/// as another change, or a node that returns.
 const RETRY_AFTER_SECONDS: u64 = 2;
 
 /// A request was refused.
@@ -32,7 +33,8 @@ pub struct Refusal {
 #[derive(Clone, Debug)]
 pub(super) struct RefusalCode(pub(super) String);
 
-/// Whether these are tries that were sent away before anything was checked; there may be as many as somebody likes.
+/// Whether these are tries that were sent away before anything was checked; there may be as many as somebody
+/// likes.
 pub(super) fn was_not_looked_at(code: &str) -> bool {
     matches!(code, "login_throttled" | "login_busy")
 }

@@ -12,7 +12,8 @@ use super::rig::{Answer, Rig, Stranger, with_json};
 use crate::http::access::{Need, needs};
 use crate::http::guard::Peer;
 
-/// Until a token that is good for a second is good no more, by a clock that counts whole seconds, on a busy machine.
+/// Until a token that is good for a second is good no more, by a clock that counts whole seconds, on a busy
+/// machine.
 const EXPIRED_LIMIT: Duration = Duration::from_secs(60);
 
 const PASSWORD: &str = "correct horse battery";
@@ -295,7 +296,8 @@ fn a_wrong_token_is_not_made_up_for_by_a_cookie() {
     whoami(&rig, &doubled).refused(401, "login_needed");
 }
 
-/// Each wait is twice as long as the one before: of so many tries at least one comes within it, on a busy machine, too.
+/// Each wait is twice as long as the one before: of so many tries at least one comes within it, on a busy
+/// machine, too.
 const SLOW_TRIES_MAX: u64 = 4;
 
 fn until_slowed(rig: &Rig, name: &str) {

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::errands::{cluster_of, wait};
 use super::rig::{MIB, Rig, with_json};
 
-/// What is found there, but for changes: which of them take long enough to be remembered depends on the machine.
+/// What is found there, but for changes: which of them take long enough to be remembered depends on the
+/// machine.
 fn ids(rig: &Rig, path: &str) -> BTreeSet<String> {
     let list = rig.get(path).json(200);
     let ids = list["items"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned());

@@ -173,7 +173,8 @@ impl Rig {
         Rig { dir, running: Some(running), tokio, state, router }
     }
 
-    /// Carries out what other nodes pass on to this one, and tells them of its events and its audit log, until the result is dropped: what the rig's own thread runs stands still while nothing is sent to it.
+    /// Carries out what other nodes pass on to this one, and tells them of its events and its audit log,
+    /// until the result is dropped: what the rig's own thread runs stands still while nothing is sent to it.
     pub(super) fn carry_out(&self) -> Carrying {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let state = self.state.clone();

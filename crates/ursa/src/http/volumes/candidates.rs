@@ -1,4 +1,5 @@
-//! Where a copy of a volume could be: every node with the pool that would be taken, and by which rule it does not do.
+//! Where a copy of a volume could be: every node with the pool that would be taken, and by which rule it does
+//! not do.
 
 use api::{Candidate, ClusterNode, Missing, Pool, PoolState, VolumeKind};
 use base::ByteLen;

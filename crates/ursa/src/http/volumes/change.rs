@@ -127,7 +127,8 @@ async fn would_change(state: &State, name: String, change: VolumeChange) -> Resu
     Ok(DryRun { would: steps, candidates: found })
 }
 
-/// Where the volume is, and whether there is room for it to grow: all nodes that have a copy must be up and have it.
+/// Where the volume is, and whether there is room for it to grow: all nodes that have a copy must be up and
+/// have it.
 async fn room_for(state: &State, volume: &Volume, to: u64) -> Result<Vec<Candidate>, Refusal> {
     let of_copies: Vec<u16> = volume.copies.iter().map(|copy| copy.node).collect();
     let (of_state, one, id) = (state.name.clone(), volume.clone(), volume.id.clone());

@@ -74,7 +74,8 @@ pub(in crate::http) async fn create(
     Ok((StatusCode::CREATED, axum::Json(state.call(show).await?)).into_response())
 }
 
-/// A volume that was made a moment ago on other nodes, none of which has told of it since: as it was asked for.
+/// A volume that was made a moment ago on other nodes, none of which has told of it since: as it was asked
+/// for.
 fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16, created: u64) -> Volume {
     let Untold { status, reasons } = untold;
     let problem = format!(

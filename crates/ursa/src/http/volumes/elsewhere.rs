@@ -1,7 +1,8 @@
 //! Volumes of the cluster that have no copy on the node that is asked.
 //!
-//! The cluster's record says what they are called, how large they are and where their copies are. The rest (blocks, slices, kind) only a node with a copy knows: it is asked once, and what it
-//! says is remembered, since none of it changes.
+//! The cluster's record says what they are called, how large they are and where their copies are. The rest
+//! (blocks, slices, kind) only a node with a copy knows: it is asked once, and what it says is remembered,
+//! since none of it changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -20,7 +21,8 @@ use crate::http::state::State;
 
 /// What other nodes have said of their volumes, by identity: at most those that the record has.
 ///
-/// The node's core looks here, too: it is not locked for longer than one of them takes, but for when some have gone.
+/// The node's core looks here, too: it is not locked for longer than one of them takes, but for when some
+/// have gone.
 #[derive(Clone, Default)]
 pub struct Elsewhere(Arc<Mutex<BTreeMap<String, Arc<Volume>>>>);
 
@@ -82,7 +84,8 @@ impl There {
         self.volumes.is_empty()
     }
 
-    /// What has to be asked of which node: who is in sync has a volume open, and of these one that is heard of.
+    /// What has to be asked of which node: who is in sync has a volume open, and of these one that is heard
+    /// of.
     fn questions(&self, known: &Elsewhere) -> BTreeMap<u16, String> {
         let mut questions: BTreeMap<u16, String> = BTreeMap::new();
         let unknown = self.volumes.iter().filter(|(volume, _)| known.of(&volume.entry.id).is_none());
@@ -108,7 +111,8 @@ impl There {
     }
 }
 
-/// Forgets volumes that are not there any more, and asks other nodes for those that are not known; who has not answered.
+/// Forgets volumes that are not there any more, and asks other nodes for those that are not known; who has
+/// not answered.
 ///
 /// # Errors
 /// What the node's control says.

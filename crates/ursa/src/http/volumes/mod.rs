@@ -60,7 +60,8 @@ struct Everywhere {
 }
 
 impl Everywhere {
-    /// All of it by name, but for volumes of which no node has told. Not for the node's core, which has requests of hosts to answer.
+    /// All of it by name, but for volumes of which no node has told. Not for the node's core, which has
+    /// requests of hosts to answer.
     fn shown(self, known: &Elsewhere) -> Vec<Volume> {
         let cluster = Cluster { nodes: &self.nodes, record: self.record.as_ref() };
         let here = self.here.into_iter().map(|volume| shown(volume, &self.names));
@@ -74,7 +75,8 @@ impl Everywhere {
     }
 }
 
-/// How long it is waited for the cluster's record to say who votes: without that it is not said what a loss would do.
+/// How long it is waited for the cluster's record to say who votes: without that it is not said what a loss
+/// would do.
 const VOTES_DEADLINE: Duration = Duration::from_secs(1);
 
 async fn everywhere(control: Rc<Control>) -> Result<Everywhere, ControlError> {

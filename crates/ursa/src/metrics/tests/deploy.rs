@@ -1,4 +1,5 @@
-//! What `deploy/` has for Prometheus and Grafana, compared with what is written here and with the page of runbooks.
+//! What `deploy/` has for Prometheus and Grafana, compared with what is written here and with the page of
+//! runbooks.
 
 use std::collections::BTreeSet;
 use std::fs;

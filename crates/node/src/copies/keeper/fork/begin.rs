@@ -47,7 +47,8 @@ impl Keeper {
         volumes.iter().filter_map(|(id, kept)| may(*id, kept)).collect()
     }
 
-    /// Whether somebody has agreed that a node goes on alone with the volume, as far as this node acts by the record; of two nodes without a third.
+    /// Whether somebody has agreed that a node goes on alone with the volume, as far as this node acts by the
+    /// record; of two nodes without a third.
     fn agrees(&self, entry: &VolumeEntry) -> bool {
         let nodes: Vec<NodeEntry> = self.list(NODES);
         let agreed = self.strategy_of(entry).is_some_and(|chosen| chosen.strategy == Strategy::Heartbeat);
@@ -130,7 +131,8 @@ impl Keeper {
         copy.is_some_and(|(_, copy)| copy.standing == StandingEntry::InSync)
     }
 
-    /// What is to be written down of a fork from what the volume is acted in; the volume's number; when it was last in sync with all leases.
+    /// What is to be written down of a fork from what the volume is acted in; the volume's number; when it
+    /// was last in sync with all leases.
     fn fork_from(&self, id: VolumeId) -> Option<(ForkRecord, u32, Option<Instant>)> {
         let volumes = self.volumes.borrow();
         let kept = volumes.get(&id)?;
@@ -166,7 +168,8 @@ impl Keeper {
         self.work.notify();
     }
 
-    /// An earlier life has gone on alone, or this one was about to. It does so where the other node is still silent.
+    /// An earlier life has gone on alone, or this one was about to. It does so where the other node is still
+    /// silent.
     pub(super) async fn resume_fork(self: &Rc<Self>, id: VolumeId, fork: &ForkRecord, status: &Status) {
         let found = {
             let volumes = self.volumes.borrow();
@@ -176,7 +179,8 @@ impl Keeper {
         let Some((number, led)) = found.filter(|_| self.is_named(id)) else { return };
         let other = NodeId(fork.without);
         let heard = self.heard_of(other).await;
-        // Who was there in this life may have gone on without this copy: the record says that, when it can be asked.
+        // Who was there in this life may have gone on without this copy: the record says that, when it can be
+        // asked.
         let silent = rt::now().since(heard) >= FORK_SILENCE && led.unwrap_or(self.forks.began) >= heard;
         if silent && is_gone(other, status) && is_well(id, number).await {
             tracing::warn!(volume = %id, epoch = fork.epoch, "the other node is unreachable: this node continues alone with a volume again");

@@ -1,17 +1,22 @@
-//! A node of two that goes on alone with a volume, without the cluster's record, because somebody has agreed to the risk (`docs/why/forks.md`).
+//! A node of two that goes on alone with a volume, without the cluster's record, because somebody has agreed
+//! to the risk (`docs/why/forks.md`).
 //!
-//! What it does then is a *fork*: it acts in an epoch of its own that the record does not know, so far from the record's that they are never taken for each other, and
-//! what it has is neither mixed with what the other node has nor overwritten by it before that is *settled*. The order of steps is what makes a
-//! crash between any two of them harmless:
+//! What it does then is a *fork*: it acts in an epoch of its own that the record does not know, so far from
+//! the record's that they are never taken for each other, and what it has is neither mixed with what the
+//! other node has nor overwritten by it before that is *settled*. The order of steps is what makes a crash
+//! between any two of them harmless:
 //!
-//! 1. *Begin*: break off from the other copy; write the fork into this node's own record; act in it. A crash before the end of the write: there is no
-//!    fork, and nothing was served.
-//! 2. *Settle*, when the record answers again. If it has this copy in sync, nobody has gone on without it: the record is told that this copy is the only one in sync; when this
-//!    node acts by that, the fork is taken out of its own record, and only then it speaks to the other copy. Until then nobody else can come in sync, so that a fork which is found
-//!    after a crash is either still to be settled, or the record has this copy in sync in a later epoch.
-//! 3. Otherwise the other node has gone on. Hosts are not served here any more. If none was since the fork began, it is taken out of this node's own record, and this
-//!    copy is one that was removed, like any other. If one was, both have what the other has not: that is written into this node's own record (no later life serves),
-//!    and then into the cluster's; what becomes of it somebody decides.
+//! 1. *Begin*: break off from the other copy; write the fork into this node's own record; act in it. A crash
+//!    before the end of the write: there is no fork, and nothing was served.
+//! 2. *Settle*, when the record answers again. If it has this copy in sync, nobody has gone on without it:
+//!    the record is told that this copy is the only one in sync; when this node acts by that, the fork is
+//!    taken out of its own record, and only then it speaks to the other copy. Until then nobody else can come
+//!    in sync, so that a fork which is found after a crash is either still to be settled, or the record has
+//!    this copy in sync in a later epoch.
+//! 3. Otherwise the other node has gone on. Hosts are not served here any more. If none was since the fork
+//!    began, it is taken out of this node's own record, and this copy is one that was removed, like any
+//!    other. If one was, both have what the other has not: that is written into this node's own record (no
+//!    later life serves), and then into the cluster's; what becomes of it somebody decides.
 
 mod begin;
 mod settle;
@@ -39,8 +44,8 @@ use super::{Keeper, Kept, json};
 use crate::canary::{Canary, makes};
 use crate::shard::on_all_cores;
 
-/// For how long nothing at all must be heard of the other node before this one goes on alone. Five times a lease's length; and longer than the
-/// other one, when it starts, may take to be heard of.
+/// For how long nothing at all must be heard of the other node before this one goes on alone. Five times a
+/// lease's length; and longer than the other one, when it starts, may take to be heard of.
 pub(super) const FORK_SILENCE: Duration = Duration::from_secs(5);
 
 /// How long the record may take to say how it is, or what it has.
@@ -76,7 +81,8 @@ enum Phase {
     Dormant,
     /// The other node has gone on, too: hosts are not served.
     Frozen,
-    /// The record has no such copy any more: hosts are not served, and what is here is kept until somebody decides.
+    /// The record has no such copy any more: hosts are not served, and what is here is kept until somebody
+    /// decides.
     Left,
 }
 
@@ -121,7 +127,8 @@ impl Forks {
         self.all.borrow().contains_key(&id)
     }
 
-    /// Whether the copy in `slot` acts by what the record says: of a fork only where that has this copy in sync in a later epoch than the fork's.
+    /// Whether the copy in `slot` acts by what the record says: of a fork only where that has this copy in
+    /// sync in a later epoch than the fork's.
     pub fn allow(&self, id: VolumeId, slot: Slot, config: &Config) -> bool {
         let all = self.all.borrow();
         let Some(fork) = all.get(&id) else { return true };
@@ -164,7 +171,8 @@ async fn attach(number: u32) {
 }
 
 impl Keeper {
-    /// Tells the other node with which volumes this one has gone on alone; nothing in a cluster where nobody has agreed to that: its nodes may not know the word.
+    /// Tells the other node with which volumes this one has gone on alone; nothing in a cluster where nobody
+    /// has agreed to that: its nodes may not know the word.
     pub(super) fn say_forks(&self, link: &Rc<Link>) {
         let all = self.forks.all.borrow();
         if !self.has_strategies() && all.is_empty() {
@@ -200,8 +208,9 @@ impl Keeper {
         }
     }
 
-    /// No lease is given to a process that is still a member, as it thinks, of what this node has gone on without. Once the record says what
-    /// has become of it, and this node acts by that, a lease that is given counts only for who does so, too.
+    /// No lease is given to a process that is still a member, as it thinks, of what this node has gone on
+    /// without. Once the record says what has become of it, and this node acts by that, a lease that is given
+    /// counts only for who does so, too.
     pub(super) fn denies_leases(&self, to: NodeId, life: Incarnation) -> bool {
         let settled = |id: &VolumeId, fork: &Fork| {
             let Some((split, revision)) = self.get::<SplitEntry>(&split_key(*id)) else {
@@ -217,12 +226,14 @@ impl Keeper {
         of_it.any(|(id, fork)| !settled(id, fork)) && !makes(Canary::ForkLends)
     }
 
-    /// Whether [`Keeper::waits_for_word`] may be so of any volume: where it may not it need not be asked of each.
+    /// Whether [`Keeper::waits_for_word`] may be so of any volume: where it may not it need not be asked of
+    /// each.
     pub(super) fn may_wait_for_word(&self) -> bool {
         self.has_strategies() || !self.forks.all.borrow().is_empty()
     }
 
-    /// Whether nothing is to be proposed for the volume now: this node has a fork of it, or the other one has or may have. What the record has out of sync cannot have gone on.
+    /// Whether nothing is to be proposed for the volume now: this node has a fork of it, or the other one has
+    /// or may have. What the record has out of sync cannot have gone on.
     pub(super) fn waits_for_word(&self, now: Instant, id: VolumeId, kept: &Kept) -> bool {
         if self.forks.has(id) {
             return true;
@@ -299,7 +310,8 @@ impl Keeper {
         }
     }
 
-    /// The cluster's record says that what is here is of a fork, and this node's own does not know of it any more: it was set back. What is here stays.
+    /// The cluster's record says that what is here is of a fork, and this node's own does not know of it any
+    /// more: it was set back. What is here stays.
     async fn adopt_fork(&self, id: VolumeId, split: &SplitEntry) {
         let number = {
             let volumes = self.volumes.borrow();

@@ -71,7 +71,8 @@ impl Keeper {
         void.is_some_and(|(void, _)| void == void_of(self.me(), fork))
     }
 
-    /// Has the record say that what this node may have written down is nothing: a later life, which may find it, would take it for a fork.
+    /// Has the record say that what this node may have written down is nothing: a later life, which may find
+    /// it, would take it for a fork.
     async fn say_void(&self, id: VolumeId, fork: &ForkRecord) {
         let key = void_key(id);
         let void = json(&void_of(self.me(), fork));
@@ -121,7 +122,8 @@ impl Keeper {
         matches!(outcome, Ok(Outcome::Committed(_))).then_some(())
     }
 
-    /// The record has this copy in sync: nobody has gone on without it. It is the only one in sync from now on.
+    /// The record has this copy in sync: nobody has gone on without it. It is the only one in sync from now
+    /// on.
     async fn win(
         self: &Rc<Self>,
         id: VolumeId,
@@ -152,7 +154,8 @@ impl Keeper {
         self.change_record(transaction).await
     }
 
-    /// The record has this copy in sync in a later epoch than the fork's. When this node acts by that, the fork is over.
+    /// The record has this copy in sync in a later epoch than the fork's. When this node acts by that, the
+    /// fork is over.
     async fn end_fork(self: &Rc<Self>, id: VolumeId) -> Option<()> {
         {
             let volumes = self.volumes.borrow();
@@ -179,7 +182,8 @@ impl Keeper {
     ) -> Option<()> {
         let split = self.split_of(id, fork);
         let word = split.as_ref().and_then(|split| split.keep);
-        // A word that was spoken while hosts may still have been served here says nothing of what they have written since.
+        // A word that was spoken while hosts may still have been served here says nothing of what they have
+        // written since.
         if word == Some(fork.without) && (fork.split || makes(Canary::ForkWordEarly)) {
             tracing::warn!(volume = %id, "the data that this node wrote alone is discarded, as an administrator decided; its copy resyncs");
             return self.give_up(id).await;
@@ -246,7 +250,8 @@ impl Keeper {
         Some(())
     }
 
-    /// The volume was deleted by somebody who did not know what was written here: that is kept until it is deleted here, too.
+    /// The volume was deleted by somebody who did not know what was written here: that is kept until it is
+    /// deleted here, too.
     async fn outlive(self: &Rc<Self>, id: VolumeId) {
         let Some(control) = Control::try_current() else { return };
         let used = self.forks.all.borrow().get(&id).is_some_and(|fork| fork.acted);
@@ -305,7 +310,8 @@ impl Keeper {
         });
         if let Some(number) = number {
             attach(number).await;
-            // A copy that was held did not ask what the members have agreed on; where it is the only one, nothing else would have it ask.
+            // A copy that was held did not ask what the members have agreed on; where it is the only one,
+            // nothing else would have it ask.
             self.learn_agreements();
             self.show_paths().await;
         }
@@ -339,7 +345,8 @@ impl Keeper {
         Some(())
     }
 
-    /// Whether what this node has written alone is all here, and the node could serve it: it serves nobody since it is written down that this is a split.
+    /// Whether what this node has written alone is all here, and the node could serve it: it serves nobody
+    /// since it is written down that this is a split.
     pub async fn can_serve_fork(&self, id: VolumeId, epoch: u64) -> bool {
         let rests = {
             let all = self.forks.all.borrow();

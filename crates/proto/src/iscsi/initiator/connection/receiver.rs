@@ -8,7 +8,8 @@ use super::{ConnectionError, slot_of};
 use crate::iscsi::target::InPlace;
 use crate::iscsi::wire::{DataIn, FrameError, Framing, HEADER_LEN, ResponsePdu, padding};
 
-/// From so many missing bytes on, data is received in place: below, a copy costs less than a receive of its own.
+/// From so many missing bytes on, data is received in place: below, a copy costs less than a receive of its
+/// own.
 const IN_PLACE_MIN: usize = 16 << 10;
 
 /// Padding and data digest.

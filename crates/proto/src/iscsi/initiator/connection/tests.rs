@@ -209,7 +209,8 @@ fn a_reset_ends_the_commands_before_it() {
     assert!(matches!(connection.poll_event(), Some(Event::Done(task, _)) if task == after));
 }
 
-/// Feeds `bytes`, in place where the connection wants it, in pieces of `piece` bytes elsewhere; returns how often in place.
+/// Feeds `bytes`, in place where the connection wants it, in pieces of `piece` bytes elsewhere; returns how
+/// often in place.
 fn feed(connection: &mut Connection, mut bytes: &[u8], piece: usize) -> usize {
     let mut in_place = 0;
     while !bytes.is_empty() {

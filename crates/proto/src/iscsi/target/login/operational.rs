@@ -1,7 +1,7 @@
 //! The operational stage of a target: parameters of session and connection (RFC 7143 13).
 //!
-//! The target offers nothing on its own account: it answers, and it declares how much it receives. What is not
-//! mentioned keeps the default of the standard.
+//! The target offers nothing on its own account: it answers, and it declares how much it receives. What is
+//! not mentioned keeps the default of the standard.
 
 use super::{Failure, LoginStatus, Pairs, SessionKind, answer_misplaced};
 use crate::iscsi::Negotiated;
@@ -9,11 +9,13 @@ use crate::iscsi::keys::rule::{self, Answer};
 use crate::iscsi::keys::value::parse_number;
 use crate::iscsi::keys::{Key, Rule, Text, Value};
 
-/// The longest data segment that we receive: as long as a burst, so that a burst can be one PDU, received in place.
+/// The longest data segment that we receive: as long as a burst, so that a burst can be one PDU, received in
+/// place.
 const MAX_RECEIVE: u32 = 1 << 20;
 /// What one R2T asks for at most.
 const MAX_BURST: u32 = 1 << 20;
-/// Data that may come unasked. Every command of the window may bring so much at once: 128 of them 16 MiB a session.
+/// Data that may come unasked. Every command of the window may bring so much at once: 128 of them 16 MiB a
+/// session.
 const FIRST_BURST: u32 = 128 << 10;
 const _: () = assert!(FIRST_BURST <= MAX_BURST);
 /// Paths of one session; more gain nothing over more sessions.
@@ -25,8 +27,9 @@ const PROTOCOL_LEVEL: u32 = 1;
 /// RFC 7143 13.12.
 const RECEIVE_MIN: u32 = 512;
 const RECEIVE_MAX: u32 = (1 << 24) - 1;
-/// RFC 7143 13.15: an initiator that has lost its session may come back at once. Its login waits for what the old session has
-/// under way, so that time would gain nothing, and a client that changes its path would stand still for it.
+/// RFC 7143 13.15: an initiator that has lost its session may come back at once. Its login waits for what the
+/// old session has under way, so that time would gain nothing, and a client that changes its path would stand
+/// still for it.
 const TIME2WAIT: u32 = 0;
 /// RFC 7143 13.16: the default.
 const TIME2RETAIN: u32 = 20;

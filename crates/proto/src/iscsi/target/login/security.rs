@@ -132,8 +132,8 @@ impl Security {
 }
 
 impl Keys {
-    /// Takes the keys of authentication out of `pairs`; the others are answered, or are declarations that were
-    /// read before.
+    /// Takes the keys of authentication out of `pairs`; the others are answered, or are declarations that
+    /// were read before.
     fn pick(pairs: Pairs, text: &mut Text) -> Keys {
         let mut keys = Keys::default();
         for (key, value) in pairs {
@@ -197,8 +197,8 @@ fn prove(
         .ok_or((LoginStatus::InitiatorError, "CHAP_I is not a byte"))?;
     let challenge = parse_binary(challenge, chap::BINARY_MAX)
         .ok_or((LoginStatus::InitiatorError, "CHAP_C is not a binary value"))?;
-    // RFC 7143 12.1.3: an initiator that gives our challenge back, this one or one of another connection, has us compute what was asked of an initiator; and a
-    // secret for both directions makes that a proof.
+    // RFC 7143 12.1.3: an initiator that gives our challenge back, this one or one of another connection, has
+    // us compute what was asked of an initiator; and a secret for both directions makes that a proof.
     if challenge == chap.challenge || chap::is_of_a_target(&challenge) {
         return Err((
             LoginStatus::AuthenticationFailure,

@@ -76,7 +76,8 @@ impl Run {
     }
 }
 
-/// A login request: ISID 80:12:34:56:78:9a, tag 7, CID 1, CmdSN 100, ExpStatSN 40. A `|` in the text is a NUL.
+/// A login request: ISID 80:12:34:56:78:9a, tag 7, CID 1, CmdSN 100, ExpStatSN 40. A `|` in the text is a
+/// NUL.
 fn request(flags: u8, text: &str) -> Vec<u8> {
     let text = text.replace('|', "\0").into_bytes();
     #[rustfmt::skip]
@@ -193,8 +194,8 @@ fn open_iscsi() {
     assert_eq!((outcome.stat_sn, outcome.exp_cmd_sn), (1, 1));
 }
 
-/// libiscsi 1.20 with a user and a password (by its `lib/login.c`): the names come in both stages. MD5 of 0x27, the
-/// secret and the challenge computed with Python's hashlib.
+/// libiscsi 1.20 with a user and a password (by its `lib/login.c`): the names come in both stages. MD5 of
+/// 0x27, the secret and the challenge computed with Python's hashlib.
 #[test]
 fn libiscsi_with_chap() {
     let mut run = Run::new(one_way());

@@ -1,4 +1,5 @@
-//! Commands that are not carried out: their data was lost, or they are aborted. What is on its way of them cannot be called back.
+//! Commands that are not carried out: their data was lost, or they are aborted. What is on its way of them
+//! cannot be called back.
 
 use super::Session;
 use super::task::{Task, TaskKey, TaskState, Verdict};
@@ -48,8 +49,8 @@ impl Session {
         self.feed_starved();
     }
 
-    /// Data of a command was lost (7.8, 7.9): it will be refused when the rest has come, because what is on its way cannot
-    /// be called back. A command that is being refused already keeps its reason.
+    /// Data of a command was lost (7.8, 7.9): it will be refused when the rest has come, because what is on
+    /// its way cannot be called back. A command that is being refused already keeps its reason.
     pub(super) fn give_up_data(&mut self, key: TaskKey) {
         let Some(task) = self.tasks.get_mut(key) else { return };
         if matches!(task.state, TaskState::Collecting) {
@@ -62,7 +63,8 @@ impl Session {
         self.throw_away(key, TaskState::Refusing(verdict));
     }
 
-    /// A command that nobody wants any more is forgotten when what R2Ts asked for has come. Says whether there is such data.
+    /// A command that nobody wants any more is forgotten when what R2Ts asked for has come. Says whether
+    /// there is such data.
     pub(super) fn discard(&mut self, key: TaskKey) -> bool {
         let write = self.tasks.get(key).and_then(|task| task.write.as_ref());
         let is_asked_for = write.is_some_and(WriteData::is_asked_for);
@@ -72,7 +74,8 @@ impl Session {
         is_asked_for
     }
 
-    /// An R2T whose turn comes when nobody wants its data any more is not sent. Says whether it is such a one.
+    /// An R2T whose turn comes when nobody wants its data any more is not sent. Says whether it is such a
+    /// one.
     pub(super) fn withdraw_r2t(&mut self, key: TaskKey) -> bool {
         let discarded = self.tasks.get_mut(key).filter(|task| matches!(task.state, TaskState::Discarding));
         let Some(write) = discarded.and_then(|task| task.write.as_mut()) else { return false };

@@ -19,7 +19,8 @@ pub struct Counters {
     pub r2ts: u64,
     /// Rejects sent.
     pub rejects: u64,
-    /// Requests dropped because their CmdSN was a duplicate or outside the window, and data of tasks that are gone.
+    /// Requests dropped because their CmdSN was a duplicate or outside the window, and data of tasks that are
+    /// gone.
     pub ignored: u64,
     /// Tasks aborted by the initiator, by another session or with their connection.
     pub aborts: u64,

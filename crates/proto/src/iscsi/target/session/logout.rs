@@ -1,7 +1,8 @@
 //! Logout (RFC 7143 11.14, 11.15).
 //!
-//! Its answer says that nothing of what was logged out takes effect any more: an initiator may write through another
-//! connection, or another initiator may write, as soon as it has come. So the driver sees to its commands first.
+//! Its answer says that nothing of what was logged out takes effect any more: an initiator may write through
+//! another connection, or another initiator may write, as soon as it has come. So the driver sees to its
+//! commands first.
 
 use super::task::TaskKey;
 use super::transmit::Output;

@@ -1,28 +1,31 @@
-//! The full feature phase: all connections of one session (RFC 7143 sections 4, 11), at error recovery level 0.
+//! The full feature phase: all connections of one session (RFC 7143 sections 4, 11), at error recovery
+//! level 0.
 //!
-//! What it guarantees: requests are delivered in CmdSN order over all connections, each once, with all of their data;
-//! answers go back on the connection that the request came on (allegiance, 4.2.5.1); nothing that an initiator sends makes
-//! it panic, and memory stays below what [`SessionConfig`] bounds:
+//! What it guarantees: requests are delivered in CmdSN order over all connections, each once, with all of
+//! their data; answers go back on the connection that the request came on (allegiance, 4.2.5.1); nothing that
+//! an initiator sends makes it panic, and memory stays below what [`SessionConfig`] bounds:
 //!
 //! - unsolicited data: `commands_max` times FirstBurstLength; solicited data, and that of immediate commands:
-//!   `data_bytes_max`. A write that is larger than `data_bytes_max` alone is answered ILLEGAL REQUEST, INVALID FIELD IN CDB,
-//!   without asking for its data. What the driver has counts until it has ended it, also if it was aborted (`orphan`).
+//!   `data_bytes_max`. A write that is larger than `data_bytes_max` alone is answered ILLEGAL REQUEST,
+//!   INVALID FIELD IN CDB, without asking for its data. What the driver has counts until it has ended it,
+//!   also if it was aborted (`orphan`).
 //! - answers: one for each command in the window, and no more bytes are wanted above [`TRANSMIT_BYTES_MAX`].
 //!
-//! A header digest error, a broken sequence of data or the loss of a connection ends the whole session, as level 0 has no
-//! smaller recovery (7.1.4, 7.13.1); so does a data digest error of anything but Data-Out, which would have to be sent again
-//! (7.8). A Data-Out PDU with a data digest error or a DataSN out of order ends its command only: ABORTED COMMAND, PROTOCOL
-//! SERVICE CRC ERROR, after all data that is on its way (7.8, 7.9). Other bad requests are answered with a Reject and the
-//! session goes on.
+//! A header digest error, a broken sequence of data or the loss of a connection ends the whole session, as
+//! level 0 has no smaller recovery (7.1.4, 7.13.1); so does a data digest error of anything but Data-Out,
+//! which would have to be sent again (7.8). A Data-Out PDU with a data digest error or a DataSN out of order
+//! ends its command only: ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR, after all data that is on its way
+//! (7.8, 7.9). Other bad requests are answered with a Reject and the session goes on.
 //!
-//! Left out, with the reason: recovery levels 1 and 2 (SNACK is rejected, TASK REASSIGN answered "not supported");
-//! bidirectional commands and CDBs over 16 bytes (refused with sense: no block command that we have needs them);
-//! the order of ORDERED and HEAD OF QUEUE tasks: the attribute is not looked at, and page 86h says that SIMPLE is all there is.
+//! Left out, with the reason: recovery levels 1 and 2 (SNACK is rejected, TASK REASSIGN answered "not
+//! supported"); bidirectional commands and CDBs over 16 bytes (refused with sense: no block command that we
+//! have needs them); the order of ORDERED and HEAD OF QUEUE tasks: the attribute is not looked at, and page
+//! 86h says that SIMPLE is all there is.
 //!
-//! The way of a request: `receive` cuts bytes into PDUs and places data, `request` and its neighbours (`task_management`,
-//! `text`, `nop`, `logout`) act on them, `window` keeps their order, `task` and `write_data` hold what a command is
-//! waiting for, `abort` is how it ends otherwise, `transmit` turns answers into PDUs. `join` and `end` are how connections come
-//! and go.
+//! The way of a request: `receive` cuts bytes into PDUs and places data, `request` and its neighbours
+//! (`task_management`, `text`, `nop`, `logout`) act on them, `window` keeps their order, `task` and
+//! `write_data` hold what a command is waiting for, `abort` is how it ends otherwise, `transmit` turns
+//! answers into PDUs. `join` and `end` are how connections come and go.
 
 mod abort;
 mod connection;
@@ -63,11 +66,12 @@ use crate::scsi::{Cdb, Lun, Outcome};
 
 pub use self::counters::{Counters, TaskCensus};
 
-/// Bytes of answers that may wait on a connection before nothing more is read from it: a window of 32 reads of 256 KiB.
+/// Bytes of answers that may wait on a connection before nothing more is read from it: a window of 32 reads
+/// of 256 KiB.
 pub const TRANSMIT_BYTES_MAX: usize = 8 << 20;
 
-/// Immediate requests (which no window limits) that may be outstanding in a session: an initiator in distress sends
-/// one task management request a logical unit or so.
+/// Immediate requests (which no window limits) that may be outstanding in a session: an initiator in distress
+/// sends one task management request a logical unit or so.
 const IMMEDIATE_MAX: usize = 64;
 
 /// A target as SendTargets shows it.
@@ -79,13 +83,13 @@ pub struct TargetRecord {
     pub addresses: Vec<String>,
 }
 
-/// A command that the session has handed out. Not used again for any later command of the session, so that the late
-/// completion of an aborted command hits nothing.
+/// A command that the session has handed out. Not used again for any later command of the session, so that
+/// the late completion of an aborted command hits nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommandId(pub u64);
 
-/// A connection of a session. Not used again for a later one of the same CID, so that nothing of the one is taken for the
-/// other's.
+/// A connection of a session. Not used again for a later one of the same CID, so that nothing of the one is
+/// taken for the other's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId {
     /// The initiator's number for it.
@@ -105,7 +109,8 @@ pub struct Command {
     pub lun: [u8; 8],
     /// The command.
     pub cdb: Cdb,
-    /// All data that the initiator sent for it: at most its expected length, less if it said so in the CDB only.
+    /// All data that the initiator sent for it: at most its expected length, less if it said so in the CDB
+    /// only.
     pub data_out: Chain,
 }
 
@@ -155,10 +160,10 @@ pub enum CloseReason {
 pub enum Event {
     /// Carry it out, and call [`Session::complete`].
     Command(Command),
-    /// See that the commands in `abort` take no effect later (they were handed out and not answered; the session
-    /// forgets them and will ignore their completion), apply the function to the unit, wait for a while as long as
-    /// [`Session::awaits_data`], and call [`Session::task_done`]. After the answer to a cold reset the session is over; see that all
-    /// others of the target end, too (RFC 7143 11.5.1).
+    /// See that the commands in `abort` take no effect later (they were handed out and not answered; the
+    /// session forgets them and will ignore their completion), apply the function to the unit, wait for a
+    /// while as long as [`Session::awaits_data`], and call [`Session::task_done`]. After the answer to a cold
+    /// reset the session is over; see that all others of the target end, too (RFC 7143 11.5.1).
     Task {
         /// To answer it with.
         id: CommandId,
@@ -169,39 +174,41 @@ pub enum Event {
         /// This session's commands that are affected.
         abort: Vec<CommandId>,
     },
-    /// List the targets that this initiator may see (`None`: all; or one by name), with [`Session::send_targets`].
+    /// List the targets that this initiator may see (`None`: all; or one by name), with
+    /// [`Session::send_targets`].
     SendTargets {
         /// To answer it with.
         id: CommandId,
         /// One target, or all. In a normal session, `None` is the session's own target.
         target: Option<String>,
     },
-    /// The initiator takes leave: see that no command that came on the connection takes effect later (they are forgotten,
-    /// and their completion will be ignored), and call [`Session::logout_done`].
+    /// The initiator takes leave: see that no command that came on the connection takes effect later (they
+    /// are forgotten, and their completion will be ignored), and call [`Session::logout_done`].
     Logout {
         /// To answer it with.
         id: CommandId,
         /// The connection; `None`: all.
         cid: Option<u16>,
     },
-    /// The connection is over: send what is left, then close it, and call [`Session::remove_connection`]. The session
-    /// ignores the completion of commands that came on it.
+    /// The connection is over: send what is left, then close it, and call [`Session::remove_connection`]. The
+    /// session ignores the completion of commands that came on it.
     Close {
         /// Which.
         id: ConnectionId,
         /// Why.
         reason: CloseReason,
     },
-    /// The session is over, and ignores the completion of its commands. No event follows; the connections' last output
-    /// can still be polled.
+    /// The session is over, and ignores the completion of its commands. No event follows; the connections'
+    /// last output can still be polled.
     End,
 }
 
-/// Data that should be received straight into its buffer: call `Stream::receive_exact(buf, filled)` and give it back.
+/// Data that should be received straight into its buffer: call `Stream::receive_exact(buf, filled)` and give
+/// it back.
 #[derive(Debug)]
 pub struct InPlace {
-    /// The command's buffer up to the end of the data that is due next on the connection. Its memory may go on; the session
-    /// restores its length.
+    /// The command's buffer up to the end of the data that is due next on the connection. Its memory may go
+    /// on; the session restores its length.
     pub buf: Buf,
     /// The bytes that are there already.
     pub filled: usize,
@@ -214,16 +221,19 @@ pub struct SessionConfig {
     pub tsih: u16,
     /// Commands that may be outstanding at most: the command window.
     pub commands_max: u32,
-    /// Bytes of write data that may be held at most, besides unsolicited data of the window; R2Ts wait above it.
+    /// Bytes of write data that may be held at most, besides unsolicited data of the window; R2Ts wait above
+    /// it.
     pub data_bytes_max: usize,
-    /// A ping is sent after so long without a word from the initiator, and the connection is dropped after as long again.
+    /// A ping is sent after so long without a word from the initiator, and the connection is dropped after as
+    /// long again.
     pub nop_interval: std::time::Duration,
-    /// How long an initiator may take to log out after it was asked to. open-iscsi does so at once; Windows within a second.
+    /// How long an initiator may take to log out after it was asked to. open-iscsi does so at once; Windows
+    /// within a second.
     pub drain_time: std::time::Duration,
 }
 
-/// The full feature phase of one session. After each `handle_*` call, and after each answer, take the events and each
-/// connection's output until there are none.
+/// The full feature phase of one session. After each `handle_*` call, and after each answer, take the events
+/// and each connection's output until there are none.
 pub struct Session {
     config: SessionConfig,
     /// Only SendTargets and logout are allowed.
@@ -249,11 +259,14 @@ pub struct Session {
     logouts: Slab<Logout>,
     /// Immediate commands among `tasks`.
     immediate_tasks: usize,
-    /// Bytes of write buffers, from their allocation to the command's answer, or to its end if it is answered before.
+    /// Bytes of write buffers, from their allocation to the command's answer, or to its end if it is answered
+    /// before.
     write_bytes: usize,
-    /// How many commands hold some of them that are bounded by `data_bytes_max` alone (`granted`), but for those that were aborted and run on.
+    /// How many commands hold some of them that are bounded by `data_bytes_max` alone (`granted`), but for
+    /// those that were aborted and run on.
     write_grants: usize,
-    /// Those of commands that were aborted and run on, and that no place in the window bounds: they were granted, or it is given up.
+    /// Those of commands that were aborted and run on, and that no place in the window bounds: they were
+    /// granted, or it is given up.
     orphan_bytes: usize,
     /// Writes that wait for memory before their R2Ts, oldest first; some may be gone.
     starved: VecDeque<TaskKey>,
@@ -301,9 +314,10 @@ impl Session {
         }
     }
 
-    /// Keeps a place for a connection that is at the end of its login. A former connection with the same CID ends now: its
-    /// `Close` says [`CloseReason::Reinstated`], and the login must wait until none of its commands takes effect any more.
-    /// Then call [`Session::add_connection`], or [`Session::remove_connection`] if the login comes to nothing.
+    /// Keeps a place for a connection that is at the end of its login. A former connection with the same CID
+    /// ends now: its `Close` says [`CloseReason::Reinstated`], and the login must wait until none of its
+    /// commands takes effect any more. Then call [`Session::add_connection`], or
+    /// [`Session::remove_connection`] if the login comes to nothing.
     ///
     /// # Errors
     /// It has as many as it settled for, or it is over.
@@ -311,8 +325,8 @@ impl Session {
         self.expect(cid)
     }
 
-    /// Adds an expected connection that has logged in (its `leftover` bytes are fed separately). Says whether it was still
-    /// expected: the session may be over, or another connection of the same CID may have come.
+    /// Adds an expected connection that has logged in (its `leftover` bytes are fed separately). Says whether
+    /// it was still expected: the session may be over, or another connection of the same CID may have come.
     pub fn add_connection(
         &mut self,
         id: ConnectionId,
@@ -324,8 +338,8 @@ impl Session {
         self.add(id, negotiated, stat_sn, exp_cmd_sn, now)
     }
 
-    /// Nothing more will be sent on a connection that is closed, or nothing will come of an expected one. A session
-    /// without any is over.
+    /// Nothing more will be sent on a connection that is closed, or nothing will come of an expected one. A
+    /// session without any is over.
     pub fn remove_connection(&mut self, id: ConnectionId) {
         self.remove(id);
     }
@@ -338,8 +352,8 @@ impl Session {
         }
     }
 
-    /// Large data is due next on this connection, and no bytes wait: receive it in place. Until it is given back, no
-    /// bytes may be fed.
+    /// Large data is due next on this connection, and no bytes wait: receive it in place. Until it is given
+    /// back, no bytes may be fed.
     pub fn take_in_place(&mut self, id: ConnectionId) -> Option<InPlace> {
         let at = self.open_connection(id)?;
         self.lend(at)
@@ -362,8 +376,8 @@ impl Session {
         self.connection_lost(id, reason);
     }
 
-    /// Ends the session from above (reinstatement, drain, an administrator): sends an async logout request first where the
-    /// reason allows it.
+    /// Ends the session from above (reinstatement, drain, an administrator): sends an async logout request
+    /// first where the reason allows it.
     pub fn end(&mut self, reason: CloseReason, now: Instant) {
         self.end_from_above(reason, now);
     }
@@ -373,14 +387,16 @@ impl Session {
         self.events.pop_front()
     }
 
-    /// A command has ended: nothing of it takes effect any more, and its data is no longer held. This is its answer, unless
-    /// it was aborted. To be called for each command, also for those that are aborted: their memory counts until then.
+    /// A command has ended: nothing of it takes effect any more, and its data is no longer held. This is its
+    /// answer, unless it was aborted. To be called for each command, also for those that are aborted: their
+    /// memory counts until then.
     pub fn complete(&mut self, id: CommandId, outcome: Outcome) {
         self.end_command(TaskKey::from(id), outcome);
     }
 
-    /// Whether data is on its way that R2Ts asked for, of commands which a task management request has ended. Its answer must wait
-    /// for that (RFC 7143 4.2.3.3 a), but not for ever: many initiators answer no R2T after such a request.
+    /// Whether data is on its way that R2Ts asked for, of commands which a task management request has ended.
+    /// Its answer must wait for that (RFC 7143 4.2.3.3 a), but not for ever: many initiators answer no R2T
+    /// after such a request.
     pub fn awaits_data(&self, id: CommandId) -> bool {
         self.is_data_due(TaskKey::from(id))
     }
@@ -400,14 +416,14 @@ impl Session {
         self.answer_send_targets(TaskKey::from(id), targets);
     }
 
-    /// Aborts a command from above (PREEMPT AND ABORT, a reset by another session): it is answered TASK ABORTED if `answer`, when
-    /// it has ended.
+    /// Aborts a command from above (PREEMPT AND ABORT, a reset by another session): it is answered TASK
+    /// ABORTED if `answer`, when it has ended.
     pub fn abort(&mut self, id: CommandId, answer: bool) {
         self.abort_from_above(TaskKey::from(id), answer);
     }
 
-    /// Aborts what the driver does not have yet of a unit's commands, since they wait for their data: they are answered TASK
-    /// ABORTED when what is on its way has come.
+    /// Aborts what the driver does not have yet of a unit's commands, since they wait for their data: they
+    /// are answered TASK ABORTED when what is on its way has come.
     pub fn abort_waiting(&mut self, lun: Lun) {
         self.abort_waiting_from_above(lun);
     }

@@ -10,7 +10,8 @@ use crate::iscsi::wire::{HEADER_LEN, InitiatorTag, NopOut};
 impl Session {
     pub(super) fn handle_nop(&mut self, at: usize, header: &[u8; HEADER_LEN], nop: NopOut, data: Vec<u8>) {
         if nop.initiator_tag == InitiatorTag::RESERVED {
-            // An answer to our ping, or one that wants no answer: that it came was all. It does not count in CmdSN.
+            // An answer to our ping, or one that wants no answer: that it came was all. It does not count in
+            // CmdSN.
             return;
         }
         self.sequence(at, header, nop.cmd_sn, Sequenced::Nop(nop, data));
@@ -29,7 +30,8 @@ impl Session {
         self.of_cid(cid).map(|at| self.connections[at].heard)
     }
 
-    /// Asks for a word on the connection that has this CID, unless it has been asked already: [`Session::last_word`] tells when one comes.
+    /// Asks for a word on the connection that has this CID, unless it has been asked already:
+    /// [`Session::last_word`] tells when one comes.
     pub fn ask_for_word(&mut self, cid: u16, now: Instant) {
         let Some(at) = self.of_cid(cid).filter(|at| self.connections[*at].pinged.is_none()) else { return };
         self.connections[at].pinged = Some(now);

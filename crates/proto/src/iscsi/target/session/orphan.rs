@@ -1,14 +1,17 @@
-//! Commands that the session has forgotten and the driver has not ended: aborted, or of a connection that is gone.
+//! Commands that the session has forgotten and the driver has not ended: aborted, or of a connection that is
+//! gone.
 //!
-//! Their data is in memory until the driver has ended them, so it counts until then. Their places in the window are given up
-//! at once, so that a disk that hangs does not stop the session's commands to other units: as long as there are not too many, and
-//! all data that is held fits into `data_bytes_max`. One that brought unsolicited data when more than that is held keeps its
-//! place, which bounds that data; else an initiator that aborts and writes again could fill the memory.
+//! Their data is in memory until the driver has ended them, so it counts until then. Their places in the
+//! window are given up at once, so that a disk that hangs does not stop the session's commands to other
+//! units: as long as there are not too many, and all data that is held fits into `data_bytes_max`. One that
+//! brought unsolicited data when more than that is held keeps its place, which bounds that data; else an
+//! initiator that aborts and writes again could fill the memory.
 
 use super::Session;
 use super::task::TaskKey;
 
-/// How many may have given up their place: each takes a kilobyte or two of the driver. Eight windows of the usual size.
+/// How many may have given up their place: each takes a kilobyte or two of the driver. Eight windows of the
+/// usual size.
 const PLACES_MAX: usize = 1024;
 
 /// What a forgotten command still holds.
@@ -16,7 +19,8 @@ const PLACES_MAX: usize = 1024;
 pub(super) struct Orphan {
     /// Bytes counted in the session's `write_bytes`.
     charged: usize,
-    /// Its memory is a part of `data_bytes_max`: it was granted, or its place is given up. Counted in the session's `orphan_bytes`.
+    /// Its memory is a part of `data_bytes_max`: it was granted, or its place is given up. Counted in the
+    /// session's `orphan_bytes`.
     is_alone: bool,
     /// It has kept its place, and whether that is among the immediate commands.
     place: Option<bool>,

@@ -1,5 +1,5 @@
-//! From bytes to PDUs. Headers are decoded where they lie; data is copied once, to where the command wants it, or is
-//! received there by the driver.
+//! From bytes to PDUs. Headers are decoded where they lie; data is copied once, to where the command wants
+//! it, or is received there by the driver.
 
 use base::{Buf, Crc32c, Instant};
 
@@ -10,7 +10,8 @@ use crate::iscsi::wire::{
     Extent, FrameError, HEADER_LEN, HeaderError, RejectReason, RequestPdu, data_segment_length,
 };
 
-/// From so many missing bytes on, data is received in place: below, a copy costs less than a receive of its own.
+/// From so many missing bytes on, data is received in place: below, a copy costs less than a receive of its
+/// own.
 const IN_PLACE_MIN: usize = 16 << 10;
 
 /// Padding and digest.
@@ -218,8 +219,9 @@ impl Session {
         self.carry_out_pdu(at, &header, pdu, sink, length as u32);
     }
 
-    /// A PDU's data digest is wrong (7.8). Of a Data-Out PDU the header is sound, so that the command is refused when all
-    /// of its data has come. Any other would have to be sent again, which level 0 does not have: the session ends.
+    /// A PDU's data digest is wrong (7.8). Of a Data-Out PDU the header is sound, so that the command is
+    /// refused when all of its data has come. Any other would have to be sent again, which level 0 does not
+    /// have: the session ends.
     fn damaged(&mut self, at: usize, body: Body) {
         self.reject(at, RejectReason::DataDigestError, &body.header);
         let Body { header, pdu, sink, length, .. } = body;

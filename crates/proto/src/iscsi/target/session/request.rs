@@ -196,8 +196,8 @@ impl Session {
         ScsiCommand::ahs(ahs).any(is_malformed).then_some(RejectReason::InvalidPduField)
     }
 
-    /// Whether an immediate command brings data that there is no room for now: no window bounds it. One that is too large at any
-    /// time is refused with sense data.
+    /// Whether an immediate command brings data that there is no room for now: no window bounds it. One that
+    /// is too large at any time is refused with sense data.
     fn is_too_much(&self, command: &ScsiCommand, immediate_length: u32) -> bool {
         let brings_data = command.write && (immediate_length > 0 || !command.is_final);
         let len = command.expected_length as usize;
@@ -451,8 +451,8 @@ fn answer_len(state: &TaskState) -> usize {
     }
 }
 
-/// What the initiator expected against what was to be moved (11.4.5.1). A read that failed moved what it gave; the data
-/// of a write that failed was taken.
+/// What the initiator expected against what was to be moved (11.4.5.1). A read that failed moved what it
+/// gave; the data of a write that failed was taken.
 #[inline]
 fn residual(task: &Task, status: Status, transfer: u64, data_len: usize) -> Residual {
     let expected = if task.read || task.write.is_some() { u64::from(task.expected) } else { 0 };

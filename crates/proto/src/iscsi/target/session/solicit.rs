@@ -1,13 +1,15 @@
 //! Memory for write data, and R2Ts: data is asked for when there is room for it.
 //!
-//! Unsolicited data cannot be kept away, so it gets its room at once; the window and FirstBurstLength bound it. Solicited
-//! data waits while `data_bytes_max` is reached, oldest command first. If nobody has room for solicited data, the first in
-//! the row gets it whatever is held: otherwise unsolicited parts alone could keep everyone waiting for ever.
+//! Unsolicited data cannot be kept away, so it gets its room at once; the window and FirstBurstLength bound
+//! it. Solicited data waits while `data_bytes_max` is reached, oldest command first. If nobody has room for
+//! solicited data, the first in the row gets it whatever is held: otherwise unsolicited parts alone could
+//! keep everyone waiting for ever.
 //!
-//! So no more is held than `data_bytes_max` and FirstBurstLength for each place in the window. Whatever has no place there is a
-//! part of `data_bytes_max`: unsolicited data of immediate commands, which are rejected if there is no room for all of it, and
-//! that of commands which were aborted and run on (`orphan`), as long as it fits. The first in the row waits for the latter if both
-//! together do not fit, and only then: a disk that hangs under one unit stops the others' writes when what it holds leaves no room for them.
+//! So no more is held than `data_bytes_max` and FirstBurstLength for each place in the window. Whatever has
+//! no place there is a part of `data_bytes_max`: unsolicited data of immediate commands, which are rejected
+//! if there is no room for all of it, and that of commands which were aborted and run on (`orphan`), as long
+//! as it fits. The first in the row waits for the latter if both together do not fit, and only then: a disk
+//! that hangs under one unit stops the others' writes when what it holds leaves no room for them.
 
 use super::Session;
 use super::task::TaskKey;
@@ -16,8 +18,8 @@ use super::write_data::Place;
 use base::Buf;
 
 impl Session {
-    /// Room for what comes without being asked for: all of the command's data if that fits, so that nothing is copied
-    /// later.
+    /// Room for what comes without being asked for: all of the command's data if that fits, so that nothing
+    /// is copied later.
     #[inline]
     pub(super) fn make_room_for_unsolicited(&mut self, key: TaskKey) {
         let Some(write) = self.tasks.get(key).and_then(|task| task.write.as_ref()) else { return };

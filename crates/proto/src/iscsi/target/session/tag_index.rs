@@ -1,7 +1,9 @@
-//! From an initiator's task tag to our slot: an open-addressed table, so that a lookup costs one or two cache lines.
+//! From an initiator's task tag to our slot: an open-addressed table, so that a lookup costs one or two cache
+//! lines.
 //!
-//! Initiators choose the tags, hostile ones so that they collide; the table holds at most a window of commands, so the worst
-//! case is a scan of a few hundred entries. Nothing is ever iterated, so no order comes from it.
+//! Initiators choose the tags, hostile ones so that they collide; the table holds at most a window of
+//! commands, so the worst case is a scan of a few hundred entries. Nothing is ever iterated, so no order
+//! comes from it.
 
 use crate::iscsi::wire::InitiatorTag;
 
@@ -21,7 +23,8 @@ impl TagIndex {
     }
 
     fn home(&self, tag: InitiatorTag) -> usize {
-        // Fibonacci hashing: initiators count tags up, or put an index into some bits and a generation into others.
+        // Fibonacci hashing: initiators count tags up, or put an index into some bits and a generation into
+        // others.
         (tag.0.wrapping_mul(0x9e37_79b9) >> 16) as usize & (self.entries.len() - 1)
     }
 

@@ -29,8 +29,8 @@ impl From<TaskKey> for CommandId {
 }
 
 impl TaskKey {
-    /// The target transfer tag of an R2T. The RFC gives its value no meaning but that of the reserved one, which a
-    /// cleared top bit keeps away from.
+    /// The target transfer tag of an R2T. The RFC gives its value no meaning but that of the reserved one,
+    /// which a cleared top bit keeps away from.
     pub(super) fn target_tag(self, r2t: u32) -> TargetTag {
         TargetTag((self.slot << 12 | r2t & 0xfff) & 0x7fff_ffff)
     }
@@ -41,11 +41,11 @@ impl TaskKey {
 pub(super) enum TaskState {
     /// It waits for its turn, for memory, or for data.
     Collecting,
-    /// It will be answered with this when the data that is on its way has come: what it announced unsolicited, and what
-    /// R2Ts asked for.
+    /// It will be answered with this when the data that is on its way has come: what it announced
+    /// unsolicited, and what R2Ts asked for.
     Refusing(Verdict),
-    /// A task management function of its own session has ended it: it will be forgotten, without an answer, when the data that
-    /// R2Ts asked for has come.
+    /// A task management function of its own session has ended it: it will be forgotten, without an answer,
+    /// when the data that R2Ts asked for has come.
     Discarding,
     /// Handed out to the driver.
     Running,
@@ -113,7 +113,8 @@ pub(super) struct Task {
     pub(super) write: Option<WriteData>,
     /// Bytes counted in the session's `write_bytes`.
     pub(super) charged: usize,
-    /// It was given memory for solicited data, or is immediate: no place in the window bounds what is charged.
+    /// It was given memory for solicited data, or is immediate: no place in the window bounds what is
+    /// charged.
     pub(super) granted: bool,
     pub(super) state: TaskState,
 }

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::iscsi::wire::{InitiatorTag, TaskManagementFunction, TaskRequest};
 
-/// RFC 7143 11.6.1: "task allegiance reassignment not supported", the answer to a function that we never hand out.
+/// RFC 7143 11.6.1: "task allegiance reassignment not supported", the answer to a function that we never hand
+/// out.
 const REASSIGNMENT_NOT_SUPPORTED: u8 = 4;
 
 /// A request that the driver is at.
@@ -38,8 +39,9 @@ impl Session {
         self.management.len() + self.early_management.len() + self.immediate_tasks >= IMMEDIATE_MAX
     }
 
-    /// A function on many tasks is about all that were numbered before it. With several connections some may still be on
-    /// their way; it waits for them, since they must not be carried out after its answer (4.2.3.3 b, 11.6).
+    /// A function on many tasks is about all that were numbered before it. With several connections some may
+    /// still be on their way; it waits for them, since they must not be carried out after its answer (4.2.3.3
+    /// b, 11.6).
     fn is_early(&self, request: &TaskRequest) -> bool {
         let is_about_many = matches!(
             request.function,
@@ -190,9 +192,10 @@ impl Session {
         }
     }
 
-    /// Ends the tasks that a request is about: those before it in CmdSN order. An immediate request has the number of the command
-    /// that comes next, as have immediate commands before it. They are forgotten at once, but for those that R2Ts have asked data
-    /// for: it is thrown away as it comes, and their tags are in use until then.
+    /// Ends the tasks that a request is about: those before it in CmdSN order. An immediate request has the
+    /// number of the command that comes next, as have immediate commands before it. They are forgotten at
+    /// once, but for those that R2Ts have asked data for: it is thrown away as it comes, and their tags are
+    /// in use until then.
     fn take_tasks(&mut self, request: &TaskRequest, is_affected: impl Fn(&Task) -> bool) -> Taken {
         let is_before = |task: &Task| {
             task.cmd_sn.is_before(request.cmd_sn) || task.immediate && task.cmd_sn == request.cmd_sn

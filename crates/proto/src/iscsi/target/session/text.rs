@@ -1,4 +1,5 @@
-//! Text requests: SendTargets, and MaxRecvDataSegmentLength of the initiator (RFC 7143 11.10, 11.11, 4.3, appendix C).
+//! Text requests: SendTargets, and MaxRecvDataSegmentLength of the initiator (RFC 7143 11.10, 11.11, 4.3,
+//! appendix C).
 
 use super::task::TaskKey;
 use super::transmit::Output;
@@ -6,7 +7,8 @@ use super::{CommandId, ConnectionId, Event, Session, TargetRecord};
 use crate::iscsi::keys::text::{Pair, TEXT_MAX, parse};
 use crate::iscsi::wire::{HEADER_LEN, InitiatorTag, RejectReason, TargetTag, TextRequest};
 
-/// The target transfer tag of all text exchanges: a connection has one at a time, and R2Ts never use the top bit.
+/// The target transfer tag of all text exchanges: a connection has one at a time, and R2Ts never use the top
+/// bit.
 const TEXT_TAG: TargetTag = TargetTag(0x8000_0000);
 
 /// Keys of RFC 7143 section 13 and 12 that are settled in the login phase only.
@@ -111,7 +113,8 @@ impl Session {
         let mut asked = None;
         for Pair { key, value } in parse(text).map_err(|_| RejectReason::ProtocolError)? {
             match key {
-                // Appendix C: All belongs to discovery sessions, the empty value (this session's target) to others.
+                // Appendix C: All belongs to discovery sessions, the empty value (this session's target) to
+                // others.
                 "SendTargets" => match (value, self.discovery) {
                     ("All", true) | ("", false) => asked = Some(None),
                     ("All", false) | ("", true) => answer(key, "Reject"),

@@ -1,5 +1,5 @@
-//! From answers to PDUs. StatSN and the window are read at the last moment, so that they are never older than what
-//! they travel with.
+//! From answers to PDUs. StatSN and the window are read at the last moment, so that they are never older than
+//! what they travel with.
 
 use base::SendBatch;
 use smallvec::SmallVec;

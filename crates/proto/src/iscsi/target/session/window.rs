@@ -6,7 +6,8 @@ use super::ConnectionId;
 use super::task::TaskKey;
 use crate::iscsi::wire::{LogoutRequest, NopOut, Serial, TaskRequest, TextRequest};
 
-/// Data of pings and texts that may wait for their turn, in all: far more than any initiator that is not hostile needs.
+/// Data of pings and texts that may wait for their turn, in all: far more than any initiator that is not
+/// hostile needs.
 const EARLY_BYTES_MAX: usize = 256 << 10;
 
 /// A request that takes its turn in CmdSN order.

@@ -1,9 +1,11 @@
-//! The data of one write on its way in (RFC 7143 4.2.5, 4.5, 11.7, 11.8): what must come next, and where it goes.
+//! The data of one write on its way in (RFC 7143 4.2.5, 4.5, 11.7, 11.8): what must come next, and where it
+//! goes.
 //!
-//! Data comes in order (DataPDUInOrder and DataSequenceInOrder are Yes): first what is unsolicited (immediate data, then
-//! Data-Out PDUs up to FirstBurstLength), then what R2Ts asked for, each sequence closed by the F bit. So one number,
-//! `received`, says where the next byte belongs, and everything else is a mistake of the initiator. A mistake in DataSN alone
-//! leaves it clear where the data ends, so that it can be thrown away and the command refused.
+//! Data comes in order (DataPDUInOrder and DataSequenceInOrder are Yes): first what is unsolicited (immediate
+//! data, then Data-Out PDUs up to FirstBurstLength), then what R2Ts asked for, each sequence closed by the F
+//! bit. So one number, `received`, says where the next byte belongs, and everything else is a mistake of the
+//! initiator. A mistake in DataSN alone leaves it clear where the data ends, so that it can be thrown away
+//! and the command refused.
 
 use base::Buf;
 
@@ -114,7 +116,8 @@ impl WriteData {
         (length > 0).then_some(Burst { start, length })
     }
 
-    /// Whether a Data-Out PDU with `length` bytes is what must come next. `tag` gives an R2T's target transfer tag.
+    /// Whether a Data-Out PDU with `length` bytes is what must come next. `tag` gives an R2T's target
+    /// transfer tag.
     pub(super) fn check(
         &self,
         pdu: &DataOut,
@@ -135,7 +138,8 @@ impl WriteData {
             return Err(Mistake::Broken(RejectReason::InvalidPduField));
         }
         let end = self.received.checked_add(length).filter(|end| *end <= limit);
-        // A solicited sequence ends exactly where the R2T said; an unsolicited one at the latest at FirstBurstLength.
+        // A solicited sequence ends exactly where the R2T said; an unsolicited one at the latest at
+        // FirstBurstLength.
         match end {
             None => Err(PROTOCOL_ERROR),
             Some(end) if end == limit && !pdu.is_final => Err(PROTOCOL_ERROR),

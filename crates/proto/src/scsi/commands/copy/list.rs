@@ -105,13 +105,15 @@ fn decode_targets(bytes: &[u8]) -> Result<Vec<Target>, Sense> {
     Ok(targets)
 }
 
-/// An identification descriptor, whose last four bytes are those of block devices. LU ID TYPE and NUL are obsolete and ignored.
+/// An identification descriptor, whose last four bytes are those of block devices. LU ID TYPE and NUL are
+/// obsolete and ignored.
 fn decode_target(descriptor: &[u8; TARGET], at: usize) -> Result<Target, Sense> {
     let wrong = |byte: usize| Sense::invalid_field_in_parameter_list((at + byte) as u16, 7);
     if descriptor[1] & 0x1f != 0 {
         return Err(Sense::new(SenseKey::CopyAborted, code::INCORRECT_COPY_TARGET_DEVICE_TYPE));
     }
-    // A binary NAA designator of a logical unit, 16 bytes long; other names we do not have, so nothing bears them.
+    // A binary NAA designator of a logical unit, 16 bytes long; other names we do not have, so nothing bears
+    // them.
     let [code_set, kind, _, length] = [4, 5, 6, 7].map(|i| descriptor[i]);
     if (code_set & 0x0f, kind & 0x3f, length) != (1, 3, 16) {
         return Err(Sense::new(SenseKey::CopyAborted, code::COPY_TARGET_DEVICE_NOT_REACHABLE));
@@ -166,8 +168,8 @@ fn decode_segment(d: &[u8; SEGMENT], at: usize, targets: &[Target]) -> Result<Co
     })
 }
 
-/// The blocks of a part of a segment. Bytes that do not fill the last one would be carried to the next segment (CAT) or
-/// padded (PAD), which is not supported.
+/// The blocks of a part of a segment. Bytes that do not fill the last one would be carried to the next
+/// segment (CAT) or padded (PAD), which is not supported.
 fn range_of(lba: u64, bytes: u64, size: BlockSize) -> Result<LbaRange, Sense> {
     if !bytes.is_multiple_of(u64::from(size.bytes())) {
         return Err(Sense::new(SenseKey::CopyAborted, code::INEXACT_SEGMENT));

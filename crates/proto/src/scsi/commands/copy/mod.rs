@@ -1,9 +1,9 @@
 //! Third-party copy with a list identifier of one byte: EXTENDED COPY (LID1), and what RECEIVE COPY RESULTS
 //! tells of it (SPC-4 clause 6).
 //!
-//! A copy goes from block device to block device (segment type 02h) between units that are named by their NAA designator
-//! (descriptor type E4h). The parameter list becomes [`CopySegment`]s, in [`list`]; who has the units carries them out.
-//! What became of a copy is kept in [`results`] for the nexus that asked for it.
+//! A copy goes from block device to block device (segment type 02h) between units that are named by their NAA
+//! designator (descriptor type E4h). The parameter list becomes [`CopySegment`]s, in [`list`]; who has the
+//! units carries them out. What became of a copy is kept in [`results`] for the nexus that asked for it.
 
 mod list;
 mod page;
@@ -22,9 +22,9 @@ use list::CopyList;
 pub(in crate::scsi) use page::third_party_copy;
 pub(super) use results::{Copies, Started};
 
-/// A part of an EXTENDED COPY: block to block. Nothing is known here of the units: before it copies a segment, whoever
-/// carries it out finds them, compares their block sizes and capacities, and fails the copy with a
-/// [`CopyFault`](crate::scsi::CopyFault) if they do not fit. The ranges may be empty.
+/// A part of an EXTENDED COPY: block to block. Nothing is known here of the units: before it copies a
+/// segment, whoever carries it out finds them, compares their block sizes and capacities, and fails the copy
+/// with a [`CopyFault`](crate::scsi::CopyFault) if they do not fit. The ranges may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopySegment {
     /// The NAA designator of the unit to read.

@@ -1,4 +1,5 @@
-//! The Third-party Copy VPD page, 8Fh (SPC-4 clause 7): what EXTENDED COPY and RECEIVE COPY RESULTS can do, once more.
+//! The Third-party Copy VPD page, 8Fh (SPC-4 clause 7): what EXTENDED COPY and RECEIVE COPY RESULTS can do,
+//! once more.
 
 use super::list::{SEGMENT_BLOCK_TO_BLOCK, TARGET_IDENTIFICATION};
 use crate::scsi::limits::{

@@ -54,8 +54,9 @@ impl Copies {
     /// A copy begins. The results of an earlier one with its identifier are forgotten.
     ///
     /// # Errors
-    /// The answer. The earlier one still runs (SPC-4, LIST IDENTIFIER): its nexus could not tell the results of the two apart. Or as many run as results can be
-    /// held of: BUSY (SAM-5 5.3.1), so that the initiator sends it again; with an error it would take the unit for one that does not copy.
+    /// The answer. The earlier one still runs (SPC-4, LIST IDENTIFIER): its nexus could not tell the results
+    /// of the two apart. Or as many run as results can be held of: BUSY (SAM-5 5.3.1), so that the initiator
+    /// sends it again; with an error it would take the unit for one that does not copy.
     pub(super) fn start(
         &mut self,
         nexus: NexusId,

@@ -214,7 +214,8 @@ fn a_copy_that_runs_is_not_forgotten_for_results() {
     assert_sense(begin(&mut unit, 200), SenseKey::IllegalRequest, 0x0016);
 }
 
-/// Each copy that runs has a record of its own, or its results would be lost, and a second copy with its identifier let in.
+/// Each copy that runs has a record of its own, or its results would be lost, and a second copy with its
+/// identifier let in.
 #[test]
 fn there_are_no_more_copies_at_once_than_results_can_be_held_of() {
     let mut unit = unit(BlockSize::B512);
@@ -260,7 +261,8 @@ fn the_status_of_a_copy() {
     assert_eq!(details.len(), 78);
 }
 
-/// The sense of a copy tells the segment, what of it was not written, and what the source or the target answered.
+/// The sense of a copy tells the segment, what of it was not written, and what the source or the target
+/// answered.
 #[test]
 fn why_a_copy_stopped() {
     let mut unit = unit(BlockSize::B512);

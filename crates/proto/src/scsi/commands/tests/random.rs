@@ -13,7 +13,8 @@ use crate::scsi::{
     Step,
 };
 
-/// An operation code of ours with its service action, then bytes that are mostly zero, so that many commands are right.
+/// An operation code of ours with its service action, then bytes that are mostly zero, so that many commands
+/// are right.
 fn cdbs() -> impl Strategy<Value = [u8; 16]> {
     let operations: Vec<_> = OPERATIONS.iter().map(|row| (row.opcode, row.service_action)).collect();
     let byte = || prop_oneof![40 => Just(0_u8), 8 => 0..8_u8, 1 => any::<u8>()];
@@ -40,7 +41,8 @@ fn data() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Parameter lists of UNMAP and EXTENDED COPY that are nearly right: lengths that fit, with some bytes changed.
+/// Parameter lists of UNMAP and EXTENDED COPY that are nearly right: lengths that fit, with some bytes
+/// changed.
 fn lists() -> impl Strategy<Value = Vec<u8>> {
     let descriptor = (0..1100_u64, 0..40_u32)
         .prop_map(|(lba, count)| [&lba.to_be_bytes()[..], &count.to_be_bytes(), &[0; 4]].concat());

@@ -149,7 +149,8 @@ fn write_same_refuses() {
 
 #[test]
 fn what_a_unit_cannot_do_is_not_reported() {
-    // REPORT SUPPORTED OPERATION CODES, one command without service action; SUPPORT is in bits 2 to 0 of byte 1.
+    // REPORT SUPPORTED OPERATION CODES, one command without service action; SUPPORT is in bits 2 to 0 of
+    // byte 1.
     let support = |unit: &mut LogicalUnit, opcode| {
         let cdb = cdb(0xa3, &[(1, &[0x0c, 0x01, opcode]), (9, &[0xff])]);
         done(start(unit, &cdb, &[])).data_in.to_vec()[1] & 7

@@ -103,8 +103,8 @@ fn what_was_aborted_and_runs_on_is_bounded() {
     peer.command();
 }
 
-/// An initiator that aborts and writes again, and a disk that hangs: what brings more data than `data_bytes_max` keeps its place in
-/// the window.
+/// An initiator that aborts and writes again, and a disk that hangs: what brings more data than
+/// `data_bytes_max` keeps its place in the window.
 #[test]
 fn the_data_of_what_was_aborted_and_runs_on_is_bounded() {
     const LENGTH: usize = 16384; // FirstBurstLength
@@ -192,8 +192,8 @@ fn the_first_in_the_row_waits_for_what_was_aborted_and_runs_on() {
     assert_eq!(peer.session.write_bytes(), 5 * LENGTH);
 }
 
-/// A write that hangs at one unit's disk when it is aborted holds its data, and no more: others have the rest, one at a time if unsolicited data
-/// fills it.
+/// A write that hangs at one unit's disk when it is aborted holds its data, and no more: others have the
+/// rest, one at a time if unsolicited data fills it.
 #[test]
 fn what_was_aborted_and_runs_on_keeps_nobody_waiting_who_has_room_beside_it() {
     const LENGTH: usize = 16384;
@@ -394,7 +394,8 @@ fn a_cold_reset_ends_the_session() {
     peer.is_over(CloseReason::Reset);
 }
 
-/// CLEAR TASK SET, a reset or PREEMPT AND ABORT of another session: commands that wait for their data are of the task set.
+/// CLEAR TASK SET, a reset or PREEMPT AND ABORT of another session: commands that wait for their data are of
+/// the task set.
 #[test]
 fn what_waits_for_data_is_aborted_from_above() {
     const TASK_ABORTED: u8 = 0x40;

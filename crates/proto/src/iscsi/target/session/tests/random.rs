@@ -12,7 +12,8 @@ struct Trace {
     output: Vec<u8>,
 }
 
-/// Feeds `stream` in the pieces that `cut` chooses, and answers what comes; now and then data is received in place.
+/// Feeds `stream` in the pieces that `cut` chooses, and answers what comes; now and then data is received in
+/// place.
 fn run(peer: &mut Peer, stream: &[u8], mut cut: impl FnMut(usize) -> usize) -> Trace {
     let mut trace = Trace::default();
     let mut rest = stream;
@@ -58,8 +59,8 @@ fn run(peer: &mut Peer, stream: &[u8], mut cut: impl FnMut(usize) -> usize) -> T
     trace
 }
 
-/// A long conversation. If the driver's answers are `foreseen`, R2Ts are answered before they are seen (a session's slots
-/// and tags are predictable) and resets find nothing to abort.
+/// A long conversation. If the driver's answers are `foreseen`, R2Ts are answered before they are seen (a
+/// session's slots and tags are predictable) and resets find nothing to abort.
 fn conversation(peer: &Peer, rng: &mut Rng, foreseen: bool) -> Vec<u8> {
     let mut stream = Vec::new();
     for i in 0..40 {

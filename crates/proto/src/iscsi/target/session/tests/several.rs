@@ -227,8 +227,8 @@ fn reset(tag: u32, cmd_sn: u32) -> TaskRequest {
     }
 }
 
-/// RFC 7143 4.2.3.3 a: else the data that was on its way would be taken for that of a command with the same tag on another
-/// connection, and end the session.
+/// RFC 7143 4.2.3.3 a: else the data that was on its way would be taken for that of a command with the same
+/// tag on another connection, and end the session.
 #[test]
 fn a_tag_whose_data_is_on_its_way_is_in_use_until_that_has_come() {
     let mut peer = two();
@@ -316,7 +316,8 @@ fn the_new_connection_hears_nothing_of_what_the_former_one_asked() {
 
 #[test]
 fn there_are_as_many_connections_as_the_first_login_settled() {
-    // All that was settled for the session holds for each of them; a later login that says otherwise is not heard.
+    // All that was settled for the session holds for each of them; a later login that says otherwise is not
+    // heard.
     let leading = Negotiated { max_connections: 3, max_burst: 4096, first_burst: 1024, ..negotiated() };
     let mut peer = Peer::with(leading, config());
     peer.join(1, Negotiated { max_transmit: 512, ..Negotiated::default() }, 5000);

@@ -215,7 +215,8 @@ fn logout_ends_the_session_after_what_was_answered() {
     let request = LogoutRequest { cmd_sn: Serial(FIRST + 2), ..logout(LogoutReason::CloseSession, 0) };
     peer.send(request.encode(), &[]);
     let leaves = peer.logout_event(None);
-    // The one that was not answered is still at work, so that the logout waits; its answer is not wanted any more.
+    // The one that was not answered is still at work, so that the logout waits; its answer is not wanted any
+    // more.
     let output = peer.output();
     assert_eq!(output.len(), 1);
     assert_eq!(status_of(&output[0]), 0);
