@@ -1,5 +1,6 @@
 //! The life of a path: log in, ask the unit who it is, let commands go by, and begin again when it is lost.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ pub(super) async fn keep(shared: Rc<Shared>, path: Rc<Path>) {
 }
 
 /// Logs in to the path's target with its session identifier.
-async fn log_in(shared: &Shared, path: &Path, portal: &std::net::SocketAddr) -> Result<Session, Error> {
+async fn log_in(shared: &Shared, path: &Path, portal: &SocketAddr) -> Result<Session, Error> {
     let options = Options { isid: Some(path.isid), ..shared.options.login.clone() };
     Session::connect(*portal, &path.name.target, &options).await
 }
@@ -287,18 +288,18 @@ fn floats(group: Option<u16>) -> bool {
 /// which can be reached: then nothing of the lost one can be under way any more.
 async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
     let Some(group) = former.session.portal_group().filter(|group| !floats(Some(*group))) else { return };
-    let mut portals = Vec::new();
-    let mut links = Vec::new();
+    let mut behind: Vec<(SocketAddr, Rc<Link>)> = Vec::new();
     for (other, link) in shared.paths.borrow().iter().zip(&shared.table.borrow().links) {
-        let same_port = other.name.target == path.name.target
-            && link.as_ref().is_some_and(|link| link.session.portal_group() == Some(group));
+        let Some(link) = link.as_ref().filter(|link| link.session.portal_group() == Some(group)) else {
+            continue;
+        };
         let portal = other.name.portal;
-        if same_port && portal != path.name.portal && !portals.contains(&portal) {
-            portals.push(portal);
-            links.extend(link.clone());
+        let is_new = portal != path.name.portal && behind.iter().all(|(known, _)| *known != portal);
+        if other.name.target == path.name.target && is_new {
+            behind.push((portal, Rc::clone(link)));
         }
     }
-    for (portal, link) in portals.into_iter().zip(links) {
+    for (portal, link) in behind {
         if let Ok(session) = log_in(shared, path, &portal).await {
             replace_by(former, &session);
             // It has done what it was for.

@@ -94,21 +94,8 @@ impl Control {
         let (_, entry) = entry_named(&keeper, &entry.id)?;
         let slot = entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
         once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
-        let new = NewCopy {
-            id: entry.id.clone(),
-            slot: slot.index() as u8,
-            name: entry.name.clone(),
-            pool: added.pool.clone(),
-            kind: info.kind,
-            size: entry.size,
-            block_bytes: info.block_size.bytes(),
-            physical_exponent: info.physical_exponent,
-            slices: info.stripe.slices(),
-            created: info.created,
-            blank: true,
-            sole: false,
-            asker: rt::random(),
-        };
+        let blank = NewCopy::blank(&info, slot, added.pool.clone());
+        let new = NewCopy { name: entry.name.clone(), size: entry.size, ..blank };
         let asker = new.asker;
         let (node, size) = (NodeId(added.node), entry.size);
         let Answer::Done { incarnation } = keeper.ask(node, Ask::MakeCopy(new)).await? else {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use base::{BlockSize, ByteLen};
 use replica::{Config, CopyState, Epoch, Incarnation, NodeId, Revision, Slot, Slots, Standing};
 use serde::{Deserialize, Serialize};
-use store::{PoolId, PoolMark, VolumeId, VolumeKind};
+use store::{PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
 
 use super::cause::Cause;
 use super::disk_range::DiskRange;
@@ -453,6 +453,25 @@ pub struct NewCopy {
 }
 
 impl NewCopy {
+    /// A blank one of a volume that exists, with the name and the capacity that this node knows.
+    pub fn blank(info: &VolumeInfo, slot: Slot, pool: Option<String>) -> NewCopy {
+        NewCopy {
+            id: info.id.to_string(),
+            slot: slot.index() as u8,
+            name: info.name.clone(),
+            pool,
+            kind: info.kind,
+            size: info.capacity.0,
+            block_bytes: info.block_size.bytes(),
+            physical_exponent: info.physical_exponent,
+            slices: info.stripe.slices(),
+            created: info.created,
+            blank: true,
+            sole: false,
+            asker: rt::random(),
+        }
+    }
+
     /// The capacity.
     pub fn capacity(&self) -> ByteLen {
         ByteLen(self.size)

@@ -5,6 +5,7 @@ use node::copies::{Ask, CopyWork, NewCopy, StandingEntry};
 
 use super::*;
 
+use replica::Slot;
 use rt::sim::DiskLatency;
 
 impl Cluster {
@@ -180,22 +181,9 @@ fn a_copy_that_two_ask_for_differently_is_the_one_that_the_record_has() {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
         cluster.write_all(0, 1);
-        let info = cluster.control(0, |control| async move { control.volumes().await.remove(0).info });
-        let mut other = NewCopy {
-            id: info.id.to_string(),
-            slot: 2,
-            name: info.name,
-            pool: None,
-            kind: info.kind,
-            size: info.capacity.0,
-            block_bytes: info.block_size.bytes(),
-            physical_exponent: info.physical_exponent,
-            slices: info.stripe.slices(),
-            created: info.created,
-            blank: true,
-            sole: false,
-            asker: 7,
-        };
+        let mut other = cluster.control(0, |control| async move {
+            NewCopy::blank(&control.volumes().await.remove(0).info, Slot::new(2).unwrap(), None)
+        });
         differ(&mut other);
         let (id, asker) = (other.id.clone(), Some(other.asker));
         let ask = |ask| {

@@ -66,17 +66,23 @@ pub(super) async fn log_in_at_last(portal: SocketAddr) -> Rc<Session> {
     }
 }
 
-/// Two copies, of which the second node's pool was set back by a day: it is started first, or after the other
-/// one.
-fn set_back(seed: u64, black_out: bool, set_back_first: bool) {
+/// Two copies in sync, and what the second node's pool was before.
+fn with_image_of_yesterday(seed: u64, kind: VolumeKind) -> (Cluster, DiskImage) {
     let cluster = Cluster::new(seed, 2, 2);
-    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.add_volume(kind, 2);
     cluster.fill(0, BLOCKS, BEFORE);
     cluster.world.run_for(Duration::from_secs(10));
     cluster.world.crash(cluster.servers[1]);
     let yesterday = cluster.image(1);
     cluster.start(1);
     cluster.wait_until_in_sync(0, 2);
+    (cluster, yesterday)
+}
+
+/// Two copies, of which the second node's pool was set back by a day: it is started first, or after the other
+/// one.
+fn set_back(seed: u64, black_out: bool, set_back_first: bool) {
+    let (cluster, yesterday) = with_image_of_yesterday(seed, VolumeKind::Thick);
     cluster.fill(1, BLOCKS, AFTER);
     // Bits are kept for a moment, and say nothing then of what was written.
     cluster.world.run_for(Duration::from_secs(20));
@@ -112,14 +118,7 @@ fn a_pool_that_was_set_back_to_before_its_volume_grew_gets_all_of_it() {
     for (seed, kind, more) in
         [(1, VolumeKind::Thick, 4096), (2, VolumeKind::Thick, 3 * MIB), (3, VolumeKind::Log, 3 * MIB)]
     {
-        let cluster = Cluster::new(seed, 2, 2);
-        cluster.add_volume(kind, 2);
-        cluster.fill(0, BLOCKS, BEFORE);
-        cluster.world.run_for(Duration::from_secs(10));
-        cluster.world.crash(cluster.servers[1]);
-        let yesterday = cluster.image(1);
-        cluster.start(1);
-        cluster.wait_until_in_sync(0, 2);
+        let (cluster, yesterday) = with_image_of_yesterday(seed, kind);
         let size = cluster.control(0, move |control| async move {
             let info = control.volumes().await.remove(0).info;
             control.grow_volume(&info.name, base::ByteLen(info.capacity.0 + more)).await.unwrap();

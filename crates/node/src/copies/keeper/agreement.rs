@@ -206,8 +206,7 @@ impl Keeper {
                 // A member that was lost may have left what it aborts with others, who bring it to its end in
                 // this epoch.
                 let again = Agreed { abort: abort.clone(), ..newest };
-                let waited =
-                    members.nodes.iter().map(|(_, node)| self.bring(id, &members, *node, None, &again));
+                let waited = members.nodes.iter().map(|(_, node)| self.bring(id, &members, *node, &again));
                 rt::join_all(waited).await.into_iter().collect::<Result<Vec<()>, TryAgain>>()?;
             }
             return Ok(outcome.clone());
@@ -250,7 +249,7 @@ impl Keeper {
             return Err(TryAgain);
         }
         let others = members.nodes.iter().filter(|(_, node)| *node != members.first);
-        let brought = others.map(|(_, node)| self.bring(id, &members, *node, None, &agreed));
+        let brought = others.map(|(_, node)| self.bring(id, &members, *node, &agreed));
         rt::join_all(brought).await.into_iter().collect::<Result<Vec<()>, TryAgain>>()?;
         Ok(decision.outcome)
     }
@@ -268,7 +267,7 @@ impl Keeper {
         // sync, and only they serve.
         let newest = newest_of(true).or_else(|| newest_of(false)).ok_or(TryAgain)?;
         let lacking = told.iter().filter(|(_, told)| !told.known || told.agreed.version != newest.version);
-        let brought = lacking.map(|(node, _)| self.bring(id, members, *node, None, &newest));
+        let brought = lacking.map(|(node, _)| self.bring(id, members, *node, &newest));
         rt::join_all(brought).await.into_iter().collect::<Result<Vec<()>, TryAgain>>()?;
         Ok((newest, told.iter().all(|(_, told)| told.stored)))
     }
@@ -294,13 +293,10 @@ impl Keeper {
         id: VolumeId,
         members: &Members,
         node: NodeId,
-        expected: Option<Version>,
         agreed: &Agreed,
     ) -> Result<(), TryAgain> {
-        match self.ask_to_install(id, members, node, expected, agreed).await {
-            Ok(true) => Ok(()),
-            Ok(false) | Err(TryAgain) => Err(TryAgain),
-        }
+        let taken = self.ask_to_install(id, members, node, None, agreed).await?;
+        if taken { Ok(()) } else { Err(TryAgain) }
     }
 
     /// Asks a member, or this node, to take a change; says whether it did. Without an answer nobody knows.

@@ -158,8 +158,7 @@ struct Kept {
     blank: bool,
     /// Its slices are open.
     open: bool,
-    /// All of them are: the disk gave what a slice needs. Else the others would speak for all of the volume,
-    /// and it takes no part.
+    /// All of them are: see [`Kept::is_partly_open`].
     whole: bool,
     /// It is the sole copy, and hosts are served from its pool alone: its slices are no copies.
     sole: bool,

@@ -25,6 +25,14 @@ use crate::shard::on_all_cores;
 /// later.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(2);
 
+impl Kept {
+    /// A slice of it could not be opened: its disk does not give what the slice needs. The others would speak
+    /// for all of the volume, so the copy takes no part.
+    pub(super) fn is_partly_open(&self) -> bool {
+        self.open && !self.whole
+    }
+}
+
 impl Keeper {
     /// This node has no copy of the volume any more.
     pub(super) async fn forget(self: &Rc<Self>, id: VolumeId) {
@@ -101,7 +109,7 @@ impl Keeper {
 
     /// Whether a disk of the copy here failed: it takes no part until it is opened again.
     pub fn has_failed(&self, id: VolumeId) -> bool {
-        self.volumes.borrow().get(&id).is_some_and(|kept| kept.failed || kept.open && !kept.whole)
+        self.volumes.borrow().get(&id).is_some_and(|kept| kept.failed || kept.is_partly_open())
     }
 
     /// The copy of the volume that was here is closed: another one may be opened.

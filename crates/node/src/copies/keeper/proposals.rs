@@ -87,7 +87,7 @@ struct Look {
 /// What the slices of a copy that could not be opened would say: others are not to let it in.
 fn not_whole(kept: &Kept) -> Option<SliceSync> {
     let from = SyncFrom { source: None, silent_ticks: 0, failed: true };
-    (kept.open && !kept.whole).then_some(SliceSync {
+    kept.is_partly_open().then_some(SliceSync {
         address: Address { volume: kept.entry.number, slice: u16::MAX },
         slot: kept.slot,
         left_bytes: 0,
@@ -138,7 +138,7 @@ impl Keeper {
         if !(kept.open || kept.reopens) || kept.proposing || self.waits(look, id, kept) {
             return None;
         }
-        let takes_part = kept.open && (kept.whole || makes(Canary::PartSpeaks));
+        let takes_part = kept.open && (!kept.is_partly_open() || makes(Canary::PartSpeaks));
         let view = if takes_part { views.of(kept)? } else { SliceView::CLOSED };
         let view = view.holds_in(kept.membership.active().map(|config| config.epoch));
         kept.failed = view.failed.is_some();

@@ -320,8 +320,8 @@ impl Keeper {
     /// This copy is what the record says: one that is not in sync.
     async fn give_up(self: &Rc<Self>, id: VolumeId) -> Option<()> {
         self.hold(id).await?;
-        let whole = |kept: &&Kept| kept.open && kept.whole;
-        let number = self.volumes.borrow().get(&id).filter(whole).map(|kept| kept.entry.number)?;
+        let takes_part = |kept: &&Kept| kept.open && !kept.is_partly_open();
+        let number = self.volumes.borrow().get(&id).filter(takes_part).map(|kept| kept.entry.number)?;
         // What it has written alone must not be taken for what others have lost (R27).
         let forgotten = on_all_cores(move || async move {
             let slices = Copies::current().slices_of(number);
