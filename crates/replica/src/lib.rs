@@ -7,7 +7,7 @@
 //! answers come out. Whoever drives them carries out what comes out and reports back.
 //!
 //! The protocol is that of Hermes (ASPLOS 2020), completed for disks: restarts, power loss, copies that
-//! return. Its rules R1 to R22 and the reasons for them stand in `docs/why/replication.md`; the names of
+//! return. Its rules R1 to R27 and the reasons for them stand in `docs/why/replication.md`; the names of
 //! rules in comments refer to that page.
 
 mod blocks;

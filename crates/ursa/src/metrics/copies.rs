@@ -35,7 +35,7 @@ fn compared(text: &mut Text, snapshot: &Snapshot) {
 }
 
 fn states(text: &mut Text, snapshot: &Snapshot) {
-    let help = "State of the copy: in_sync (it has every acknowledged write), joining (catching up: it takes new writes and is being resynced), outside (out of sync: it misses writes).";
+    let help = "State of the copy: in_sync (it has every acknowledged write), catching_up (it takes new writes and is being resynced), out_of_sync (it misses writes).";
     let mut family = text.family("ursa_copy_state", Kind::Gauge, help);
     for (volume, status) in &snapshot.copies {
         for copy in &status.entry.copies {
@@ -89,13 +89,13 @@ fn syncs(text: &mut Text, snapshot: &Snapshot) {
     let help =
         "Total bytes to copy in the resync of a copy, including what hosts have written since it began.";
     gauge("ursa_copy_resync_total_bytes", help, |sync| Some(sync.total_bytes));
-    gauge("ursa_copy_sync_remaining_bytes", "Bytes left to copy in the resync.", |sync| {
+    gauge("ursa_copy_resync_remaining_bytes", "Bytes left to copy in the resync.", |sync| {
         Some(sync.left_bytes)
     });
     let help = "Rate of the resync over the last five seconds.";
-    gauge("ursa_copy_sync_bytes_per_second", help, |sync| Some(sync.bytes_per_second));
+    gauge("ursa_copy_resync_bytes_per_second", help, |sync| Some(sync.bytes_per_second));
     let help = "Time remaining for the resync at the current rate; absent if unknown.";
-    gauge("ursa_copy_sync_remaining_seconds", help, CopySync::seconds_left);
+    gauge("ursa_copy_resync_remaining_seconds", help, CopySync::seconds_left);
     let help = "Whether the resync is stalled: `ursa volume show` says what it waits for.";
     gauge("ursa_copy_resync_stalled", help, |sync| Some(u64::from(sync.waits_for.is_some())));
     let help = "Whether somebody has paused the resync: it does not run until it is resumed.";
@@ -107,7 +107,7 @@ fn syncs(text: &mut Text, snapshot: &Snapshot) {
         }
     }
     let help = "What limits the rate of the resync: hosts, node_limit, cluster_limit, turn, paused; always 1; absent if only disks and network limit it.";
-    let mut family = text.family("ursa_copy_sync_held_back", Kind::Gauge, help);
+    let mut family = text.family("ursa_copy_resync_held_back", Kind::Gauge, help);
     for (volume, node, sync) in &syncs {
         if let Some(restraint) = sync.limited_by {
             family.sample(&[("volume", volume), ("node", node), ("by", name(restraint))], 1);

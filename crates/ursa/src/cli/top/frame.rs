@@ -201,9 +201,9 @@ impl Sample {
             }
             "ursa_copy_state" if value > 0.0 => self.copy(series)?.state = series.label("state")?,
             "ursa_copy_resync_total_bytes" => self.copy(series)?.total = Some(value),
-            "ursa_copy_sync_remaining_bytes" => self.copy(series)?.left = Some(value),
-            "ursa_copy_sync_bytes_per_second" => self.copy(series)?.bytes_per_second = Some(value),
-            "ursa_copy_sync_remaining_seconds" => self.copy(series)?.seconds_left = Some(value),
+            "ursa_copy_resync_remaining_bytes" => self.copy(series)?.left = Some(value),
+            "ursa_copy_resync_bytes_per_second" => self.copy(series)?.bytes_per_second = Some(value),
+            "ursa_copy_resync_remaining_seconds" => self.copy(series)?.seconds_left = Some(value),
             "ursa_copy_resync_stalled" => self.copy(series)?.waits = value > 0.0,
             "ursa_copy_resync_cause" => self.copy(series)?.cause = words_of(&series.label("cause")?),
             "ursa_core_cpu_seconds_total" => self.core(series)?.cpu = value,

@@ -30,9 +30,9 @@ ursa_copy_state{{volume="db",node="2",state="in_sync"}} 0
 ursa_copy_state{{volume="db",node="2",state="catching_up"}} 0
 ursa_copy_state{{volume="db",node="2",state="out_of_sync"}} 1
 ursa_copy_resync_total_bytes{{volume="db",node="2"}} 10737418240
-ursa_copy_sync_remaining_bytes{{volume="db",node="2"}} 3221225472
-ursa_copy_sync_bytes_per_second{{volume="db",node="2"}} 67108864
-ursa_copy_sync_remaining_seconds{{volume="db",node="2"}} 48
+ursa_copy_resync_remaining_bytes{{volume="db",node="2"}} 3221225472
+ursa_copy_resync_bytes_per_second{{volume="db",node="2"}} 67108864
+ursa_copy_resync_remaining_seconds{{volume="db",node="2"}} 48
 ursa_copy_resync_stalled{{volume="db",node="2"}} 0
 ursa_copy_resync_cause{{volume="db",node="2",cause="restarted"}} 1
 ursa_volume_bytes_total{{volume="db",operation="read"}} {}

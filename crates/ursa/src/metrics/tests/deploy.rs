@@ -29,6 +29,7 @@ fn written_names() -> BTreeSet<String> {
         copies::write(text, &snapshot);
         targets::write(text, &snapshot);
         pools::write(text, &snapshot.pools);
+        pools::maps(text, snapshot.map_memory);
         cores::write(text, &[CoreStats::default()]);
         process::write(text, &Process::current(), std::time::SystemTime::now());
         cluster::write(text, &Members::Known { nodes: vec![member(1, true)], answers: true });
@@ -111,6 +112,45 @@ fn dashboards_use_what_nodes_write() {
         let panels = dashboard["panels"].as_array().unwrap();
         let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
         assert_eq!(ids.len(), panels.len(), "{}: two panels have one id", path.display());
+    }
+}
+
+/// The page names them in full, or by their end behind one that is in full.
+#[test]
+fn the_page_of_metrics_names_what_nodes_write() {
+    let written = written_names();
+    let page = read("docs/use/monitoring.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `ursa_"));
+    let mut named = 0;
+    for row in rows {
+        let cell = row.trim_start_matches("| ").split(" | ").next().unwrap();
+        let mut first = "";
+        for name in cell.split('`').skip(1).step_by(2) {
+            let is_family = |full: &str| {
+                written.contains(full)
+                    || ["bucket", "sum"].iter().all(|end| written.contains(&format!("{full}_{end}")))
+            };
+            let known = match name.strip_prefix('_') {
+                None => {
+                    first = name;
+                    is_family(name)
+                }
+                Some(end) => {
+                    first.match_indices('_').any(|(at, _)| is_family(&format!("{}_{end}", &first[..at])))
+                }
+            };
+            assert!(known, "monitoring.md: no node writes {name} (behind {first})");
+            named += 1;
+        }
+    }
+    assert!(named > 50, "only {named} names were found");
+    for path in ["docs/use/cluster.md", "docs/use/pools.md", "docs/use/alerts.md"] {
+        let text = read(path);
+        let names = text.split('`').skip(1).step_by(2).filter(|name| name.starts_with("ursa_"));
+        for name in names {
+            let name = name.split('{').next().unwrap();
+            assert!(written.contains(name), "{path}: no node writes {name}");
+        }
     }
 }
 
