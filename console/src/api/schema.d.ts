@@ -922,10 +922,30 @@ export interface paths {
         put?: never;
         /**
          * Forgets a pool that cannot be used: one that is unavailable or read-only.
-         * @description Nothing on its disks is changed, and it can be imported again. Volumes of a read-only pool must not be mapped unless
-         *     `unmap` is true, since initiators still see them.
+         * @description Nothing on its disks is changed, and it can be imported again. Volumes of a read-only pool must not be
+         *     mapped unless `unmap` is true, since initiators still see them.
          */
         post: operations["forget_pool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pools/{name}/grow": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Grows a pool whose disks have become larger, while it is in use.
+         * @description Enlarge a disk or file first, for example with `lvextend` or `truncate`. All disks of the pool are checked.
+         */
+        post: operations["grow_pool"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1551,7 +1571,10 @@ export interface components {
              *     has answered since.
              */
             pool: string;
-            /** @description Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
+            /**
+             * @description Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while
+             *     they have a copy in sync.
+             */
             problem?: string | null;
             /** @description Reason for the last of these changes; absent without copies. */
             reason?: string | null;
@@ -1575,7 +1598,8 @@ export interface components {
             strategy?: components["schemas"]["VolumeStrategy"] | null;
             /**
              * Format: int64
-             * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is reserved.
+             * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is
+             *     reserved.
              */
             used: number;
         } | components["schemas"]["DryRun"];
@@ -3261,7 +3285,10 @@ export interface components {
                  *     has answered since.
                  */
                 pool: string;
-                /** @description Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
+                /**
+                 * @description Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while
+                 *     they have a copy in sync.
+                 */
                 problem?: string | null;
                 /** @description Reason for the last of these changes; absent without copies. */
                 reason?: string | null;
@@ -3285,7 +3312,8 @@ export interface components {
                 strategy?: components["schemas"]["VolumeStrategy"] | null;
                 /**
                  * Format: int64
-                 * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is reserved.
+                 * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is
+                 *     reserved.
                  */
                 used: number;
             }[];
@@ -3973,7 +4001,10 @@ export interface components {
              * @description LUN.
              */
             lun: number;
-            /** @description Volume name; absent if it is unknown: the volume is not in the cluster's record, and its pool is not open. */
+            /**
+             * @description Volume name; absent if it is unknown: the volume is not in the cluster's record, and its pool is not
+             *     open.
+             */
             volume?: string | null;
             /** @description Volume ID. */
             volume_id: string;
@@ -4124,7 +4155,10 @@ export interface components {
              *     has answered since.
              */
             pool: string;
-            /** @description Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while they have a copy in sync. */
+            /**
+             * @description Why the queried node does not serve it, and what to do; absent if it does. Other nodes serve it while
+             *     they have a copy in sync.
+             */
             problem?: string | null;
             /** @description Reason for the last of these changes; absent without copies. */
             reason?: string | null;
@@ -4148,7 +4182,8 @@ export interface components {
             strategy?: components["schemas"]["VolumeStrategy"] | null;
             /**
              * Format: int64
-             * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is reserved.
+             * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is
+             *     reserved.
              */
             used: number;
         };
@@ -7424,6 +7459,81 @@ export interface operations {
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
             503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
+    grow_pool: {
+        parameters: {
+            query?: {
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
+                node?: number;
+                /** @description Dry run: show what would be done, and change nothing. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Pool name */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The pool; with `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Answer_Pool"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `pool_not_found`, `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `pool_not_grown`: no disk is larger, or not by enough */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            /** @description `disk_too_large` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Failed"];
+            /** @description `pool_unavailable`, `pool_read_only` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };

@@ -25,7 +25,7 @@ import { lasting } from '../words/since'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
 import type { Tone } from '../words/tone'
 
-type Deed = 'disk' | 'acknowledge' | 'reopen' | 'export' | 'accept' | 'forget'
+type Deed = 'disk' | 'grow' | 'acknowledge' | 'reopen' | 'export' | 'accept' | 'forget'
 
 export function Pools() {
   const pools = usePools()
@@ -63,6 +63,12 @@ export function Pools() {
       <ImportPool opened={making === 'import'} close={() => setMaking(undefined)} />
       {chosen?.deed === 'disk' && <AddDisk pool={chosen.pool} there={there} close={close} />}
       {chosen?.deed === 'forget' && <Forget pool={chosen.pool} there={there} close={close} />}
+      {chosen?.deed === 'grow' && (
+        <Ask opened close={close} title={`Grow pool ${chosen.pool.name}`} label="Grow" command={ursa('pool', 'grow', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/grow', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Pool ${chosen.pool.name} has grown.`}>
+          <Said>Enlarge its disks first, for example with lvextend or truncate. The pool then takes their new space; volumes stay in use.</Said>
+          <Tried path={tryPath(chosen.pool, 'grow', there)} failure="The pool cannot be grown" />
+        </Ask>
+      )}
       {chosen?.deed === 'acknowledge' && (
         <Ask opened close={close} title={`Acknowledge read errors of pool ${chosen.pool.name}`} label="Acknowledge" command={ursa('pool', 'acknowledge', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/acknowledge', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Read errors of pool ${chosen.pool.name} are acknowledged.`}>
           <Said>Check the disk first (smartctl, dmesg), and replace it if errors continue. The read errors so far are no longer listed as a problem; new ones are.</Said>
@@ -121,6 +127,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
             </Menu.Target>
             <Menu.Dropdown>
               <Menu.Item onClick={() => choose('disk')} disabled={!works || machines !== undefined}>Add disk</Menu.Item>
+              <Menu.Item onClick={() => choose('grow')} disabled={!works || machines !== undefined}>Grow</Menu.Item>
               <Menu.Item onClick={() => choose('acknowledge')} disabled={closed || (known && readErrors.length === 0)}>Acknowledge read errors</Menu.Item>
               <Menu.Item onClick={() => choose('reopen')} disabled={works}>Reopen</Menu.Item>
               <Menu.Item onClick={() => choose('export')} disabled={!works || machines !== undefined}>Export</Menu.Item>
@@ -205,7 +212,7 @@ function DiskRow({ disk, readErrors, open }: { disk: PoolDisk; readErrors?: Find
 }
 
 /** Where it is asked what a deed would do with a pool. */
-function tryPath(pool: Pool, deed: 'accept-older' | 'disks' | 'export' | 'forget' | 'reopen', there: number | undefined): string {
+function tryPath(pool: Pool, deed: 'accept-older' | 'disks' | 'export' | 'forget' | 'grow' | 'reopen', there: number | undefined): string {
   return ofNode(`/v1/pools/${encodeURIComponent(pool.name)}/${deed}`, there)
 }
 

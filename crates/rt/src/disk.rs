@@ -179,6 +179,18 @@ impl Disk {
         }
     }
 
+    /// Looks whether the file or block device has become larger, on all cores that use it, and says its size
+    /// in bytes. One that has become smaller is taken for as large as it was: its reads and writes fail there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn look_for_growth(&self) -> io::Result<u64> {
+        match &self.0 {
+            Inner::Uring(disk) => disk.look_for_growth(),
+            Inner::Sim(disk) => Ok(disk.look_for_growth()),
+        }
+    }
+
     /// What offsets and lengths must be multiples of, in bytes: the logical block size under O_DIRECT.
     pub fn block(&self) -> u32 {
         match &self.0 {

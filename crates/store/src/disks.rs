@@ -115,6 +115,11 @@ impl PoolDisk {
         self.disk.allocate(offset, len).await
     }
 
+    /// See [`Disk::look_for_growth`].
+    pub(crate) fn look_for_growth(&self) -> Result<u64, DiskError> {
+        self.disk.look_for_growth().map_err(DiskError::Media)
+    }
+
     /// See [`Disk::room`].
     pub(crate) fn room(&self) -> Option<Room> {
         self.disk.room()

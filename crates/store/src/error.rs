@@ -111,6 +111,15 @@ pub enum StoreError {
         /// The pool's extents.
         extent: u64,
     },
+    /// No disk of a pool that is to grow is larger than the pool knows.
+    #[error(
+        "no disk of the pool has grown by {} or more: enlarge a disk or file first (for example with `lvextend` or `truncate`), then try again",
+        ByteLen(*needed)
+    )]
+    NotGrown {
+        /// By how many bytes one must have grown at least.
+        needed: u64,
+    },
     /// Its blocks are larger than anything we can work with.
     #[error("{path} has a block size of {block} bytes, and at most 4096 is supported: choose another disk")]
     DiskBlock {

@@ -104,7 +104,7 @@ impl Geometry {
         }
         let head =
             HEAD_BYTES.checked_add(slot_bytes.checked_mul(2)?)?.checked_next_multiple_of(EXTENT_BYTES_MIN)?;
-        let tail = slot_bytes * 2 + TAIL_BYTES;
+        let tail = Geometry::tail_bytes(slot_bytes);
         let space = disk_bytes.checked_sub(head)?.checked_sub(tail)?;
         let extents = u32::try_from(space / extent_bytes).ok().filter(|extents| *extents > 0)?;
         Some(Geometry { disk_bytes, extent_bytes, extents, slot_bytes })
@@ -113,7 +113,12 @@ impl Geometry {
     /// The smallest disk that has room for its metadata and one extent.
     pub(crate) fn bytes_min(extent_bytes: u64, slot_bytes: u64) -> u64 {
         let head = (HEAD_BYTES + 2 * slot_bytes).next_multiple_of(EXTENT_BYTES_MIN);
-        head + extent_bytes + 2 * slot_bytes + TAIL_BYTES
+        head + extent_bytes + Geometry::tail_bytes(slot_bytes)
+    }
+
+    /// What the copies of the metadata take at the end of a disk.
+    pub(crate) fn tail_bytes(slot_bytes: u64) -> u64 {
+        2 * slot_bytes + TAIL_BYTES
     }
 
     /// Where extent 0 begins.
@@ -125,7 +130,7 @@ impl Geometry {
     pub(crate) fn slot_offset(&self, end: End, generation: u64) -> u64 {
         let start = match end {
             End::Head => HEAD_BYTES,
-            End::Tail => self.disk_bytes - TAIL_BYTES - 2 * self.slot_bytes,
+            End::Tail => self.disk_bytes - Geometry::tail_bytes(self.slot_bytes),
         };
         start + generation % 2 * self.slot_bytes
     }

@@ -47,8 +47,8 @@ pub use id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
 pub use log::{LogFigures, LogMemory, LogSlice, LogTuning};
 pub use lost::{LOST_UNIT, LOST_UNITS_MAX};
 pub use pool::{
-    CreateOptions, DiskUsage, FoundPool, LogSpace, LookedAt, MetadataState, NewDisk, OpenPool, Pool, Probe,
-    ProbedContents, Usage, VolumeInfo, VolumeSpec, Zeroing, ZeroingWatch, probe,
+    CreateOptions, DiskUsage, FoundPool, GrownDisk, LogSpace, LookedAt, MetadataState, NewDisk, OpenPool,
+    Pool, Probe, ProbedContents, Usage, VolumeInfo, VolumeSpec, Zeroing, ZeroingWatch, probe,
 };
 pub use ram::RamSlice;
 pub use signature::Content;

@@ -115,6 +115,23 @@ impl Client {
         self.post(&of_node(format!("/v1/pools/{}/disks?dry_run=true", segment(pool)), node), disk)
     }
 
+    /// Grows a pool whose disks have become larger.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn grow_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
+        let url = self.address(&of_node(format!("/v1/pools/{}/grow", segment(name)), node));
+        self.json(self.authorized(self.agent.post(url)).send_empty())
+    }
+
+    /// What growing a pool would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_grow_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
+        self.would_post(&of_node(format!("/v1/pools/{}/grow?dry_run=true", segment(name)), node))
+    }
+
     /// Closes a pool that does not work, and opens it again.
     ///
     /// # Errors

@@ -373,6 +373,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         Doing::MakePool => (POOL_CREATED, false, format!("pool {name} created")),
         Doing::ImportPool => (POOL_IMPORTED, false, format!("pool on {name} imported")),
         Doing::GrowPool => (POOL_EXTENDED, false, format!("disk added to pool {name}")),
+        Doing::GrowDisks => (POOL_EXTENDED, false, format!("pool {name} grown with its disks")),
         Doing::ExportPool => (POOL_EXPORTED, false, format!("pool {name} exported")),
         Doing::ReopenPool => (POOL_REOPENED, false, format!("pool {name} reopened")),
         Doing::ForgetPool => (POOL_FORGOTTEN, false, format!("pool {name} forgotten, with everything on it")),

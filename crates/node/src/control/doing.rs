@@ -47,6 +47,7 @@ doings! {
     MakePool = "creating pool";
     ImportPool = "importing the pool on";
     GrowPool = "adding a disk to pool";
+    GrowDisks = "taking new space of the disks of pool";
     ExportPool = "exporting pool";
     ReopenPool = "reopening pool";
     ForgetPool = "forgetting pool";

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use base::ByteLen;
 use serde::{Deserialize, Serialize};
-use store::{CreateOptions, DiskUsage, FoundPool, MetadataState, NewDisk, OpenPool, Pool, StoreError, Usage};
+use store::{
+    CreateOptions, DiskUsage, FoundPool, GrownDisk, MetadataState, NewDisk, OpenPool, Pool, StoreError, Usage,
+};
 
 use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
@@ -265,6 +267,30 @@ impl Control {
             control.pool(&name)
         })
         .await
+    }
+
+    /// Takes the new space of a pool's disks that have become larger, while it is in use.
+    ///
+    /// # Errors
+    /// [`StoreError::NotGrown`], and what else the store says.
+    pub async fn grow_pool(self: &Rc<Control>, name: &str) -> Result<PoolStatus, ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new(Doing::GrowDisks, &name), |changing| async move {
+            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+            let pool = control.pool_named(&name)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            pool.grow().await?;
+            control.pool(&name)
+        })
+        .await
+    }
+
+    /// Which disks [`Control::grow_pool`] would find larger. Nothing is written.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_growth(&self, name: &str) -> Result<Vec<GrownDisk>, ControlError> {
+        Ok(self.pool_named(name)?.check_growth()?)
     }
 
     /// Closes a pool so that another server may import it. Its volumes must not be mapped.

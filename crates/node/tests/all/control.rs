@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::{BlockCount, BlockSize, ByteLen, Lba, Rng};
 use initiator::{Ended, Error, Lun, Session};
 use node::Config;
-use node::control::{ControlError, MapSpec, NewVolume, PoolSpec, TargetSpec};
+use node::control::{ControlError, MapSpec, NewVolume, PoolSpec, PoolStatus, TargetSpec};
 use rt::sim::{DiskFaults, DiskImage};
 use store::{MetadataState, NewDisk, VolumeKind};
 
@@ -313,6 +313,53 @@ fn a_volume_grows_onto_a_disk_that_is_added_while_clients_write() {
         rig.power_cycle();
         let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
         assert_eq!(volume.info.capacity, ByteLen(80 * MIB));
+    });
+}
+
+/// All cores write to what is new, and hosts notice nothing.
+#[test]
+fn a_volume_grows_onto_what_its_disk_has_grown_by_while_clients_write() {
+    each_seed(4, |seed| {
+        let rig = Rig::new(seed, 2);
+        let shape = Shape { mib: 40, ..Shape::thick() };
+        rig.add(shape);
+        let client = rig.client("client");
+        let session = client.run(|portal| log_in(portal, "client", LUN));
+        keep_busy(&rig, shape, seed);
+        let grow_pool = || rig.control(|control| async move { control.grow_pool(POOL).await });
+        let is_not_larger = |error| matches!(error, ControlError::Store(store::StoreError::NotGrown { .. }));
+        assert!(grow_pool().is_err_and(is_not_larger));
+        let before = rig.control(|control| async move { control.pool(POOL) }).unwrap();
+        rig.world.grow_disk(rig.server, DISK, 128 * MIB);
+        let grow = |mib: u64| {
+            rig.control(move |control| async move { control.grow_volume("thick", ByteLen(mib * MIB)).await })
+        };
+        assert!(matches!(grow(80), Err(ControlError::Store(store::StoreError::NoSpace { .. }))));
+        let foreseen = rig.control(|control| async move { control.check_growth(POOL) }).unwrap();
+        let after = grow_pool().unwrap();
+        let total = |pool: &PoolStatus| pool.state.as_ref().unwrap().usage.total.0;
+        assert_eq!(total(&after), total(&before) + 64 * MIB);
+        assert_eq!((foreseen.len(), foreseen[0].after.0), (1, total(&after)));
+        grow(80).unwrap();
+        client.run(move |_| async move {
+            session.make_ready(Lun(LUN)).await.unwrap();
+            let stamp = Stamp { client: 1, sequence: 1 };
+            let (first, count) = (40 * MIB, 40 * MIB);
+            for at in (first..first + count).step_by(MIB as usize) {
+                let data = stamped(volume_number(LUN), at / 512, MIB as usize / 512, stamp);
+                session.write(Lun(LUN), Lba(at / 4096), data, BlockSize::B4096).await.unwrap();
+            }
+            for at in (first..first + count).step_by(MIB as usize) {
+                let count = BlockCount(MIB / 4096);
+                let found = session.read(Lun(LUN), Lba(at / 4096), count, BlockSize::B4096).await.unwrap();
+                assert_eq!(single_stamp(volume_number(LUN), at / 512, &found), Some(stamp));
+            }
+        });
+        rig.power_cycle();
+        let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
+        assert_eq!(volume.info.capacity, ByteLen(80 * MIB));
+        let reopened = rig.control(|control| async move { control.pool(POOL) }).unwrap();
+        assert_eq!(total(&reopened), total(&after));
     });
 }
 

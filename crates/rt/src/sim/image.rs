@@ -28,6 +28,15 @@ impl DiskImage {
         self.size
     }
 
+    /// Makes it larger; what is new reads as zeros.
+    ///
+    /// # Panics
+    /// If `size` is smaller than it is, or no whole blocks.
+    pub fn grow(&mut self, size: u64) {
+        assert!(size >= self.size && size.is_multiple_of(u64::from(self.block)), "{size} is no larger size");
+        self.size = size;
+    }
+
     /// The logical block size in bytes.
     pub fn block(&self) -> u32 {
         self.block

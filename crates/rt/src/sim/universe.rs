@@ -347,6 +347,11 @@ impl Universe {
         self.shelf.borrow().check_new(node, path, size, reserve)
     }
 
+    /// 0 once it was taken out of the world.
+    pub(super) fn disk_size(&self, disk: DiskNumber) -> u64 {
+        self.shelf.borrow().size(disk)
+    }
+
     pub(super) fn remove_disk(&self, node: NodeId, path: &Path, disk: DiskNumber) {
         self.shelf.borrow_mut().remove_if(node, path, disk);
     }

@@ -345,6 +345,12 @@ impl World {
         shelf.plug(to, new_path.as_ref(), disk);
     }
 
+    /// Makes a disk, or a file, larger, as when somebody enlarges a logical volume; what is new reads as zeros.
+    /// Whoever has it open must look for it ([`Disk::look_for_growth`](crate::Disk::look_for_growth)).
+    pub fn grow_disk(&self, node: NodeId, path: impl AsRef<Path>, size: u64) {
+        self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.grow(size);
+    }
+
     /// Takes a disk, or a file, out of the world.
     pub fn remove_disk(&self, node: NodeId, path: impl AsRef<Path>) {
         self.0.shelf.borrow_mut().remove(node, path.as_ref());

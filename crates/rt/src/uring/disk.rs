@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::{Buf, Chain, SharedBuf};
@@ -33,8 +33,8 @@ const LOOKUPS_MAX: usize = 64;
 /// An open file, shared by the cores that use it.
 pub(super) struct OpenFile {
     pub(super) file: File,
-    /// In bytes, a multiple of `block`.
-    pub(super) size: u64,
+    /// In bytes, a multiple of `block`. It becomes larger when somebody looks again, and never smaller.
+    pub(super) size: AtomicU64,
     /// What offsets and lengths are multiples of.
     pub(super) block: u32,
     /// What addresses in memory are multiples of.
@@ -150,7 +150,16 @@ impl Disk {
 
     /// The size in bytes.
     pub fn size(&self) -> u64 {
-        self.file.size
+        self.file.size.load(Ordering::Relaxed)
+    }
+
+    /// See [`crate::Disk::look_for_growth`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn look_for_growth(&self) -> io::Result<u64> {
+        let found = open::whole_blocks(open::size_of(&self.file.file, self.file.is_device)?, self.file.block);
+        Ok(self.file.size.fetch_max(found, Ordering::Relaxed).max(found))
     }
 
     /// What offsets and lengths must be multiples of.
@@ -433,7 +442,7 @@ impl Disk {
         }
         let space = open::file_system(&self.file.file).ok()?;
         let metadata = self.file.file.metadata().ok()?;
-        let promised = self.file.size.saturating_sub(metadata.blocks() * open::STAT_BLOCK_BYTES);
+        let promised = self.size().saturating_sub(metadata.blocks() * open::STAT_BLOCK_BYTES);
         Some(Room { file_system: metadata.dev(), free: space.free, total: space.total, promised })
     }
 
@@ -454,7 +463,7 @@ impl Disk {
 
     fn check_range(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         let block = u64::from(self.file.block);
-        let inside = offset.checked_add(len).is_some_and(|end| end <= self.file.size);
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.size());
         if inside && offset.is_multiple_of(block) && len.is_multiple_of(block) {
             Ok(())
         } else {
@@ -469,7 +478,7 @@ impl Disk {
             return Ok(());
         }
         match self.seek(0, libc::SEEK_END)? {
-            Some(end) if end >= self.file.size => Ok(()),
+            Some(end) if end >= self.size() => Ok(()),
             _ => Err(self.latch(CUT_SHORT)),
         }
     }

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -161,14 +161,14 @@ fn lock(path: &Path, file: File) -> Result<File, OpenError> {
 fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenError> {
     let metadata = file.metadata().map_err(|error| system(path, error))?;
     let is_device = metadata.file_type().is_block_device();
-    let (size, alignment) = if is_device {
-        device(&file).map_err(|error| system(path, error))?
+    let size = size_of(&file, is_device).map_err(|error| system(path, error))?;
+    let alignment = if is_device {
+        device_alignment(&file).map_err(|error| system(path, error))?
     } else {
-        let alignment = match direct_alignment(&file) {
+        match direct_alignment(&file) {
             Some(alignment) => alignment.ok_or_else(|| OpenError::NoDirect(path.to_owned()))?,
             None => probe(&file).ok_or_else(|| OpenError::NoDirect(path.to_owned()))?,
-        };
-        (metadata.len(), alignment)
+        }
     };
     // A file that has all of its space keeps it, unless its user knows better: perhaps somebody reserved it.
     let is_reserved =
@@ -176,8 +176,7 @@ fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenEr
     let knows_holes = !is_device && magic(&file).is_ok_and(knows_holes);
     Ok(OpenFile {
         file,
-        // A last piece smaller than a block cannot be reached under O_DIRECT.
-        size: size - size % u64::from(alignment.offset),
+        size: AtomicU64::new(whole_blocks(size, alignment.offset)),
         block: alignment.offset,
         memory_alignment: alignment.memory,
         is_device,
@@ -195,19 +194,32 @@ struct Alignment {
     memory: usize,
 }
 
-fn device(file: &File) -> io::Result<(u64, Alignment)> {
+/// How large a file or block device is now, in bytes.
+pub(super) fn size_of(file: &File, is_device: bool) -> io::Result<u64> {
+    if !is_device {
+        return Ok(file.metadata()?.len());
+    }
     let mut size: u64 = 0;
     // SAFETY: BLKGETSIZE64 writes a u64.
     if unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut size) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    Ok(size)
+}
+
+/// A last piece smaller than a block cannot be reached under O_DIRECT.
+pub(super) fn whole_blocks(size: u64, block: u32) -> u64 {
+    size - size % u64::from(block)
+}
+
+fn device_alignment(file: &File) -> io::Result<Alignment> {
     let mut sector: libc::c_int = 0;
     // SAFETY: BLKSSZGET writes an int.
     if unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &raw mut sector) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let sector = u32::try_from(sector).unwrap_or(4096).max(512);
-    Ok((size, Alignment { offset: sector, memory: sector as usize }))
+    Ok(Alignment { offset: sector, memory: sector as usize })
 }
 
 /// `_IOR(0x12, 114, size_t)` of linux/fs.h, which the libc crate leaves out.

@@ -9,6 +9,7 @@
 mod add_disk;
 mod commit;
 mod create;
+mod grow;
 mod layout;
 mod logs;
 mod open;
@@ -40,6 +41,7 @@ use crate::log::{Lender, LogHandle, LogMemory, LogTuning};
 
 use commit::Superblocks;
 pub use create::{CreateOptions, LookedAt, NewDisk};
+pub use grow::GrownDisk;
 use layout::Layout;
 pub use logs::LogSpace;
 pub use open::{FoundPool, OpenPool, Probe, ProbedContents, probe};
@@ -64,7 +66,7 @@ struct Inner {
     /// Of all its disks alike.
     extent_bytes: u64,
     slot_bytes: u64,
-    /// Its disks; replaced when one is added.
+    /// Its disks; replaced when one is added, or has become larger.
     layout: RefCell<Rc<Layout>>,
     ram: RamBudget,
     /// One permit: generations are written one after the other.
@@ -295,6 +297,23 @@ impl Pool {
     /// As [`Pool::add_disk`].
     pub async fn check_disk(&self, disk: NewDisk, wipe: bool) -> Result<LookedAt, StoreError> {
         self.0.check_disk(disk, wipe).await
+    }
+
+    /// Takes what is new of disks that have become larger, while the pool is in use, and says which those are.
+    ///
+    /// # Errors
+    /// [`StoreError::NotGrown`]; or what writing met.
+    pub async fn grow(&self) -> Result<Vec<GrownDisk>, StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.grow().await }).await
+    }
+
+    /// Whether [`Pool::grow`] would find more, and what. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`Pool::grow`].
+    pub fn check_growth(&self) -> Result<Vec<GrownDisk>, StoreError> {
+        self.0.check_growth()
     }
 
     /// How full it is.

@@ -13,7 +13,7 @@ use crate::budget::RamBudget;
 use crate::catalog::{Catalog, Host, Malformed};
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::{MissingDisk, StoreError};
-use crate::geometry::{self, DISK_BYTES_MIN, End, SUPERBLOCK_BYTES};
+use crate::geometry::{self, DISK_BYTES_MIN, End, Geometry, SUPERBLOCK_BYTES};
 use crate::id::{DiskId, PoolId};
 use crate::signature::{Content, LOOKED_AT_BYTES};
 use crate::slot;
@@ -182,6 +182,9 @@ async fn assemble(paths: &[PathBuf], options: &OpenPool) -> Result<Assembled, St
         }
     };
     members.sort_by_key(|member| member.superblock.index);
+    for member in &mut members {
+        member.grow(generation, &catalog)?;
+    }
     as_in_catalog(&members, &catalog)?;
     if !catalog.exported && catalog.host.id != options.host.id && !options.force {
         return Err(StoreError::UsedElsewhere { pool: first.pool, host: catalog.host });
@@ -206,11 +209,29 @@ impl Member {
             return Err(StoreError::DiskBlock { path: path.to_owned(), block: disk.block() });
         }
         let (superblock, torn) = newest_superblock(&disk, path).await?;
-        let (expected, found) = (superblock.geometry.disk_bytes, disk.size());
-        if found < expected {
-            return Err(StoreError::DiskShrunk { path: path.to_owned(), expected, found });
+        let member = Member { disk, path: path.to_owned(), superblock, torn };
+        member.is_as_long()?;
+        Ok(member)
+    }
+
+    /// While a disk was being grown, its superblock knows less of it than the catalogue of `generation`.
+    fn grow(&mut self, generation: u64, catalog: &Catalog) -> Result<(), StoreError> {
+        let Superblock { index, disk, geometry, .. } = self.superblock;
+        let entry = catalog.disks.get(usize::from(index)).filter(|entry| entry.id == disk);
+        let Some(entry) = entry.filter(|entry| entry.bytes > geometry.disk_bytes) else { return Ok(()) };
+        let grown = Geometry::new(entry.bytes, geometry.extent_bytes, geometry.slot_bytes);
+        if let Some(grown) = grown.filter(|_| self.superblock.generation < generation) {
+            self.superblock.geometry = grown;
         }
-        Ok(Member { disk, path: path.to_owned(), superblock, torn })
+        self.is_as_long()
+    }
+
+    fn is_as_long(&self) -> Result<(), StoreError> {
+        let (expected, found) = (self.superblock.geometry.disk_bytes, self.disk.size());
+        if found < expected {
+            return Err(StoreError::DiskShrunk { path: self.path.clone(), expected, found });
+        }
+        Ok(())
     }
 
     /// What the superblock says of the disk's space counts, whatever the file looks like.

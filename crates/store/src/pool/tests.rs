@@ -57,6 +57,31 @@ fn used_disks(count: usize, block: u32) -> Vec<DiskImage> {
     (0..count).map(disk).collect()
 }
 
+/// The disks of a new pool, made larger by what a larger and older pool has at its end.
+fn grown_disks(count: usize, block: u32) -> Vec<DiskImage> {
+    let with_pool = |size: u64, changes: u64| {
+        let mut images = used_disks(count, block);
+        images.iter_mut().for_each(|image| image.grow(size));
+        let world = World::new(10);
+        let node = machine(&world, images);
+        world.block_on(node, CORE, move || async move {
+            let pool = create(count).await;
+            for at in 0..changes {
+                pool.set_mark(PoolMark { count: at, at: 0 }, false).await.unwrap();
+            }
+        });
+        (0..count).map(|disk| world.disk_image(node, path(disk))).collect::<Vec<_>>()
+    };
+    let (mut disks, older) = (with_pool(2 << 20, 0), with_pool(6 << 20, 50));
+    for (image, older) in disks.iter_mut().zip(older) {
+        let mut rest = vec![0; 4 << 20];
+        older.read(2 << 20, &mut rest);
+        image.grow(6 << 20);
+        image.write(2 << 20, &rest);
+    }
+    disks
+}
+
 async fn create(disks: usize) -> Pool {
     let disk = |number| NewDisk { path: path(number), create: None, reserve: false };
     let extent = Some(ByteLen(EXTENT));
@@ -74,7 +99,7 @@ async fn open_with(disks: usize, joining: Option<PathBuf>) -> Result<Pool, Store
 }
 
 /// One thing that is done to the pool. Volumes are named by letters.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Create(char, u64),
     Delete(char),
@@ -86,6 +111,8 @@ enum Act {
     Zero(char, u64, u64),
     Flush(char),
     AddDisk,
+    /// The pool takes what its disks have become larger by.
+    GrowDisks,
     /// A volume that is a copy, blank.
     CreateCopy(char, u64),
     /// A volume becomes a copy.
@@ -131,6 +158,20 @@ const LIFE_WITH_MORE: &[Act] = &[
     Act::LuState('b', 700),
     Act::Delete('b'),
     Act::Create('c', 2 * EXTENT),
+];
+
+/// A life of a pool whose disks are larger than it knows, with volumes that lie on what is new.
+const LIFE_THAT_GROWS: &[Act] = &[
+    Act::Create('a', 4 * EXTENT),
+    Act::Write('a', 0, 8, Durability::Durable),
+    Act::LuState('a', 700),
+    Act::GrowDisks,
+    Act::Create('b', 60 * EXTENT),
+    Act::Write('b', 126, 6, Durability::Durable),
+    Act::Grow('a', 6 * EXTENT),
+    Act::LuState('b', 700),
+    Act::Delete('b'),
+    Act::Create('c', 30 * EXTENT),
 ];
 
 /// A life in which the pool gets copies, and extents change hands between them, their maps and volumes that
@@ -190,6 +231,24 @@ impl Life {
         Life { acts: LIFE_OF_COPIES, disks, all_disks: disks, block }
     }
 
+    fn that_grows(disks: usize) -> Life {
+        Life { acts: LIFE_THAT_GROWS, disks, all_disks: disks, block: 512 }
+    }
+
+    /// A new pool to live in.
+    async fn begin(self) -> Pool {
+        if self.acts == LIFE_THAT_GROWS { self.open().await.unwrap() } else { create(self.disks).await }
+    }
+
+    /// What the machine's disks hold before.
+    fn images(self) -> Vec<DiskImage> {
+        if self.acts == LIFE_THAT_GROWS {
+            grown_disks(self.disks, self.block)
+        } else {
+            used_disks(self.all_disks, self.block)
+        }
+    }
+
     fn with_more(disks: usize) -> Life {
         Life { acts: LIFE_WITH_MORE, disks, all_disks: disks + 1, block: 512 }
     }
@@ -223,6 +282,10 @@ struct History {
     states: Vec<State>,
     /// How many disks the pool had then.
     disks: Vec<usize>,
+    /// How they were laid out then.
+    geometry: Vec<Vec<Geometry>>,
+    /// What volumes could take of it then.
+    totals: Vec<ByteLen>,
     /// The generation of the metadata then.
     generations: Vec<u64>,
     /// All that was ever written to a sector.
@@ -351,15 +414,19 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
             let disk = NewDisk { path: path(pool.paths().len()), create: None, reserve: false };
             pool.add_disk(disk, true).await.unwrap();
         }
+        Act::GrowDisks => {
+            let grown = pool.grow().await.unwrap();
+            assert_eq!(grown.len(), pool.paths().len());
+            assert!(grown.iter().all(|disk| disk.before < disk.after));
+        }
     }
 }
 
 /// Records a life, from after the pool was made on.
-fn record(life: Life, skipped: Option<Step>) -> (Recording, Rc<RefCell<History>>, Vec<Geometry>) {
+fn record(life: Life, skipped: Option<Step>) -> (Recording, Rc<RefCell<History>>) {
     let world = World::new(11);
-    let node = machine(&world, used_disks(life.all_disks, life.block));
-    let pool = world.block_on(node, CORE, move || create(life.disks));
-    let lived = pool.clone();
+    let node = machine(&world, life.images());
+    let pool = world.block_on(node, CORE, move || life.begin());
     let paths: Vec<PathBuf> = (0..life.all_disks).map(path).collect();
     let taps: Vec<(NodeId, &Path)> = paths.iter().map(|path| (node, path.as_path())).collect();
     let recording = world.record_disks(&taps);
@@ -373,6 +440,8 @@ fn record(life: Life, skipped: Option<Step>) -> (Recording, Rc<RefCell<History>>
             let generation = pool.0.state.borrow().generation;
             noted.borrow_mut().states.push(state.clone());
             noted.borrow_mut().disks.push(pool.paths().len());
+            noted.borrow_mut().geometry.push(pool.0.layout().geometry.clone());
+            noted.borrow_mut().totals.push(pool.usage().total);
             noted.borrow_mut().generations.push(generation);
         };
         note(&state);
@@ -383,8 +452,7 @@ fn record(life: Life, skipped: Option<Step>) -> (Recording, Rc<RefCell<History>>
         }
     });
     canary::SKIPPED.set(None);
-    let geometry = lived.0.layout().geometry.clone();
-    (recording, history, geometry)
+    (recording, history)
 }
 
 /// Without what only matters to sectors.
@@ -398,6 +466,8 @@ struct Found {
     state: State,
     /// How many disks the pool has.
     disks: usize,
+    /// What volumes can take of it.
+    total: ByteLen,
     /// The content of each sector that is not zero.
     sectors: BTreeMap<(VolumeId, u64), Vec<u8>>,
 }
@@ -430,24 +500,22 @@ async fn recover(life: Life) -> Result<Found, StoreError> {
             }
         }
     }
-    Ok(Found { state, disks: pool.paths().len(), sectors })
+    Ok(Found { state, disks: pool.paths().len(), total: pool.usage().total, sectors })
 }
 
 fn judge(cut: &Cut, life: Life, history: &History) {
     let world = World::new(12);
     let node = machine(&world, cut.images.clone());
     let recovered = world.block_on(node, CORE, move || recover(life));
-    let Found { state, disks, sectors } =
+    let Found { state, disks, total, sectors } =
         recovered.unwrap_or_else(|error| panic!("{cut}: the pool does not open: {error}"));
 
     let acked = cut.acked as usize;
     let next = (acked + 1).min(history.states.len() - 1);
     let (before, after) = (&history.states[acked], &history.states[next]);
-    let found = (outline(&state), disks);
-    assert!(
-        found == (outline(before), history.disks[acked]) || found == (outline(after), history.disks[next]),
-        "{cut}: acknowledged changes are lost: {found:?}"
-    );
+    let found = (outline(&state), disks, total);
+    let known = |at: usize| (outline(&history.states[at]), history.disks[at], history.totals[at]);
+    assert!(found == known(acked) || found == known(next), "{cut}: acknowledged changes are lost: {found:?}");
 
     for ((id, at), found) in &sectors {
         let number = u64::from_le_bytes(found[..8].try_into().unwrap());
@@ -496,9 +564,10 @@ fn judge_without(cut: &Cut, life: Life) {
 }
 
 /// If the newest acknowledged metadata rots everywhere, the pool is refused; it does not go back in time.
-fn judge_promise(cut: &Cut, life: Life, geometry: &[Geometry], history: &History) {
+fn judge_promise(cut: &Cut, life: Life, history: &History) {
     let mut images = cut.images.clone();
     let promised = history.generations[cut.acked as usize];
+    let geometry = &history.geometry[cut.acked as usize];
     for (image, geometry) in images.iter_mut().zip(geometry) {
         for end in End::BOTH {
             let offset = geometry.slot_offset(end, promised);
@@ -522,14 +591,14 @@ fn judge_promise(cut: &Cut, life: Life, geometry: &[Geometry], history: &History
 
 /// Records, cuts and judges; returns how many cuts there were.
 fn cut_everywhere(life: Life, bits: u32, skipped: Option<Step>) -> usize {
-    let (recording, history, geometry) = record(life, skipped);
+    let (recording, history) = record(life, skipped);
     let history = history.borrow();
     let mut cuts = 0;
     for_each_cut(&recording, Subsets { bits, seed: 3 }, |cut| {
         cuts += 1;
         judge(cut, life, &history);
         if cut.subset == 0 {
-            judge_promise(cut, life, &geometry, &history);
+            judge_promise(cut, life, &history);
         }
         if life.disks < life.all_disks {
             judge_without(cut, life);
@@ -562,6 +631,44 @@ fn adding_a_disk_that_gets_metadata_survives_every_cut() {
 #[test]
 fn adding_a_disk_that_gets_none_survives_every_cut() {
     assert!(cut_everywhere(Life::with_more(3), 3, None) > 300);
+}
+
+#[test]
+fn disks_that_grow_survive_every_cut() {
+    assert!(cut_everywhere(Life::that_grows(1), 3, None) > 300);
+    assert!(cut_everywhere(Life::that_grows(4), 2, None) > 300);
+}
+
+/// What is found at a disk's new end is not taken for the pool's, and less than the metadata takes is not
+/// enough.
+#[test]
+fn a_pool_grows_when_its_disk_has_grown_enough() {
+    let world = World::new(1);
+    let node = machine(&world, used_disks(1, 512));
+    let pool = world.block_on(node, CORE, || create(1));
+    let needed = {
+        let pool = pool.clone();
+        match world.block_on(node, CORE, move || async move { pool.grow().await }) {
+            Err(StoreError::NotGrown { needed }) => needed,
+            other => panic!("{other:?}"),
+        }
+    };
+    let totals = [needed - 4096, needed].map(|more| {
+        world.grow_disk(node, path(0), (2 << 20) + more);
+        let pool = pool.clone();
+        world.block_on(node, CORE, move || async move {
+            let foreseen = pool.check_growth();
+            let grown = pool.grow().await;
+            assert_eq!(foreseen.ok(), grown.ok());
+            pool.usage().total.0
+        })
+    });
+    // The disk had less than an extent to spare.
+    let more = (totals[1] - totals[0]) / EXTENT;
+    assert!((needed / EXTENT..=needed.div_ceil(EXTENT)).contains(&more), "{totals:?}, {needed}");
+    drop(pool);
+    let reopened = world.block_on(node, CORE, || async { open(1).await.unwrap().usage().total.0 });
+    assert_eq!(reopened, totals[1]);
 }
 
 #[test]

@@ -143,6 +143,15 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
+    /// Grow a pool after its disks were enlarged (for example with lvextend or truncate), while it is in use
+    Grow {
+        /// Pool name
+        name: String,
+        #[command(flatten)]
+        of: OfNode,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
     /// Forget a pool that can no longer be used; its disks are not touched
     Forget {
         /// Pool name
@@ -233,6 +242,13 @@ impl Command {
                 let disk = PoolAddDisk { path, size: size.map(|size| size.0), reserve, wipe };
                 if confirm.go_on_if(output, &what, wipe, || client.would_add_disk(&name, &disk, of.node))? {
                     output.show(&client.add_disk(&name, &disk, of.node)?, one)?;
+                }
+                Ok(())
+            }
+            Command::Grow { name, of, confirm } => {
+                let what = format!("Grow pool {name}{}", of.text());
+                if confirm.go_on_if(output, &what, false, || client.would_grow_pool(&name, of.node))? {
+                    output.show(&client.grow_pool(&name, of.node)?, one)?;
                 }
                 Ok(())
             }

@@ -64,7 +64,7 @@ const AT_NODES: [(&str, &str); 3] = [
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
 
 /// Calls about what is a node's own: the node that the query names carries them out ([`there::OfNode`]).
-const OF_NODES: [(&str, &str); 12] = [
+const OF_NODES: [(&str, &str); 13] = [
     ("DELETE", "/v1/sessions/{tsih}"),
     ("GET", "/v1/disks"),
     ("POST", "/v1/pools"),
@@ -72,6 +72,7 @@ const OF_NODES: [(&str, &str); 12] = [
     ("GET", "/v1/pools/{name}"),
     ("GET", "/v1/pools/{name}/remains"),
     ("POST", "/v1/pools/{name}/disks"),
+    ("POST", "/v1/pools/{name}/grow"),
     ("POST", "/v1/pools/{name}/export"),
     ("POST", "/v1/pools/{name}/forget"),
     ("POST", "/v1/pools/{name}/reopen"),

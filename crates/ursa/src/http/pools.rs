@@ -189,6 +189,32 @@ pub(super) async fn add_disk(
     Ok(made(with(&state, node, add).await?))
 }
 
+/// Grows a pool whose disks have become larger, while it is in use.
+///
+/// Enlarge a disk or file first, for example with `lvextend` or `truncate`. All disks of the pool are checked.
+#[utoipa::path(
+    post, path = "/v1/pools/{name}/grow", tag = "pools", operation_id = "grow_pool",
+    params(("name" = String, Path, description = "Pool name"), AskedOfNode),
+    responses(
+        (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`pool_not_grown`: no disk is larger, or not by enough", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`disk_too_large`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`, `pool_read_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn grow(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        return would::grow(&state, node, name).await;
+    }
+    let pool = with(&state, node, move |control| async move { control.grow_pool(&name).await }).await?;
+    Ok(axum::Json(pool).into_response())
+}
+
 /// Closes a pool that does not work (a disk failed to write, or it could not be opened), and opens it again.
 ///
 /// Initiators stay logged in and see its LUNs busy meanwhile. Writes that they did not flush may be lost; a

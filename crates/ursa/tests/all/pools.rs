@@ -80,6 +80,26 @@ fn a_pool_is_forgotten_with_the_maps_of_its_volumes() {
 }
 
 #[test]
+fn a_pool_grows_with_its_file() {
+    let (node, file) = with_second_pool();
+    let refused = node.refused(1, &["pool", "grow", "second"]);
+    assert!(refused.contains("no disk of the pool has grown") && refused.contains("truncate"), "{refused}");
+    let total = |pool: &serde_json::Value| pool["total"].as_u64().unwrap();
+    let before = total(&node.json(&["pool", "show", "second"]));
+    std::fs::File::options().write(true).open(&file).unwrap().set_len(3 << 30).unwrap();
+    node.refused(1, &["volume", "create", "big", "--size", "2G", "--pool", "second"]);
+    let would = node.ok(&["pool", "grow", "second", "--dry-run"]);
+    assert!(would.contains(&format!("of {file} instead of")), "{would}");
+    assert_eq!(total(&node.json(&["pool", "show", "second"])), before, "that was only asked");
+    let grown = node.json(&["pool", "grow", "second"]);
+    assert_eq!(total(&grown), before + (2 << 30));
+    node.ok(&["volume", "create", "big", "--size", "2G", "--pool", "second"]);
+    let before = node.json(&["pool", "show", "second"]);
+    let node = Node::start_in(node.kill(), &[]);
+    assert_eq!(node.json(&["pool", "show", "second"]), before);
+}
+
+#[test]
 fn a_pool_gets_a_disk_more() {
     let (node, file) = with_second_pool();
     let more = node.directory.path().join("more.img").to_str().unwrap().to_owned();

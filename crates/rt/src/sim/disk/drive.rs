@@ -303,6 +303,12 @@ impl Drive {
         &self.content
     }
 
+    /// Makes it larger; what is new reads as zeros.
+    pub(in crate::sim) fn grow(&mut self, size: u64) {
+        self.content.grow(size);
+        self.platter.grow(size);
+    }
+
     /// Records what happens from now on. What the cache holds and what is under way is on the tape as if it
     /// had begun just now.
     pub(in crate::sim) fn record(&mut self, recording: &Recording, tap: Tap) {

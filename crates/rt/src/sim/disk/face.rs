@@ -4,7 +4,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::{Buf, Chain, Instant, SharedBuf};
@@ -18,7 +18,7 @@ use crate::{DiskError, DiskFailure, Durability, OpenError, OpenOptions, Room};
 /// One opening of a disk: as long as it exists, nobody else can open it.
 pub(in crate::sim) struct OpenFile {
     pub(in crate::sim) disk: DiskNumber,
-    size: u64,
+    size: AtomicU64,
     block: u32,
     read_only: bool,
     /// Nothing depends on it: what a simulated file gives back is decided by how it was made.
@@ -61,7 +61,7 @@ impl Disk {
         let read_only = options.read_only;
         let file = universe.open_disk(node, path, options, |disk, drive| OpenFile {
             disk,
-            size: drive.content().size(),
+            size: drive.content().size().into(),
             block: drive.content().block(),
             read_only,
             reserved: AtomicBool::new(drive.has_all_its_space()),
@@ -103,7 +103,13 @@ impl Disk {
 
     /// The size in bytes.
     pub fn size(&self) -> u64 {
-        self.file.size
+        self.file.size.load(Ordering::Relaxed)
+    }
+
+    /// See [`crate::Disk::look_for_growth`].
+    pub fn look_for_growth(&self) -> u64 {
+        let found = universe::current().0.disk_size(self.file.disk);
+        self.file.size.fetch_max(found, Ordering::Relaxed).max(found)
     }
 
     /// The logical block size in bytes.
@@ -248,7 +254,7 @@ impl Disk {
     fn check_range(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         let block = u64::from(self.file.block);
         let aligned = offset.is_multiple_of(block) && len.is_multiple_of(block);
-        let inside = offset.checked_add(len).is_some_and(|end| end <= self.file.size);
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.size());
         if aligned && inside { Ok(()) } else { Err(DiskError::Range { offset, len }) }
     }
 

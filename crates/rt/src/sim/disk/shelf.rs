@@ -129,6 +129,11 @@ impl Shelf {
         }
     }
 
+    /// 0 if it is gone.
+    pub(in crate::sim) fn size(&self, disk: DiskNumber) -> u64 {
+        self.drives.get(&disk).map_or(0, |drive| drive.content().size())
+    }
+
     pub(in crate::sim) fn set_space(&mut self, node: NodeId, bytes: Option<u64>) {
         match bytes {
             Some(bytes) => self.space.insert(node, bytes),

@@ -8,7 +8,7 @@ use ::node::control::{ControlError, ImportSpec, Importable, PoolSpec};
 use api::{PoolRemains, RemainingMap, RemainingVolume};
 use axum::response::Response;
 use base::ByteLen;
-use store::{Content, LookedAt, NewDisk, ProbedContents};
+use store::{Content, GrownDisk, LookedAt, NewDisk, ProbedContents};
 
 use super::{remaining, text};
 use crate::http::dry_run;
@@ -64,6 +64,12 @@ pub(super) async fn add_disk(
         format!("the disk cannot be removed again: pool {name} depends on it from then on"),
     ];
     Ok(dry_run::would(steps, Vec::new()))
+}
+
+/// What growing a pool would do.
+pub(super) async fn grow(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
+    let grown = looked(state, node, move |control| async move { control.check_growth(&name) }).await?;
+    Ok(dry_run::would(grown.iter().map(growing).collect(), Vec::new()))
 }
 
 /// What reopening a pool would do.
@@ -135,6 +141,11 @@ fn taking(disk: &LookedAt, reserve: bool, pool: &str) -> String {
         (Some(_), Some(held)) => format!("{becomes}; its content is destroyed: {}", of_pool(held)),
         (Some(held), None) => format!("{becomes}; its content is destroyed: {held}"),
     }
+}
+
+fn growing(GrownDisk { path, before, after }: &GrownDisk) -> String {
+    let (before, after) = (Size(before.0), Size(after.0));
+    format!("volumes can then use {after} of {} instead of {before}", text(path))
 }
 
 /// What a disk says that is one of a pool.
@@ -248,6 +259,12 @@ mod tests {
             ["volume db is forgotten with it (4K)", "LUN 3 of target iqn.t for host group local is unmapped"];
         assert_eq!(told[2..], said);
         assert_eq!(forgetting("main", &remains(Some(Vec::new())), true).len(), 3);
+    }
+
+    #[test]
+    fn who_grows_a_pool_is_told_by_how_much() {
+        let grown = GrownDisk { path: "/dev/sdb".into(), before: ByteLen(4096), after: ByteLen(12288) };
+        assert_eq!(growing(&grown), "volumes can then use 12K of /dev/sdb instead of 4K");
     }
 
     fn disk(holds: Option<Content>, pool: Option<ProbedContents>) -> LookedAt {

@@ -14,6 +14,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         E::TooManyDisks => (StatusCode::UNPROCESSABLE_ENTITY, "too_many_disks"),
         E::DiskTooSmall { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_too_small"),
         E::DiskTooLarge { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_too_large"),
+        E::NotGrown { .. } => (StatusCode::CONFLICT, "pool_not_grown"),
         E::DiskBlock { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_unusable"),
         E::ExtentSize(_) => (StatusCode::UNPROCESSABLE_ENTITY, "field_invalid"),
         E::NotEmpty { .. } => (StatusCode::CONFLICT, "disk_not_empty"),
