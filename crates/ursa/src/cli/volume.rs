@@ -430,7 +430,7 @@ fn verified(found: &Verification) -> String {
             format!("Interrupted after {} of {}.", size(found.checked_bytes), size(found.total_bytes))
         }
         VerificationState::Done if found.different_bytes > 0 => format!(
-            "THE COPIES DIFFER in {}. Remove the wrong copy and add it again: `ursa volume copy remove`, `ursa volume copy add`.",
+            "THE COPIES DIFFER in {}. Rebuild the wrong copy: `ursa volume copy rebuild`.",
             size(found.different_bytes)
         ),
         VerificationState::Done if found.unchecked_bytes > 0 => format!(

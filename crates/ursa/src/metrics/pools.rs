@@ -78,7 +78,7 @@ const OF_LOGS: [LogFigure; 6] = [
     (
         "ursa_pool_log_room_bytes",
         Kind::Gauge,
-        "Space that log volumes can still take: when it is 0, writes to new blocks fail.",
+        "Space that log volumes can still take: when it is 0, writes to log volumes fail.",
         |space| space.room,
     ),
     (

@@ -300,7 +300,7 @@ fn a_pool_with_log_volumes_warns_by_level() {
     let found = findings(&level(Some(90)));
     assert_eq!(
         found[0].cause,
-        "Pool default is 91 % full: its log volumes can take 8B more. When it is full, writes to new blocks fail."
+        "Pool default is 91 % full: its log volumes can take 8B more. When it is full, writes to log volumes fail."
     );
 }
 

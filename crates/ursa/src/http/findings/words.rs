@@ -141,7 +141,7 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
         },
         What::PoolFilling { pool, logs, .. } => Words {
             cause: format!(
-                "Pool {} is {} % full: its log volumes can take {} more. When it is full, writes to new blocks fail.",
+                "Pool {} is {} % full: its log volumes can take {} more. When it is full, writes to log volumes fail.",
                 pool_of(pool),
                 logs.percent,
                 ByteLen(logs.room)
@@ -444,7 +444,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
                 ByteLen(*bytes),
                 joined(nodes)
             ),
-            action: "See where they differ, then remove the wrong copy and add it again; the finding ends when a full verify finds the copies equal".into(),
+            action: "See where they differ, then rebuild the wrong copy (`ursa volume copy rebuild`); the finding ends when a full verify finds the copies equal".into(),
             command: format!("ursa volume verify {volume}"),
         },
         FaultKind::BlocksLost { volume, blocks, lba, .. } => Words {
