@@ -42,7 +42,7 @@ const NO_PARAMETER_OF_THE_CONSOLE: Record<string, string> = {
   'change_target dry_run': AS_TYPED,
   'change_user dry_run': AS_TYPED,
   'change_volume dry_run': AS_TYPED,
-  'choose_strategy dry_run': 'the panel says what each choice does',
+  'set_split_brain_policy dry_run': 'the panel says what each choice does',
   'list_audit before': BY_TIME,
   'list_audit skip': MANY_AT_ONCE,
   'list_events after': BY_TIME,
@@ -56,7 +56,7 @@ const TAKES_NOTHING_AWAY = '`--dry-run` goes with what destroys something or tak
 /** The same of the command line. */
 const NO_PARAMETER_OF_THE_COMMAND_LINE: Record<string, string> = {
   'change_volume dry_run': TAKES_NOTHING_AWAY,
-  'choose_strategy dry_run': TAKES_NOTHING_AWAY,
+  'set_split_brain_policy dry_run': TAKES_NOTHING_AWAY,
 }
 
 /** Fields of requests that no file of the command line names. */
@@ -66,7 +66,7 @@ const NOT_SAID: Record<string, string> = {
 
 /** Fields of requests that no screen sends. */
 const NOT_SENT: Record<string, string> = {
-  'choose_strategy by': 'who chooses is who is logged in',
+  'set_split_brain_policy by': 'who chooses is who is logged in',
 }
 
 /** Fields of answers that no screen reads. The command line prints answers whole, as JSON or YAML. */

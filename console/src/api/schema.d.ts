@@ -1347,7 +1347,7 @@ export interface paths {
          *     then the copies diverge, and an administrator must choose which one to keep. This is why
          *     `accept_split_brain` is required.
          */
-        put: operations["choose_strategy"];
+        put: operations["set_split_brain_policy"];
         post?: never;
         delete?: never;
         options?: never;
@@ -1444,6 +1444,11 @@ export interface components {
             name: string;
         } | components["schemas"]["DryRun"];
         /** @description The result of a call, or of its dry run. */
+        Answer_PolicyChosen: {
+            /** @description One of the nodes has a single address: if that network is lost, both nodes continue alone. */
+            one_way: boolean;
+        } | components["schemas"]["DryRun"];
+        /** @description The result of a call, or of its dry run. */
         Answer_Pool: {
             /** @description Its disks. */
             disks: components["schemas"]["PoolDisk"][];
@@ -1491,11 +1496,6 @@ export interface components {
             used: number;
             /** @description Number of volumes. */
             volumes: number;
-        } | components["schemas"]["DryRun"];
-        /** @description The result of a call, or of its dry run. */
-        Answer_StrategyChosen: {
-            /** @description One of the nodes has a single address: if that network is lost, both nodes continue alone. */
-            one_way: boolean;
         } | components["schemas"]["DryRun"];
         /** @description The result of a call, or of its dry run. */
         Answer_Target: {
@@ -1595,7 +1595,7 @@ export interface components {
              * @description Number of slices, and thus cores, that it is striped over.
              */
             slices: number;
-            strategy?: components["schemas"]["VolumeStrategy"] | null;
+            split_brain_policy?: components["schemas"]["ChosenPolicy"] | null;
             /**
              * Format: int64
              * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is
@@ -1766,6 +1766,18 @@ export interface components {
             secret: string;
             /** @description CHAP_N, 1 to 255 bytes. */
             user: string;
+        };
+        /** @description The split-brain policy of a volume. */
+        ChosenPolicy: {
+            /**
+             * Format: int64
+             * @description When it was chosen, in seconds since 1970.
+             */
+            at: number;
+            /** @description Who chose it, as they named themselves. */
+            by: string;
+            /** @description The policy. */
+            policy: components["schemas"]["SplitBrainPolicy"];
         };
         /** @description A new cluster, consisting of this node alone. */
         ClusterInit: {
@@ -3309,7 +3321,7 @@ export interface components {
                  * @description Number of slices, and thus cores, that it is striped over.
                  */
                 slices: number;
-                strategy?: components["schemas"]["VolumeStrategy"] | null;
+                split_brain_policy?: components["schemas"]["ChosenPolicy"] | null;
                 /**
                  * Format: int64
                  * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is
@@ -3526,6 +3538,23 @@ export interface components {
              * @description Current password.
              */
             old: string;
+        };
+        /** @description A split-brain policy to set. */
+        PolicyChoice: {
+            /**
+             * @description Required for `heartbeat`: accept that both nodes may continue, and that the data of one of them is
+             *     then discarded.
+             */
+            accept_split_brain?: boolean;
+            /** @description Who chooses it, for the record. */
+            by?: string;
+            /** @description The policy. */
+            policy: components["schemas"]["SplitBrainPolicy"];
+        };
+        /** @description Result of setting the split-brain policy. */
+        PolicyChosen: {
+            /** @description One of the nodes has a single address: if that network is lost, both nodes continue alone. */
+            one_way: boolean;
         };
         /** @description A pool: disks of one node, managed together, that volumes take their space from. */
         Pool: {
@@ -3897,24 +3926,7 @@ export interface components {
          * @description Split-brain policy: what a node does with a volume when no other node and no quorum is reachable.
          * @enum {string}
          */
-        Strategy: "prefer" | "heartbeat";
-        /** @description A split-brain policy to set. */
-        StrategyChoice: {
-            /**
-             * @description Required for `heartbeat`: accept that both nodes may continue, and that the data of one of them is
-             *     then discarded.
-             */
-            accept_split_brain?: boolean;
-            /** @description Who chooses it, for the record. */
-            by?: string;
-            /** @description The policy. */
-            strategy: components["schemas"]["Strategy"];
-        };
-        /** @description Result of setting the split-brain policy. */
-        StrategyChosen: {
-            /** @description One of the nodes has a single address: if that network is lost, both nodes continue alone. */
-            one_way: boolean;
-        };
+        SplitBrainPolicy: "prefer" | "heartbeat";
         /** @description What a finding concerns. */
         Subject: {
             /** @description ID of the volume: it stays the same when the volume is renamed. */
@@ -4179,7 +4191,7 @@ export interface components {
              * @description Number of slices, and thus cores, that it is striped over.
              */
             slices: number;
-            strategy?: components["schemas"]["VolumeStrategy"] | null;
+            split_brain_policy?: components["schemas"]["ChosenPolicy"] | null;
             /**
              * Format: int64
              * @description Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is
@@ -4319,18 +4331,6 @@ export interface components {
             lun: number;
             /** @description The target's iSCSI name. */
             target: string;
-        };
-        /** @description The split-brain policy of a volume. */
-        VolumeStrategy: {
-            /**
-             * Format: int64
-             * @description When it was chosen, in seconds since 1970.
-             */
-            at: number;
-            /** @description Who chose it, as they named themselves. */
-            by: string;
-            /** @description The policy. */
-            strategy: components["schemas"]["Strategy"];
         };
         /** @description The authenticated caller. */
         WhoAmI: {
@@ -9139,7 +9139,7 @@ export interface operations {
             507: components["responses"]["Full"];
         };
     };
-    choose_strategy: {
+    set_split_brain_policy: {
         parameters: {
             query?: {
                 /** @description Dry run: show what would be done, and change nothing. */
@@ -9154,7 +9154,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["StrategyChoice"];
+                "application/json": components["schemas"]["PolicyChoice"];
             };
         };
         responses: {
@@ -9164,7 +9164,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Answer_StrategyChosen"];
+                    "application/json": components["schemas"]["Answer_PolicyChosen"];
                 };
             };
             400: components["responses"]["BadRequest"];

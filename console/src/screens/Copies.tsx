@@ -3,7 +3,7 @@ import { useState } from 'react'
 import { api, data } from '../api/client'
 import { useNode, useNodes, usePools, useVolume } from '../api/queries'
 import { rebuildCopy } from '../api/rebuild'
-import type { ClusterNode, Pool, StrategyChosen, Volume } from '../api/types'
+import type { ClusterNode, Pool, PolicyChosen, Volume } from '../api/types'
 import { DeedButton, useDoing } from '../parts/deed'
 import { Panel } from '../parts/Panel'
 import { Paste } from '../parts/Paste'
@@ -50,7 +50,7 @@ export function Copies({ name }: { name: string }) {
           <Now volume={one} nodes={nodes.data} at={volume.dataUpdatedAt} />
           <Partners volume={one} nodes={nodes.data} at={nodes.dataUpdatedAt} />
           <Change volume={one} nodes={nodes.data} />
-          {etcd ? <NoStrategy /> : <StrategyPanel volume={one} nodes={nodes.data} />}
+          {etcd ? <NoPolicy /> : <PolicyPanel volume={one} nodes={nodes.data} />}
         </>
       )}
     </Stack>
@@ -246,7 +246,7 @@ function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
 }
 
 /** Where there is nothing to choose. */
-function NoStrategy() {
+function NoPolicy() {
   return (
     <Panel title="Split-brain policy">
       <Text size="sm">{NO_VOTES} A split-brain policy is not needed.</Text>
@@ -254,8 +254,8 @@ function NoStrategy() {
   )
 }
 
-function StrategyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
-  const now = volume.strategy?.strategy ?? 'prefer'
+function PolicyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
+  const now = volume.split_brain_policy?.policy ?? 'prefer'
   const [chosen, setChosen] = useState<'prefer' | 'heartbeat'>(now)
   const [agreed, setAgreed] = useState(false)
   const [oneWay, setOneWay] = useState(false)
@@ -263,9 +263,9 @@ function StrategyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[]
   const two = nodes.length === 2
   async function act() {
     await run(async () => {
-      const found = await data(api.PUT('/v1/volumes/{name}/split-brain-policy', { params: { path: { name: volume.id } }, body: { strategy: chosen, ...(chosen === 'heartbeat' ? { accept_split_brain: agreed } : {}) } }))
+      const found = await data(api.PUT('/v1/volumes/{name}/split-brain-policy', { params: { path: { name: volume.id } }, body: { policy: chosen, ...(chosen === 'heartbeat' ? { accept_split_brain: agreed } : {}) } }))
       // Not asked what it would do, it says what was chosen.
-      setOneWay((found as StrategyChosen).one_way)
+      setOneWay((found as PolicyChosen).one_way)
     }, 'Split-brain policy set.')
   }
   return (

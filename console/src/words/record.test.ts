@@ -24,7 +24,7 @@ it('names who decides', () => {
   const db = volume('db', [[1, 'in_sync'], [2, 'in_sync']])
   expect(agreement(db, false)).toContain('the majority of the voters')
   expect(agreement(db, true)).not.toMatch(/vote|majority/)
-  expect(agreement({ ...db, strategy: { strategy: 'heartbeat', by: 'eva', at: 9 } }, false)).toContain('Chosen by eva')
+  expect(agreement({ ...db, split_brain_policy: { policy: 'heartbeat', by: 'eva', at: 9 } }, false)).toContain('Chosen by eva')
   for (const etcd of [false, true]) expect(agreement(volume('db', [[2, 'in_sync']]), etcd), 'nobody could continue').toBeUndefined()
 })
 

@@ -18,10 +18,10 @@ export const NO_VOTES = 'etcd has the cluster’s record and decides which nodes
 
 /** Who says what becomes of a volume when nodes do not hear each other; undefined of a single copy, with which no other node can continue. */
 export function agreement(volume: Volume, etcd: boolean): string | undefined {
-  const chosen = volume.strategy
+  const chosen = volume.split_brain_policy
   if ((volume.copies ?? []).length < 2) return undefined
   if (etcd) return 'If nodes lose each other, etcd decides which ones continue: it has the cluster’s record.'
-  return chosen?.strategy === 'heartbeat'
+  return chosen?.policy === 'heartbeat'
     ? `Chosen by ${chosen.by}, ${new Date(chosen.at * 1000).toLocaleString()}: a node that loses contact with the other one continues alone after about six seconds (heartbeat).`
     : 'If nodes lose each other, the majority of the voters decides which ones continue.'
 }

@@ -29,7 +29,7 @@ mod problem;
 mod session;
 mod severity;
 mod since;
-mod strategy;
+mod split_brain;
 mod target;
 mod volume;
 
@@ -66,8 +66,8 @@ pub use self::problem::{Candidate, DryRun, Problem};
 pub use self::session::Session;
 pub use self::severity::Severity;
 pub use self::since::Since;
-pub use self::strategy::{
-    ForkResolution, Strategy, StrategyChoice, StrategyChosen, VolumeFork, VolumeStrategy,
+pub use self::split_brain::{
+    ChosenPolicy, ForkResolution, PolicyChoice, PolicyChosen, SplitBrainPolicy, VolumeFork,
 };
 pub use self::target::{MapCreate, Target, TargetChange, TargetCreate, TargetMap};
 pub use self::volume::{

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Since, SyncPaused, VolumeFork, VolumeStrategy};
+use crate::{ChosenPolicy, Since, SyncPaused, VolumeFork};
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -56,7 +56,7 @@ pub struct Volume {
     pub reason: Option<String>,
     /// Its split-brain policy; absent if none was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strategy: Option<VolumeStrategy>,
+    pub split_brain_policy: Option<ChosenPolicy>,
     /// A node has continued alone with it, and this is not resolved yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<VolumeFork>,

@@ -1,8 +1,8 @@
 //! What the loss of a node would do to a volume now: for the API, and for the command line that shows it.
 
 use api::{
-    ClusterNode, ClusterRecord, CopyState, Loss, LossOutcome, RecordPlace, Strategy, Volume, VolumeCopy,
-    VolumeKind,
+    ClusterNode, ClusterRecord, CopyState, Loss, LossOutcome, RecordPlace, SplitBrainPolicy, Volume,
+    VolumeCopy, VolumeKind,
 };
 
 /// What agrees on what is lost.
@@ -89,7 +89,7 @@ pub fn single_copy(kind: VolumeKind, node: &str) -> String {
 
 /// Whether somebody has agreed that a node goes on alone with it.
 fn continues_alone(volume: &Volume) -> bool {
-    volume.strategy.as_ref().is_some_and(|chosen| chosen.strategy == Strategy::Heartbeat)
+    volume.split_brain_policy.as_ref().is_some_and(|chosen| chosen.policy == SplitBrainPolicy::Heartbeat)
 }
 
 /// Whether they are two nodes, of which one alone votes.
@@ -106,7 +106,7 @@ fn outvoted(lost: u16, nodes: &[ClusterNode]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use api::VolumeStrategy;
+    use api::ChosenPolicy;
 
     use super::*;
     use crate::samples;
@@ -205,9 +205,11 @@ mod tests {
     #[test]
     fn of_two_nodes_the_other_one_may_go_on_alone() {
         let two = nodes(&[(true, true), (true, false)]);
-        let chosen = VolumeStrategy { strategy: Strategy::Heartbeat, by: "me".into(), at: 0 };
-        let volume =
-            Volume { strategy: Some(chosen), ..volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]) };
+        let chosen = ChosenPolicy { policy: SplitBrainPolicy::Heartbeat, by: "me".into(), at: 0 };
+        let volume = Volume {
+            split_brain_policy: Some(chosen),
+            ..volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)])
+        };
         let said = losses(&volume, &two);
         assert_eq!(
             said[0],

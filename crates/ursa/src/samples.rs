@@ -24,7 +24,7 @@ pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
         copies,
         epoch: None,
         reason: None,
-        strategy: None,
+        split_brain_policy: None,
         fork: None,
         losses: Vec::new(),
         comparison: None,

@@ -90,7 +90,7 @@ fn the_second_node_goes_on_alone_and_the_first_is_given_what_it_missed() {
     let chosen =
         ["volume", "split-brain-policy", "db", "heartbeat", "--accept-split-brain", "--by", "a test"];
     nodes[1].ursa(&chosen).expect_ok();
-    let shown = || nodes[1].ursa_json(&["volume", "show", "db"])["strategy"]["by"] == "a test";
+    let shown = || nodes[1].ursa_json(&["volume", "show", "db"])["split_brain_policy"]["by"] == "a test";
     wait(CLUSTER_LIMIT, "both know it", shown);
     put(&nodes[0], 0..BLOCKS, 1);
 

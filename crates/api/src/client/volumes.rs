@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{
-    CopyCreate, DryRun, ForkResolution, List, StrategyChoice, StrategyChosen, Verification,
-    VerificationState, Volume, VolumeChange, VolumeCounters, VolumeCreate,
+    CopyCreate, DryRun, ForkResolution, List, PolicyChoice, PolicyChosen, Verification, VerificationState,
+    Volume, VolumeChange, VolumeCounters, VolumeCreate,
 };
 
 /// How often it is looked how far a comparison of copies is.
@@ -123,7 +123,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn choose_strategy(&self, name: &str, choice: &StrategyChoice) -> Result<StrategyChosen> {
+    pub fn set_split_brain_policy(&self, name: &str, choice: &PolicyChoice) -> Result<PolicyChosen> {
         let url = self.address(&format!("/v1/volumes/{}/split-brain-policy", segment(name)));
         self.json(self.authorized(self.agent.put(url)).send_json(choice))
     }

@@ -12,7 +12,7 @@ pub mod copy;
 mod latency;
 mod progress;
 mod served;
-mod strategy;
+mod split_brain;
 
 use self::progress::Progress;
 use self::served::{remark, served};
@@ -73,9 +73,9 @@ pub enum Command {
     #[command(subcommand)]
     Copy(copy::Command),
     /// Set the split-brain policy of a two-node volume
-    SplitBrainPolicy(strategy::Choice),
+    SplitBrainPolicy(split_brain::Choice),
     /// Resolve a split brain: choose the node whose data is kept
-    ResolveSplitBrain(strategy::Resolution),
+    ResolveSplitBrain(split_brain::Resolution),
     /// Delete a volume and all its data
     Delete {
         /// Volume name or ID
@@ -357,7 +357,7 @@ fn redundancy(volume: &Volume) -> String {
 }
 
 fn shown(client: &Client, volume: &Volume) -> String {
-    one(volume) + &copies(volume, strategy::record_place(client))
+    one(volume) + &copies(volume, split_brain::record_place(client))
 }
 
 /// The copies, and what the loss of each would do now.
@@ -380,13 +380,13 @@ fn copies(volume: &Volume, place: RecordPlace) -> String {
         [] => "unknown: this node could not list the cluster's nodes in time (`ursa node list`)".into(),
         losses => losses.iter().map(|loss| loss.text.as_str()).collect::<Vec<_>>().join("\n"),
     };
-    let chosen = strategy::chosen(volume, place);
-    let fork = volume.fork.as_ref().map(|fork| strategy::fork_line(volume, fork)).unwrap_or_default();
+    let chosen = split_brain::chosen(volume, place);
+    let fork = volume.fork.as_ref().map(|fork| split_brain::fork_line(volume, fork)).unwrap_or_default();
     fork + "\n"
         + &fields([
             ("Copies", all.join("\n")),
             ("Last change", last),
-            ("Strategy", chosen),
+            ("Split-brain policy", chosen),
             ("Verified", volume.comparison.as_ref().map_or_else(|| "-".into(), compared)),
             ("Tolerance", losses),
         ])

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use api::{Chap, Strategy, VolumeKind};
+use api::{Chap, SplitBrainPolicy, VolumeKind};
 use node::access::AddressRange;
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +85,7 @@ pub(super) struct VolumeDeclared {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) copies: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) strategy: Option<Strategy>,
+    pub(super) split_brain_policy: Option<SplitBrainPolicy>,
     /// What `heartbeat` needs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) accept_split_brain: bool,
@@ -186,9 +186,9 @@ impl Declared {
         for volume in &self.volumes {
             let name = &volume.name;
             once(&format!("node of volume {name:?}"), &volume.on)?;
-            if volume.strategy == Some(Strategy::Heartbeat) && !volume.accept_split_brain {
+            if volume.split_brain_policy == Some(SplitBrainPolicy::Heartbeat) && !volume.accept_split_brain {
                 return Err(format!(
-                    "volume {name:?}: with strategy = \"heartbeat\" both nodes may continue, and the writes of one of them be discarded: set accept-split-brain = true as well"
+                    "volume {name:?}: with split-brain-policy = \"heartbeat\" both nodes may continue, and the writes of one of them be discarded: set accept-split-brain = true as well"
                 ));
             }
             if !volume.on.is_empty() && volume.copies.is_some() {
@@ -197,9 +197,9 @@ impl Declared {
             if volume.copies.is_some_and(|copies| !(1..=4).contains(&copies)) {
                 return Err(format!("volume {name:?}: a volume has one to four copies"));
             }
-            if volume.strategy.is_some() && volume.on.is_empty() {
+            if volume.split_brain_policy.is_some() && volume.on.is_empty() {
                 return Err(format!(
-                    "volume {name:?}: `strategy` is only for volumes with copies: set `on`, too"
+                    "volume {name:?}: `split-brain-policy` is only for volumes with copies: set `on`, too"
                 ));
             }
         }

@@ -22,7 +22,7 @@ pub(super) fn declared(present: &Present) -> Declared {
         chap_secret_file: None,
     });
     let volumes = present.volumes.iter().map(|volume| {
-        let strategy = volume.strategy.as_ref().map(|chosen| chosen.strategy);
+        let policy = volume.split_brain_policy.as_ref().map(|chosen| chosen.policy);
         // With copies each node has a pool for its own, and a node tells of one: the file is the same
         // whichever is asked.
         let pool = volume.copies.is_empty().then(|| volume.pool.clone());
@@ -36,8 +36,8 @@ pub(super) fn declared(present: &Present) -> Declared {
             slices: Some(volume.slices),
             on: volume.copies.iter().filter(|copy| !copy.leaves).map(|copy| copy.node).collect(),
             copies: None,
-            strategy,
-            accept_split_brain: strategy == Some(api::Strategy::Heartbeat),
+            split_brain_policy: policy,
+            accept_split_brain: policy == Some(api::SplitBrainPolicy::Heartbeat),
         }
     });
     let maps = present.targets.iter().flat_map(|target| {

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use api::{
-    CopyCreate, CopyState, Host, HostChange, HostCreate, MapCreate, Strategy, StrategyChoice, TargetChange,
-    TargetCreate, Volume, VolumeCreate,
+    CopyCreate, CopyState, Host, HostChange, HostCreate, MapCreate, PolicyChoice, SplitBrainPolicy,
+    TargetChange, TargetCreate, Volume, VolumeCreate,
 };
 use serde::Serialize;
 
@@ -228,8 +228,8 @@ impl Planner<'_> {
             ..VolumeCreate::new(name.clone(), volume.size.0)
         };
         self.plan.steps.push(Step::CreateVolume(create));
-        if let Some(strategy) = volume.strategy.filter(|strategy| *strategy != Strategy::Prefer) {
-            self.plan.steps.push(choose(volume, strategy));
+        if let Some(policy) = volume.split_brain_policy.filter(|policy| *policy != SplitBrainPolicy::Prefer) {
+            self.plan.steps.push(choose(volume, policy));
         }
     }
 
@@ -270,9 +270,10 @@ impl Planner<'_> {
             )),
         }
         self.copies(volume, present);
-        let chosen = present.strategy.as_ref().map_or(Strategy::Prefer, |chosen| chosen.strategy);
-        if let Some(strategy) = volume.strategy.filter(|strategy| *strategy != chosen) {
-            self.plan.steps.push(choose(volume, strategy));
+        let chosen =
+            present.split_brain_policy.as_ref().map_or(SplitBrainPolicy::Prefer, |chosen| chosen.policy);
+        if let Some(policy) = volume.split_brain_policy.filter(|policy| *policy != chosen) {
+            self.plan.steps.push(choose(volume, policy));
         }
     }
 
@@ -462,10 +463,10 @@ fn kept(step: &Step) -> String {
     step.line().trim_start_matches("- ").replace(" with all its data", "")
 }
 
-fn choose(volume: &VolumeDeclared, strategy: Strategy) -> Step {
-    let accept_split_brain = strategy == Strategy::Heartbeat && volume.accept_split_brain;
-    let choice = StrategyChoice { strategy, accept_split_brain, by: "ursa apply".into() };
-    Step::ChooseStrategy { volume: volume.name.clone(), choice }
+fn choose(volume: &VolumeDeclared, policy: SplitBrainPolicy) -> Step {
+    let accept_split_brain = policy == SplitBrainPolicy::Heartbeat && volume.accept_split_brain;
+    let choice = PolicyChoice { policy, accept_split_brain, by: "ursa apply".into() };
+    Step::SetSplitBrainPolicy { volume: volume.name.clone(), choice }
 }
 
 fn kind(kind: api::VolumeKind) -> String {

@@ -1,7 +1,7 @@
 //! One change.
 
 use api::{
-    Client, ClientError, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate, StrategyChoice,
+    Client, ClientError, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate, PolicyChoice,
     TargetChange, TargetCreate, VolumeChange, VolumeCreate,
 };
 
@@ -35,9 +35,9 @@ pub(super) enum Step {
         volume: String,
         copy: CopyCreate,
     },
-    ChooseStrategy {
+    SetSplitBrainPolicy {
         volume: String,
-        choice: StrategyChoice,
+        choice: PolicyChoice,
     },
     DeleteMap {
         target: String,
@@ -99,8 +99,8 @@ impl Step {
             Step::AddCopy { volume, copy: CopyCreate { node, instead_of: Some(from), .. } } => {
                 format!("~ copy of volume {volume}: from node {from} to node {node}")
             }
-            Step::ChooseStrategy { volume, choice } => {
-                format!("~ volume {volume}: strategy {}", strategy(choice.strategy))
+            Step::SetSplitBrainPolicy { volume, choice } => {
+                format!("~ volume {volume}: split-brain policy {}", name_of(choice.policy))
             }
             Step::DeleteMap { target, lun, host, volume } => {
                 format!("- map of volume {volume}: LUN {lun} of {target} for host {host}")
@@ -159,7 +159,9 @@ impl Step {
                 client.change_volume(volume, &change).map(drop)
             }
             Step::AddCopy { volume, copy } => client.add_copy(volume, copy).map(drop),
-            Step::ChooseStrategy { volume, choice } => client.choose_strategy(volume, choice).map(drop),
+            Step::SetSplitBrainPolicy { volume, choice } => {
+                client.set_split_brain_policy(volume, choice).map(drop)
+            }
             Step::DeleteMap { target, lun, host, .. } => gone(client.delete_map(target, *lun, Some(host))),
             Step::CreateMap { target, map } => client.create_map(target, map).map(drop),
             Step::RemoveCopy { volume, node } => gone(client.remove_copy(volume, *node)),
@@ -183,9 +185,9 @@ pub(super) fn numbers(nodes: &[u16]) -> String {
     nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn strategy(strategy: api::Strategy) -> &'static str {
-    match strategy {
-        api::Strategy::Prefer => "prefer",
-        api::Strategy::Heartbeat => "heartbeat",
+fn name_of(policy: api::SplitBrainPolicy) -> &'static str {
+    match policy {
+        api::SplitBrainPolicy::Prefer => "prefer",
+        api::SplitBrainPolicy::Heartbeat => "heartbeat",
     }
 }

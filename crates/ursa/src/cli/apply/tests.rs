@@ -1,6 +1,6 @@
 use api::{
-    AddressState, CopyState, FloatingAddress, Host, Strategy, Target, TargetMap, Volume, VolumeCopy,
-    VolumeStrategy,
+    AddressState, ChosenPolicy, CopyState, FloatingAddress, Host, SplitBrainPolicy, Target, TargetMap,
+    Volume, VolumeCopy,
 };
 
 use super::declared::Declared;
@@ -133,8 +133,8 @@ fn where_copies_are_is_compared_if_the_file_says_it() {
 #[test]
 fn what_is_exported_changes_nothing() {
     let mut present = present();
-    let strategy = VolumeStrategy { strategy: Strategy::Heartbeat, by: "me".into(), at: 9 };
-    present.volumes[0].strategy = Some(strategy);
+    let policy = ChosenPolicy { policy: SplitBrainPolicy::Heartbeat, by: "me".into(), at: 9 };
+    present.volumes[0].split_brain_policy = Some(policy);
     present.volumes.push(volume("alone", &[]));
     present.targets[0].alias = Some("shared \"disks\"".into());
     present.targets[0].chap_user = Some("t".into());
@@ -161,7 +161,7 @@ fn what_is_exported_changes_nothing() {
             "+ host esx",
             "+ target iqn.x:t",
             "+ volume db: 10G on nodes 1, 2",
-            "~ volume db: strategy heartbeat",
+            "~ volume db: split-brain policy heartbeat",
             "+ volume alone: 10G",
             "+ map of volume db: LUN 0 of iqn.x:t for host esx",
             "+ address 192.0.2.10/24",
@@ -200,7 +200,7 @@ fn a_copy_is_added_in_the_pool_of_the_file() {
 #[test]
 fn what_differs_is_changed() {
     let file = FILE
-        .replace("\"10G\"", "\"20G\"\nstrategy = \"heartbeat\"\naccept-split-brain = true")
+        .replace("\"10G\"", "\"20G\"\nsplit-brain-policy = \"heartbeat\"\naccept-split-brain = true")
         .replace("[2, 1]", "[1, 2, 3]")
         .replace(", \"iqn.e:1\"", "");
     let plan = changes(
@@ -211,7 +211,7 @@ fn what_differs_is_changed() {
             "~ host esx: initiators from iqn.e:1 iqn.e:2 to iqn.e:2",
             "~ volume db: from 10G to 20G",
             "+ copy of volume db on node 3",
-            "~ volume db: strategy heartbeat",
+            "~ volume db: split-brain policy heartbeat",
         ],
     );
     assert!(plan.destroyed().is_empty());
@@ -430,10 +430,10 @@ fn a_file_that_makes_no_sense_is_refused() {
             "volume a is listed twice",
         ),
         (
-            "[[volume]]\nname = \"a\"\nsize = 1\non = [1, 2]\nstrategy = \"heartbeat\"",
+            "[[volume]]\nname = \"a\"\nsize = 1\non = [1, 2]\nsplit-brain-policy = \"heartbeat\"",
             "accept-split-brain = true",
         ),
-        ("[[volume]]\nname = \"a\"\nsize = 1\nstrategy = \"prefer\"", "set `on`, too"),
+        ("[[volume]]\nname = \"a\"\nsize = 1\nsplit-brain-policy = \"prefer\"", "set `on`, too"),
         ("[[volume]]\nname = \"a\"\nsize = 1\non = [1]\ncopies = 1", "use either `on` or `copies`"),
         ("[[volume]]\nname = \"a\"\nsize = 1\ncopies = 5", "one to four copies"),
         ("[[volume]]\nname = \"a\"\nsize = 1\non = [1, 1]", "node of volume \"a\" 1 is listed twice"),

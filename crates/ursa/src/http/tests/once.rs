@@ -133,10 +133,10 @@ fn what_growing_and_renaming_would_do_is_said() {
 }
 
 #[test]
-fn what_a_strategy_an_export_and_the_end_of_a_user_would_do_is_said() {
+fn what_a_policy_an_export_and_the_end_of_a_user_would_do_is_said() {
     let rig = Rig::new();
     rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
-    let prefer = json!({"strategy": "prefer", "by": "eva"});
+    let prefer = json!({"policy": "prefer", "by": "eva"});
     rig.put("/v1/volumes/db/split-brain-policy?dry_run=true", prefer.clone()).refused(409, "no_cluster");
     rig.post("/v1/pools/default/export?dry_run=true", json!({})).refused(409, "volume_mapped");
     rig.delete("/v1/targets/iqn.2026-11.io.ursa:db?force=true").empty(204);
@@ -170,9 +170,8 @@ fn what_a_strategy_an_export_and_the_end_of_a_user_would_do_is_said() {
         said["would"],
         json!(["volume shared waits for quorum: only the preferred node, or a majority, continues"])
     );
-    let heartbeat =
-        |accept: bool| json!({"strategy": "heartbeat", "by": "eva", "accept_split_brain": accept});
+    let heartbeat = |accept: bool| json!({"policy": "heartbeat", "by": "eva", "accept_split_brain": accept});
     would(heartbeat(false)).refused(422, "risk_not_accepted");
     would(heartbeat(true)).refused(409, "not_of_two");
-    assert!(rig.get("/v1/volumes/shared").json(200).get("strategy").is_none());
+    assert!(rig.get("/v1/volumes/shared").json(200).get("split_brain_policy").is_none());
 }

@@ -14,7 +14,7 @@ use ::node::{Control, VolumeId, parts};
 use api::{Missing, Volume};
 use axum::http::StatusCode;
 
-use super::{copies, map, shown, strategy, verification};
+use super::{copies, map, shown, split_brain, verification};
 use crate::http::peers::{self, VOLUMES};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -187,8 +187,8 @@ fn seen(status: &CopiesStatus, maps: Maps, told: &Volume, names: &BTreeMap<u16, 
         copies: copies::shown(status, names),
         epoch: Some(status.entry.epoch),
         reason: Some(status.entry.reason.to_string()),
-        strategy: strategy::chosen(status),
-        fork: strategy::fork(status),
+        split_brain_policy: split_brain::chosen(status),
+        fork: split_brain::fork(status),
         comparison: VolumeId::parse(&told.id).map(|id| verification::compared(status, id, told.created)),
         losses: Vec::new(),
         ..told.clone()

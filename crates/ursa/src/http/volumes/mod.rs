@@ -9,7 +9,7 @@ pub(super) mod creation;
 pub(super) mod deletion;
 mod elsewhere;
 pub(super) mod health;
-pub(super) mod strategy;
+pub(super) mod split_brain;
 pub(super) mod verification;
 
 use std::collections::BTreeMap;
@@ -174,8 +174,8 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         serving: copies.as_ref().map_or(problem.is_none(), |copies| copies.serving),
         copies: copies.as_ref().map(|copies| copies::shown(copies, names)).unwrap_or_default(),
         epoch: copies.as_ref().map(|copies| copies.entry.epoch),
-        strategy: copies.as_ref().and_then(strategy::chosen),
-        fork: copies.as_ref().and_then(strategy::fork),
+        split_brain_policy: copies.as_ref().and_then(split_brain::chosen),
+        fork: copies.as_ref().and_then(split_brain::fork),
         comparison: copies.as_ref().map(|copies| verification::compared(copies, info.id, info.created)),
         reason: copies.map(|copies| copies.entry.reason.to_string()),
         problem,

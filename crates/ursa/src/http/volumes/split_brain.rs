@@ -1,13 +1,13 @@
-//! What becomes of a volume whose nodes do not hear of each other.
+//! Split brain: the policy of a volume, and which side of a split is kept.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{ForkDecision, StrategyChange};
-use ::node::copies::{CopiesStatus, ForkState, Strategy as Chosen};
+use ::node::copies::{CopiesStatus, ForkState, Strategy};
 use api::{
-    DryRun, ForkResolution, Problem, Strategy, StrategyChoice, StrategyChosen, VolumeFork, VolumeStrategy,
+    ChosenPolicy, DryRun, ForkResolution, PolicyChoice, PolicyChosen, Problem, SplitBrainPolicy, VolumeFork,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -24,28 +24,28 @@ use super::super::state::State;
 /// then the copies diverge, and an administrator must choose which one to keep. This is why
 /// `accept_split_brain` is required.
 #[utoipa::path(
-    put, path = "/v1/volumes/{name}/split-brain-policy", tag = "volumes", operation_id = "choose_strategy",
+    put, path = "/v1/volumes/{name}/split-brain-policy", tag = "volumes", operation_id = "set_split_brain_policy",
     params(("name" = String, Path, description = "Volume name or ID"), Asked),
-    request_body = StrategyChoice,
+    request_body = PolicyChoice,
     responses(
-        (status = OK, description = "Done; with `dry_run`: what would be done", body = Answer<StrategyChosen>),
+        (status = OK, description = "Done; with `dry_run`: what would be done", body = Answer<PolicyChosen>),
         (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `not_replicated`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`risk_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
-pub(in super::super) async fn choose_strategy(
+pub(in super::super) async fn set_split_brain_policy(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
     Parameters(Asked { dry_run }): Parameters<Asked>,
-    Json(choice): Json<StrategyChoice>,
-) -> Result<axum::Json<Answer<StrategyChosen>>, Refusal> {
-    let StrategyChoice { strategy, accept_split_brain, by } = choice;
-    let strategy = match strategy {
-        Strategy::Prefer => Chosen::Prefer,
-        Strategy::Heartbeat if accept_split_brain => Chosen::Heartbeat,
-        Strategy::Heartbeat => {
+    Json(choice): Json<PolicyChoice>,
+) -> Result<axum::Json<Answer<PolicyChosen>>, Refusal> {
+    let PolicyChoice { policy, accept_split_brain, by } = choice;
+    let policy = match policy {
+        SplitBrainPolicy::Prefer => Strategy::Prefer,
+        SplitBrainPolicy::Heartbeat if accept_split_brain => Strategy::Heartbeat,
+        SplitBrainPolicy::Heartbeat => {
             let detail = "if only the link between the nodes is lost, both continue (split brain), and the writes of one of them are discarded later";
             return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "risk_not_accepted", detail)
                 .hint("accept this with accept_split_brain, or --accept-split-brain")
@@ -54,38 +54,37 @@ pub(in super::super) async fn choose_strategy(
     };
     let volume = name.clone();
     let answer = if dry_run {
-        let check =
-            move |control: Rc<Control>| async move { control.check_strategy(&volume, strategy).await };
+        let check = move |control: Rc<Control>| async move { control.check_strategy(&volume, policy).await };
         let change = state.call(check).await;
         change.map(|change| {
-            let steps = would_choose(&name, strategy, change);
+            let steps = would_choose(&name, policy, change);
             Answer::Would(DryRun { would: steps, candidates: Vec::new() })
         })
     } else {
         let choose =
-            move |control: Rc<Control>| async move { control.set_strategy(&volume, strategy, &by).await };
+            move |control: Rc<Control>| async move { control.set_strategy(&volume, policy, &by).await };
         let change = state.call(choose).await;
-        change.map(|change| Answer::Done(StrategyChosen { one_way: change.one_way }))
+        change.map(|change| Answer::Done(PolicyChosen { one_way: change.one_way }))
     };
     answer.map(axum::Json)
 }
 
 /// What choosing it would do.
-fn would_choose(volume: &str, strategy: Chosen, change: StrategyChange) -> Vec<String> {
-    let mut steps = vec![match strategy {
-        Chosen::Prefer if change.etcd_decides => {
+fn would_choose(volume: &str, policy: Strategy, change: StrategyChange) -> Vec<String> {
+    let mut steps = vec![match policy {
+        Strategy::Prefer if change.etcd_decides => {
             format!(
                 "nothing: the cluster's record is in etcd, which decides which nodes continue with volume {volume}"
             )
         }
-        Chosen::Prefer => {
+        Strategy::Prefer => {
             format!("volume {volume} waits for quorum: only the preferred node, or a majority, continues")
         }
-        Chosen::Heartbeat => format!(
+        Strategy::Heartbeat => format!(
             "a node that reaches no other node continues alone with volume {volume} after about six seconds; if only the link is lost, both do (split brain), and the writes of one of them are discarded later"
         ),
     }];
-    if strategy == Chosen::Heartbeat && change.one_way {
+    if policy == Strategy::Heartbeat && change.one_way {
         steps.push(
             "the nodes know only one address of each other: if that network is lost, both continue".into(),
         );
@@ -154,13 +153,13 @@ fn would_resolve(decision: &ForkDecision, keep: u16, names: &BTreeMap<u16, Strin
 }
 
 /// What was chosen.
-pub(super) fn chosen(copies: &CopiesStatus) -> Option<VolumeStrategy> {
+pub(super) fn chosen(copies: &CopiesStatus) -> Option<ChosenPolicy> {
     let entry = copies.strategy.as_ref()?;
-    let strategy = match entry.strategy {
-        Chosen::Prefer => Strategy::Prefer,
-        Chosen::Heartbeat => Strategy::Heartbeat,
+    let policy = match entry.strategy {
+        Strategy::Prefer => SplitBrainPolicy::Prefer,
+        Strategy::Heartbeat => SplitBrainPolicy::Heartbeat,
     };
-    Some(VolumeStrategy { strategy, by: entry.by.clone(), at: entry.at })
+    Some(ChosenPolicy { policy, by: entry.by.clone(), at: entry.at })
 }
 
 /// Who has gone on alone.
@@ -175,16 +174,16 @@ mod tests {
 
     #[test]
     fn what_a_choice_would_do_depends_on_who_decides() {
-        let would = |strategy, one_way, etcd_decides| {
-            would_choose("db", strategy, StrategyChange { one_way, etcd_decides })
+        let would = |policy, one_way, etcd_decides| {
+            would_choose("db", policy, StrategyChange { one_way, etcd_decides })
         };
         let nodes = "volume db waits for quorum: only the preferred node, or a majority, continues";
-        assert_eq!(would(Chosen::Prefer, true, false), [nodes]);
+        assert_eq!(would(Strategy::Prefer, true, false), [nodes]);
         let etcd =
             "nothing: the cluster's record is in etcd, which decides which nodes continue with volume db";
-        assert_eq!(would(Chosen::Prefer, true, true), [etcd]);
-        assert_eq!(would(Chosen::Heartbeat, false, false).len(), 1);
-        assert!(would(Chosen::Heartbeat, true, false)[1].contains("only one address"));
+        assert_eq!(would(Strategy::Prefer, true, true), [etcd]);
+        assert_eq!(would(Strategy::Heartbeat, false, false).len(), 1);
+        assert!(would(Strategy::Heartbeat, true, false)[1].contains("only one address"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `ursa volume split-brain-policy` and `ursa volume resolve-split-brain`.
 
-use api::{Client, ForkResolution, RecordPlace, Strategy, StrategyChoice, Volume, VolumeFork};
+use api::{Client, ForkResolution, PolicyChoice, RecordPlace, SplitBrainPolicy, Volume, VolumeFork};
 use clap::{Args, ValueEnum};
 
 use super::super::confirm::Confirm;
@@ -14,7 +14,7 @@ pub struct Choice {
     volume: String,
     /// What a node that is cut off and not preferred does
     #[arg(value_enum)]
-    strategy: Chosen,
+    policy: Policy,
     /// With `heartbeat`: accept that both nodes may continue, and that the writes of one of them are then
     /// discarded
     #[arg(long)]
@@ -24,9 +24,9 @@ pub struct Choice {
     by: Option<String>,
 }
 
-/// See [`Strategy`].
+/// See [`SplitBrainPolicy`].
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Chosen {
+enum Policy {
     /// Wait; the preferred node continues
     Prefer,
     /// Continue alone after about six seconds, although the other node may do so, too
@@ -54,17 +54,17 @@ impl Choice {
     /// # Errors
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
-        let strategy = match self.strategy {
-            Chosen::Prefer => Strategy::Prefer,
-            Chosen::Heartbeat => Strategy::Heartbeat,
+        let policy = match self.policy {
+            Policy::Prefer => SplitBrainPolicy::Prefer,
+            Policy::Heartbeat => SplitBrainPolicy::Heartbeat,
         };
         let by = self.by.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "unknown".into());
-        let choice = StrategyChoice { strategy, accept_split_brain: self.accept_split_brain, by };
-        let chosen = client.choose_strategy(&self.volume, &choice)?;
+        let choice = PolicyChoice { policy, accept_split_brain: self.accept_split_brain, by };
+        let chosen = client.set_split_brain_policy(&self.volume, &choice)?;
         let volume = &self.volume;
-        output.show(&chosen, |chosen| match strategy {
-            Strategy::Prefer => format!("Volume {volume}: {}.\n", decided_by(record_place(client))),
-            Strategy::Heartbeat => {
+        output.show(&chosen, |chosen| match policy {
+            SplitBrainPolicy::Prefer => format!("Volume {volume}: {}.\n", decided_by(record_place(client))),
+            SplitBrainPolicy::Heartbeat => {
                 let warning = if chosen.one_way {
                     "\nWARNING: the nodes know only one address of each other. If that network is lost, both continue: give them a second address (`ursa node list` shows addresses).\n"
                 } else {
@@ -115,12 +115,12 @@ fn decided_by(place: RecordPlace) -> &'static str {
 
 /// What was chosen, and by whom.
 pub(super) fn chosen(volume: &Volume, place: RecordPlace) -> String {
-    match &volume.strategy {
+    match &volume.split_brain_policy {
         None => decided_by(place).into(),
         Some(chosen) => {
-            let what = match chosen.strategy {
-                Strategy::Prefer => format!("prefer: {}", decided_by(place)),
-                Strategy::Heartbeat => "heartbeat: a node that is cut off continues alone".to_owned(),
+            let what = match chosen.policy {
+                SplitBrainPolicy::Prefer => format!("prefer: {}", decided_by(place)),
+                SplitBrainPolicy::Heartbeat => "heartbeat: a node that is cut off continues alone".to_owned(),
             };
             format!("{what} (set by {}, Unix time {})", chosen.by, chosen.at)
         }
@@ -147,25 +147,25 @@ pub(super) fn fork_line(volume: &Volume, fork: &VolumeFork) -> String {
 
 #[cfg(test)]
 mod tests {
-    use api::VolumeStrategy;
+    use api::ChosenPolicy;
 
     use super::*;
     use crate::samples;
 
     #[test]
     fn with_etcd_no_node_and_no_majority_decides() {
-        let volume = |strategy: Option<Strategy>| {
-            let strategy = strategy.map(|strategy| VolumeStrategy { strategy, by: "eva".into(), at: 9 });
-            Volume { strategy, ..samples::volume("db", Vec::new()) }
+        let volume = |policy: Option<SplitBrainPolicy>| {
+            let split_brain_policy = policy.map(|policy| ChosenPolicy { policy, by: "eva".into(), at: 9 });
+            Volume { split_brain_policy, ..samples::volume("db", Vec::new()) }
         };
         let nodes = "the preferred node or a majority continues";
         let etcd = "etcd, which keeps the cluster's record, decides which nodes continue";
         for (place, who) in [(RecordPlace::Nodes, nodes), (RecordPlace::Etcd, etcd)] {
             assert_eq!(chosen(&volume(None), place), who);
-            let said = chosen(&volume(Some(Strategy::Prefer)), place);
+            let said = chosen(&volume(Some(SplitBrainPolicy::Prefer)), place);
             assert_eq!(said, format!("prefer: {who} (set by eva, Unix time 9)"));
         }
-        let alone = chosen(&volume(Some(Strategy::Heartbeat)), RecordPlace::Nodes);
+        let alone = chosen(&volume(Some(SplitBrainPolicy::Heartbeat)), RecordPlace::Nodes);
         assert!(alone.starts_with("heartbeat: a node that is cut off continues alone (set"), "{alone}");
     }
 }

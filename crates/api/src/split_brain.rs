@@ -1,4 +1,4 @@
-//! What becomes of a volume of two nodes that do not hear of each other.
+//! Split brain: what a node does with a volume when it reaches no other node, and what came of it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// Split-brain policy: what a node does with a volume when no other node and no quorum is reachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Strategy {
+pub enum SplitBrainPolicy {
     /// Wait for quorum. Of two nodes without a witness, only the preferred node continues.
     Prefer,
     /// Continue alone after about six seconds. The other node may do the same (split brain).
@@ -15,9 +15,9 @@ pub enum Strategy {
 
 /// The split-brain policy of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct VolumeStrategy {
+pub struct ChosenPolicy {
     /// The policy.
-    pub strategy: Strategy,
+    pub policy: SplitBrainPolicy,
     /// Who chose it, as they named themselves.
     pub by: String,
     /// When it was chosen, in seconds since 1970.
@@ -27,9 +27,9 @@ pub struct VolumeStrategy {
 /// A split-brain policy to set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct StrategyChoice {
+pub struct PolicyChoice {
     /// The policy.
-    pub strategy: Strategy,
+    pub policy: SplitBrainPolicy,
     /// Required for `heartbeat`: accept that both nodes may continue, and that the data of one of them is
     /// then discarded.
     #[serde(default)]
@@ -41,7 +41,7 @@ pub struct StrategyChoice {
 
 /// Result of setting the split-brain policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct StrategyChosen {
+pub struct PolicyChosen {
     /// One of the nodes has a single address: if that network is lost, both nodes continue alone.
     pub one_way: bool,
 }
